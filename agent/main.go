@@ -1,4 +1,4 @@
-// Command bicast-agent is the hands on a host: one static binary, one verb a word.
+// Command bicast-agent carries out orders on a host: one static binary, one verb a word.
 package main
 
 import (

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"agent":    {"api", "internal", "mptcp"},
 }
 
-// The packages of the agent that put the relay and its proxy together. The others do not know of it.
+// The packages of the agent that use what relay/ exports: server, proxy, divert and onward. The compiler keeps relay/internal to relay/.
 var composesRelay = []string{"agent/command", "agent/host/capability", "agent/intercept", "agent/relayhost"}
 
 // The packages that exist for tests.

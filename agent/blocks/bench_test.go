@@ -18,12 +18,12 @@ func BenchmarkGoodput(b *testing.B) {
 			client, server := lab.Two(b)
 			to := sink(b, server)
 			cgroup := newCgroup(b)
-			hand := NewHand(filepath.Join(b.TempDir(), "sharers"), client.Try, discard())
+			executor := NewExecutor(filepath.Join(b.TempDir(), "sharers"), client.Try, discard())
 			if block > 0 {
-				hand.Govern(cgroup)
+				executor.Govern(cgroup)
 			}
-			running(b, hand)
-			must(b, hand.Order(blocksOrder(block, 10_000)))
+			running(b, executor)
+			must(b, executor.Order(blocksOrder(block, 10_000)))
 			conn := newApplication(b, client, cgroup).calls(to)
 			awaitMark(b, "the socket", conn, int(block))
 			write := make([]byte, 1<<20)

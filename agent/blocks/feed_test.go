@@ -56,21 +56,21 @@ func (l listening) hears() (line told) {
 	return line
 }
 
-func serving(t *testing.T) (*Hand, string) {
+func serving(t *testing.T) (*Executor, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "made", "sharers")
-	hand := NewHand(socket, here, discard())
-	running(t, hand)
-	return hand, socket
+	executor := NewExecutor(socket, here, discard())
+	running(t, executor)
+	return executor, socket
 }
 
 func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
-	hand, socket := serving(t)
+	executor, socket := serving(t)
 	one := listens(t, socket)
 	if line := one.hears(); line != (told{}) {
 		t.Errorf("%+v is told before anything is known", line)
 	}
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 9000}))
+	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 9000}))
 	other := one
 	for number := range 2 {
 		if line := other.hears(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 9000 {
@@ -78,12 +78,12 @@ func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
 		}
 		other = listens(t, socket)
 	}
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewed: no news
-	must(t, hand.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 9000}))
+	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewed: no news
+	must(t, executor.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 9000}))
 	if line := one.hears(); line.Sharers != 2 || line.BlockBytes != 65536 {
 		t.Errorf("%+v is told, expected 2 and 65536", line)
 	}
-	must(t, hand.Order(&agentv1.Caps{}))
+	must(t, executor.Order(&agentv1.Caps{}))
 	if line := one.hears(); line != (told{}) {
 		t.Errorf("%+v is told when nothing is ordered any more", line)
 	}
@@ -95,11 +95,11 @@ func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
 }
 
 func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
-	hand, socket := serving(t)
+	executor, socket := serving(t)
 	one := listens(t, socket)
 	one.hears()
 	began := time.Now()
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
+	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
 	one.hears()
 	if line := one.hears(); line != (told{}) || time.Since(began) < 400*time.Millisecond {
 		t.Errorf("%+v is told after %v, expected nothing to be known after 500 ms", line, time.Since(began))
@@ -107,20 +107,20 @@ func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
 }
 
 func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
-	hand, _ := serving(t)
-	must(t, hand.Order(blocksOrder(8192, 10_000)))
+	executor, _ := serving(t)
+	must(t, executor.Order(blocksOrder(8192, 10_000)))
 	for _, absurd := range []*agentv1.Caps{blocksOrder(8192, 0), blocksOrder(8192, 499), blocksOrder(8192, 10_001), blocksOrder(mostBlock+1, 3000)} {
-		if err := hand.Order(absurd); err == nil {
+		if err := executor.Order(absurd); err == nil {
 			t.Errorf("%v is taken", absurd)
 		}
 	}
-	if news := hand.current(); news.Sharers != 3 || news.BlockBytes != 8192 {
+	if news := executor.current(); news.Sharers != 3 || news.BlockBytes != 8192 {
 		t.Errorf("%+v is known after absurd orders", news)
 	}
 }
 
 func TestBadProgramsHarmNobody(t *testing.T) {
-	hand, socket := serving(t)
+	executor, socket := serving(t)
 	honest := listens(t, socket)
 	honest.hears()
 	silent := knocks(t, socket) // and never reads
@@ -130,7 +130,7 @@ func TestBadProgramsHarmNobody(t *testing.T) {
 	for range 200 { // of one process, more than it has places
 		knocks(t, socket)
 	}
-	if room := attended(hand); room > ofAProcess {
+	if room := attended(executor); room > ofAProcess {
 		t.Errorf("%d are attended, expected at most %d of one process", room, ofAProcess)
 	}
 	await(t, "who talks is sent away", func() bool {
@@ -139,8 +139,8 @@ func TestBadProgramsHarmNobody(t *testing.T) {
 		return err == nil || !os.IsTimeout(err)
 	})
 	// Told so often that what nobody reads fills its socket, and each time the honest one hears it.
-	for number := uint32(1); attended(hand) > 1; number++ {
-		hand.feed.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
+	for number := uint32(1); attended(executor) > 1; number++ {
+		executor.feed.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
 		if line := honest.hears(); line.Sharers != number {
 			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
 		}
@@ -151,10 +151,10 @@ func TestBadProgramsHarmNobody(t *testing.T) {
 	silent.Close()
 }
 
-func attended(hand *Hand) int {
-	hand.feed.mutex.Lock()
-	defer hand.feed.mutex.Unlock()
-	return len(hand.feed.clients)
+func attended(executor *Executor) int {
+	executor.feed.mutex.Lock()
+	defer executor.feed.mutex.Unlock()
+	return len(executor.feed.clients)
 }
 
 func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T) {
@@ -165,7 +165,7 @@ func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T)
 		one.hears() // it was asked before it had heard its own order
 	}
 	log := &lines{}
-	second := NewHand(socket, here, slog.New(slog.NewTextHandler(log, nil)))
+	second := NewExecutor(socket, here, slog.New(slog.NewTextHandler(log, nil)))
 	endSecond := running(t, second)
 	it := fmt.Sprintf("process %d serves", process.Process.Pid)
 	await(t, "the second says who is there", func() bool { return log.have(it) })
@@ -174,9 +174,9 @@ func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T)
 	if _, err := os.Lstat(socket); err != nil {
 		t.Fatalf("a killed agent leaves its socket: %v", err)
 	}
-	hand := NewHand(socket, here, discard())
-	must(t, hand.Order(&agentv1.Caps{Sharers: 1, LeaseMs: 10_000}))
-	stop := running(t, hand)
+	executor := NewExecutor(socket, here, discard())
+	must(t, executor.Order(&agentv1.Caps{Sharers: 1, LeaseMs: 10_000}))
+	stop := running(t, executor)
 	var line told
 	await(t, "the next one serves", func() bool {
 		conn, err := net.Dial("unix", socket)
@@ -196,7 +196,7 @@ func TestAFileThatIsNoSocketIsLeftAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sharers")
 	must(t, os.WriteFile(path, []byte("mine"), 0o600))
 	log := &lines{}
-	running(t, NewHand(path, here, slog.New(slog.NewTextHandler(log, nil))))
+	running(t, NewExecutor(path, here, slog.New(slog.NewTextHandler(log, nil))))
 	await(t, "it says why", func() bool { return log.have("is there and is no socket") })
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != "mine" {
 		t.Errorf("%q, %v", kept, err)

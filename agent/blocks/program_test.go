@@ -43,8 +43,8 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	}
 	older := ours.calls(at.String())
 
-	hand, stop := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(blocksOrder(block, 10_000)))
+	executor, stop := governing(t, client, aSocket(t), cgroup)
+	must(t, executor.Order(blocksOrder(block, 10_000)))
 	awaitMark(t, "an older socket", older, block)
 	held := map[string]*net.TCPConn{
 		"an older one": older, "a new one": ours.calls(at.String()), "one of a cgroup below": deeper.calls(at.String()),
@@ -62,7 +62,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 			t.Errorf("%s has a mark of %d bytes, expected none", what, found)
 		}
 	}
-	must(t, hand.Order(blocksOrder(65536, 10_000)))
+	must(t, executor.Order(blocksOrder(65536, 10_000)))
 	for what, conn := range held {
 		awaitMark(t, what, conn, 65536)
 	}
@@ -84,8 +84,8 @@ func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
 	client, server := lab.Two(t)
 	cgroup := newCgroup(t)
 	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
-	hand, _ := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(blocksOrder(block, 4000)))
+	executor, _ := governing(t, client, aSocket(t), cgroup)
+	must(t, executor.Order(blocksOrder(block, 4000)))
 	awaitMark(t, "an older socket", conn, block)
 	awaitMark(t, "the same past the lease", conn, 0)
 }
@@ -99,8 +99,8 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	})
 	t.Cleanup(func() { listener.Close() }) // nobody reads there
 	cgroup := newCgroup(t)
-	hand, _ := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(blocksOrder(block, 10_000)))
+	executor, _ := governing(t, client, aSocket(t), cgroup)
+	must(t, executor.Order(blocksOrder(block, 10_000)))
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	app := newApplication(t, client, cgroup)
 	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
@@ -133,9 +133,9 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	if there := count(t, h.cgroup); there != 1 {
 		t.Fatalf("%d programs stand at the cgroup of a killed agent, expected its own", there)
 	}
-	hand, stop := governing(t, h.client, h.socket, h.cgroup)
+	executor, stop := governing(t, h.client, h.socket, h.cgroup)
 	awaitMark(t, "what nothing is ordered of any more", h.conn, 0)
-	must(t, hand.Order(blocksOrder(65536, 10_000)))
+	must(t, executor.Order(blocksOrder(65536, 10_000)))
 	awaitMark(t, "what is ordered again", h.conn, 65536)
 	if there := count(t, h.cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
@@ -149,8 +149,8 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.T) {
 	h := newHeld(t, 4000)
 	kill(h.agent)
-	hand, stop := governing(t, h.server, h.socket, h.cgroup)
-	must(t, hand.Order(blocksOrder(65536, 10_000)))
+	executor, stop := governing(t, h.server, h.socket, h.cgroup)
+	must(t, executor.Order(blocksOrder(65536, 10_000)))
 	next := newApplication(t, h.server, h.cgroup).calls(h.client.PlainEcho("10.1.0.1:7").String())
 	awaitMark(t, "one of the next agent's", next, 65536)
 	if there := count(t, h.cgroup); there != 2 {
@@ -195,7 +195,7 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	_, stop := governing(t, host, aSocket(t), cgroup)
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	log := &lines{}
-	second := NewHand(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
+	second := NewExecutor(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
 	endSecond := running(t, second)
 	await(t, "the second says why", func() bool { return log.have("keeps the blocks of " + cgroup) })
@@ -219,9 +219,9 @@ func TestALockThatAnyLocalUserCanHoldKeepsNoAgentAway(t *testing.T) {
 func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/nowhere"} {
 		log := &lines{}
-		hand := NewHand(aSocket(t), here, slog.New(slog.NewTextHandler(log, nil)))
-		hand.Govern(path)
-		running(t, hand)
+		executor := NewExecutor(aSocket(t), here, slog.New(slog.NewTextHandler(log, nil)))
+		executor.Govern(path)
+		running(t, executor)
 		await(t, "it says why", func() bool { return log.have("cgroup="+path) && log.have("because=") })
 	}
 }

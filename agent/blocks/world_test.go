@@ -50,12 +50,12 @@ func beAgent(text, socket, cgroup string) {
 	if err := protojson.Unmarshal([]byte(text), order); err != nil {
 		panic(err)
 	}
-	hand := NewHand(socket, here, slog.Default())
-	hand.Govern(cgroup)
-	if err := hand.Order(order); err != nil {
+	executor := NewExecutor(socket, here, slog.Default())
+	executor.Govern(cgroup)
+	if err := executor.Order(order); err != nil {
 		panic(err)
 	}
-	hand.Run(context.Background())
+	executor.Run(context.Background())
 }
 
 // beApplication makes connections in its own cgroup, and hands them over.
@@ -200,14 +200,14 @@ func locked(path string) (*os.File, error) {
 	return place, nil
 }
 
-// running is the hand until the test ends, or stop is called.
-func running(t testing.TB, hand *Hand) (stop func()) {
+// running is the executor until the test ends, or stop is called.
+func running(t testing.TB, executor *Executor) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Add(1)
 	go func() {
 		defer done.Done()
-		hand.Run(ctx)
+		executor.Run(ctx)
 	}()
 	stop = func() {
 		cancel()
@@ -217,11 +217,11 @@ func running(t testing.TB, hand *Hand) (stop func()) {
 	return stop
 }
 
-// governing is a hand that sees to a cgroup's programs, until the test ends, or stop is called.
-func governing(t testing.TB, host *lab.Host, socket, cgroup string) (hand *Hand, stop func()) {
-	hand = NewHand(socket, host.Try, discard())
-	hand.Govern(cgroup)
-	return hand, running(t, hand)
+// governing is an executor that sees to a cgroup's programs, until the test ends, or stop is called.
+func governing(t testing.TB, host *lab.Host, socket, cgroup string) (executor *Executor, stop func()) {
+	executor = NewExecutor(socket, host.Try, discard())
+	executor.Govern(cgroup)
+	return executor, running(t, executor)
 }
 
 // held is an application's connection that takes blocks, and the agent's process that has it do so.

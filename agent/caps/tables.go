@@ -42,7 +42,7 @@ type (
 	}
 )
 
-// Objects are what the programs of every hand have, by the names of bpf/capbounds.h.
+// Objects are what the programs of every executor have, by the names of bpf/capbounds.h.
 type Objects struct {
 	Sweep    *ebpf.Program `ebpf:"sweep"`
 	Settings *ebpf.Map     `ebpf:"settings"`

@@ -14,7 +14,7 @@ import (
 const capsHelp = `
 usage: bicast-agent caps
 
-Says how the windows of connections can be held on this kernel (docs/caps.md), a line for each hand, and why not. It is found
+Says how the windows of connections can be held on this kernel (docs/caps.md), a line for each executor, and why not. It is found
 out by trying, with the rights of whoever asks: root, for what the machine can.
 
   congestion-control   at a terminal, between two bounds
@@ -33,14 +33,14 @@ func Caps(arguments []string, out, complaints io.Writer) int {
 	if flags.NArg() != 0 {
 		return complain(complaints, usage, "caps wants no other words; `bicast-agent caps --help` teaches it")
 	}
-	for _, hand := range []struct {
+	for _, executor := range []struct {
 		name  string
 		probe func() error
 	}{{"congestion-control", structops.Probe}, {"clamp", clamp.Probe}, {"window", receivewindow.Probe}} {
-		if err := hand.probe(); err != nil {
-			fmt.Fprintf(out, "%s: no: %s\n", hand.name, strings.Join(strings.Fields(err.Error()), " ")) // in one line
+		if err := executor.probe(); err != nil {
+			fmt.Fprintf(out, "%s: no: %s\n", executor.name, strings.Join(strings.Fields(err.Error()), " ")) // in one line
 		} else {
-			fmt.Fprintf(out, "%s: yes\n", hand.name)
+			fmt.Fprintf(out, "%s: yes\n", executor.name)
 		}
 	}
 	return done

@@ -12,12 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/memlimit"
 	"bicast/internal/mtls"
-	"bicast/internal/ratelog"
 	"bicast/mptcp"
 	"bicast/mptcp/command"
-	"bicast/relay/reach"
 	"bicast/relay/server"
 )
 
@@ -54,7 +51,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 		return complain(complaints, usage, "relay wants --listen ADDRESS:PORT, --certificate, --key, --ca and --gateway; "+
 			"`bicast-agent relay --help` teaches it")
 	}
-	ports, err := reach.ParsePorts(*allowed)
+	ports, err := server.ParsePorts(*allowed)
 	if err != nil {
 		return complain(complaints, usage, "--allow-ports: %v", err)
 	}
@@ -65,31 +62,29 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	roads, err := reach.OpenKernel()
+	relay, err := server.Open(here, hereUntil, slog.New(slog.NewTextHandler(complaints, nil)))
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	defer roads.Close()
+	defer relay.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	door, err := server.Listen(ctx, at, *congestion)
+	listener, err := server.Listen(ctx, at, *congestion)
 	if err != nil {
 		return complain(complaints, failed, "the relay's door cannot be opened: %v", err)
 	}
-	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", door.Addr(), gateways, ports)
-	relay := server.New(server.Order{
-		Shows: shows, Authority: authority, Guests: mtls.Named(gateways),
-		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
-	}, memlimit.Connections(), &ratelog.Logger{Log: slog.New(slog.NewTextHandler(complaints, nil))})
-	defer memlimit.Bound()()
-	if err := relay.Serve(ctx, door); err != nil {
+	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", listener.Addr(), gateways, ports)
+	relay.Obey(server.Order{Shows: shows, Authority: authority, Guests: mtls.Named(gateways), Ports: ports, Congestion: *congestion})
+	if err := relay.Serve(ctx, listener); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
 }
 
-// beHere does a work in the network namespace that the whole process is in.
-func beHere(_ context.Context, work func() error) error { return work() }
+// here and hereUntil run work in the network namespace that the whole process is in.
+func here(work func() error) error { return work() }
+
+func hereUntil(_ context.Context, work func() error) error { return work() }
 
 // identityOptions are those of both verbs.
 func identityOptions(flags *flag.FlagSet) *mtls.Files {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,18 +12,12 @@ import (
 	"net/netip"
 	"os/signal"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/memlimit"
 	"bicast/internal/mtls"
-	"bicast/internal/ratelog"
-	"bicast/relay/carry"
 	"bicast/relay/divert"
-	"bicast/relay/pool"
 	"bicast/relay/proxy"
-	"bicast/relay/reach"
 )
 
 const takeHelp = `
@@ -72,80 +67,56 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	if at, err := netip.ParseAddrPort(*relay); err == nil {
 		order.Relays = []netip.Addr{at.Addr().Unmap()}
 	}
-	for _, network := range reach.Never {
-		order.Except = append(order.Except, network.Prefix)
-	}
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	towards := &proxy.Relay{Name: *name, Changed: func(err error) {
-		switch {
-		case errors.Is(err, pool.ErrEnded):
-		case err != nil:
+		if err != nil {
 			log.Warn("the relay cannot be reached", "relay", *name, "at", *relay, "because", err, "fallback", *fallback)
-		default:
+		} else {
 			log.Info("the relay can be reached", "relay", *name, "at", *relay)
 		}
 	}}
-	all := &proxy.Terminal{Direct: proxy.AsTerminal, Open: func(*proxy.Relay) func(context.Context) (*carry.Secure, error) {
-		return pool.Opener(*relay, config)
-	}}
-	proxied := &proxy.Proxy{Trouble: &ratelog.Logger{Log: log}, Most: memlimit.Connections()}
-	defer memlimit.Bound()()
+	all := &proxy.Terminal{
+		Direct: proxy.AsTerminal,
+		Dial: func(ctx context.Context, dialer net.Dialer, _ *proxy.Relay) (*net.TCPConn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", *relay)
+			if err != nil {
+				return nil, err
+			}
+			return conn.(*net.TCPConn), nil
+		},
+		TLS: func(*proxy.Relay) (*tls.Config, error) { return config, nil },
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer stop()
+	failures := make(chan error, 3) // of both listeners, and of nft
+	proxied, err := proxy.Open(ctx, proxy.Settings{
+		Within: here, Port: uint16(*port), Log: log, Failed: func(err error) { failures <- err },
+	})
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	all.Begin(ctx)
+	towards.Begin(ctx)
+	all.Await(towards, proxy.FullStore)
 	proxied.By(&proxy.Plan{
 		Inside: all, Networks: order.From, Relays: []*proxy.Relay{towards}, Choices: proxy.Chosen(nil), Sought: &proxy.Sought{},
 		Block: order.Block,
 	})
-	place, err := divert.Claim()
-	if err != nil {
-		return complain(complaints, failed, "%v", err)
+	if _, err := proxied.Write(order); err != nil {
+		failures <- err
+	} else {
+		fmt.Fprintf(out, "takes connections for the relay %s\n", *name)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer stop()
-	all.Begin(ctx)
-	towards.Begin(ctx)
-	all.Await(towards, pool.Most)
-	err = takeAll(ctx, proxied, uint16(*port), func(four, six uint16) error {
-		order.Four, order.Six = four, six
-		_, err := place.Write(order)
-		if err == nil {
-			fmt.Fprintf(out, "takes connections for the relay %s\n", *name)
-		}
-		return err
-	})
+	select {
+	case err = <-failures:
+		stop()
+	case <-ctx.Done():
+	}
 	all.End()
-	if err = errors.Join(err, place.Close()); err != nil {
+	if err = errors.Join(err, proxied.Close()); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
-}
-
-// takeAll serves who is led to its doors, until the context ends.
-func takeAll(ctx context.Context, proxied *proxy.Proxy, port uint16, lead func(four, six uint16) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	four, six, err := proxy.Listen(ctx, port, 0)
-	if err != nil {
-		stop()
-		return err
-	}
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer stop() // before the parts are waited for
-	failures := make(chan error, 2)
-	led := map[*net.TCPListener]uint16{}
-	for _, listener := range []*net.TCPListener{four, six} {
-		if listener == nil {
-			continue
-		}
-		led[listener] = port
-		parts.Add(1)
-		go func() {
-			defer parts.Done()
-			failures <- proxied.Serve(ctx, listener)
-		}()
-	}
-	if err := lead(led[four], led[six]); err != nil {
-		return err
-	}
-	return <-failures
 }
 
 func takeNothing(complaints io.Writer) int {

@@ -29,9 +29,9 @@ func TestWhatTheDeviceBelowATunnelDoesNotMergeIsIdentified(t *testing.T) {
 	server := s.host.PlainEcho("10.99.0.2:0")
 	for _, merging := range []string{"on", "off"} {
 		s.host.Run("ethtool", "-K", "wifi", "gro", merging)
-		before := s.hand.Report().GetPaths()[0]
+		before := s.executor.Report().GetPaths()[0]
 		s.upload(server)
-		after := s.hand.Report().GetPaths()[0]
+		after := s.executor.Report().GetPaths()[0]
 		unidentified, first := after.GetUnidentified()-before.GetUnidentified(), after.GetFirst()-before.GetFirst()
 		if merged := unidentified > 0; merged != (merging == "on") || merging == "off" && first < 1000 {
 			t.Errorf("merging %s: %d packets unidentified, %d first", merging, unidentified, first)

@@ -51,7 +51,7 @@ type clocks struct {
 	boot      func() time.Duration
 }
 
-// New is a hand with nothing armed.
+// New is an executor with nothing armed.
 func New(
 	role agentv1.Role, look func() ([]mptcp.Connection, error),
 	prefer func(context.Context, mptcpctl.Preference) (mptcpctl.Outcome, error), log *slog.Logger,

@@ -41,14 +41,14 @@ type Host struct {
 	reader    *report.Reader
 	executor  *mptcpctl.Executor
 	failovers *failover.Failovers
-	copies    *elimination.Hand // nil: of a terminal or a relay
-	tunnels   *tunnel.Hand      // likewise
-	terminals *portxdp.Programs // likewise: what both want at their ports
-	taking    *intercept.Hand   // likewise
-	windows   *windows          // nil: of a relay
-	measuring *probing.Hand
-	walking   *traceroute.Hand
-	relaying  *relayhost.Hand // nil: of a terminal or a gateway
+	copies    *elimination.Executor // nil: of a terminal or a relay
+	tunnels   *tunnel.Executor      // likewise
+	terminals *portxdp.Programs     // likewise: what both want at their ports
+	taking    *intercept.Executor   // likewise
+	windows   *windows              // nil: of a relay
+	measuring *probing.Executor
+	walking   *traceroute.Executor
+	relaying  *relayhost.Executor // nil: of a terminal or a gateway
 
 	mutex sync.Mutex              // of the reader, which remembers when it read
 	tells []func(*agentv1.Report) // what executors tell of themselves
@@ -88,17 +88,17 @@ func Open(s Settings) (*Host, error) {
 	}
 	within := func(work func() error) error { return h.inside(netns, work) }
 	h.windows = openWindows(s, within)
-	h.measuring, h.walking = probing.NewHand(within, log), traceroute.NewHand(within)
+	h.measuring, h.walking = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring, h.walking = probing.NewHand(outside, log), traceroute.NewHand(outside) // as tunnels leave, not by the bridge
+		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // as tunnels leave, not by the bridge
 		h.terminals = portxdp.New(within, log)
-		h.copies = elimination.NewHand(within, h.terminals, log)
-		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
-		h.taking = intercept.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
+		h.copies = elimination.NewExecutor(within, h.terminals, log)
+		h.tunnels = tunnel.NewExecutor(outside, within, h.terminals, log)
+		h.taking = intercept.NewExecutor(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
-		h.relaying = relayhost.NewHand(within, func(ctx context.Context, work func() error) error {
+		h.relaying = relayhost.NewExecutor(within, func(ctx context.Context, work func() error) error {
 			if h.kernel.Handle == nil {
 				return within(work)
 			}

@@ -190,7 +190,7 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 				return []netip.Addr{netip.MustParseAddr("10.0.1.7")}, nil
 			}}}
 			h.failovers = failover.New(role, anyKernel{}.Connections, h.executor.Prefer, slog.New(slog.DiscardHandler))
-			h.measuring = probing.NewHand(nowhere, slog.New(slog.DiscardHandler))
+			h.measuring = probing.NewExecutor(nowhere, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			if result := h.Obey(ctx, directive); result == nil || result.GetSaid() == "" {
 				t.Fatalf("%v is answered by %v, expected a result that says something", directive, result)

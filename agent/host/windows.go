@@ -12,15 +12,15 @@ import (
 	"bicast/api/agentv1"
 )
 
-// windows is whoever holds caps here: a terminal's hand its own sockets' windows, a gateway's those that its terminals are
-// told. Beside a terminal's hand, local programs are told of the sharers.
+// windows is whoever holds caps here: a terminal's executor its own sockets' windows, a gateway's those that its terminals are
+// told. Beside a terminal's executor, local programs are told of the sharers.
 type windows struct {
-	hand   windowHand
-	cannot error        // why this kernel holds nothing; an order without caps is obeyed all the same
-	blocks *blocks.Hand // nil: of a gateway
+	executor windowExecutor
+	cannot   error            // why this kernel holds nothing; an order without caps is obeyed all the same
+	blocks   *blocks.Executor // nil: of a gateway
 }
 
-type windowHand interface {
+type windowExecutor interface {
 	Order(*agentv1.Caps) (string, error)
 	Report() *agentv1.Capping
 	Run(context.Context)
@@ -32,27 +32,27 @@ var errRelay = errors.New("caps are of a terminal's own connections, or of those
 func openWindows(s Settings, within func(func() error) error) *windows {
 	switch s.Role {
 	case agentv1.Role_ROLE_TERMINAL:
-		sharers := blocks.NewHand(s.Sharers, within, s.Log)
+		sharers := blocks.NewExecutor(s.Sharers, within, s.Log)
 		sharers.Govern(s.BlocksCgroup)
-		hand, cannot := ofTerminal(within, s.Log)
-		return &windows{hand, cannot, sharers}
+		executor, cannot := ofTerminal(within, s.Log)
+		return &windows{executor, cannot, sharers}
 	case agentv1.Role_ROLE_GATEWAY:
-		return &windows{hand: receivewindow.NewHand(within, s.Log), cannot: receivewindow.Probe()}
+		return &windows{executor: receivewindow.NewExecutor(within, s.Log), cannot: receivewindow.Probe()}
 	default:
 		return nil
 	}
 }
 
-// ofTerminal is the hand that this kernel can be held by: the clamp where it takes no congestion control of ours.
-func ofTerminal(within func(func() error) error, log *slog.Logger) (windowHand, error) {
+// ofTerminal is the executor that this kernel can be held by: the clamp where it takes no congestion control of ours.
+func ofTerminal(within func(func() error) error, log *slog.Logger) (windowExecutor, error) {
 	cannot := structops.Probe()
 	if cannot == nil {
-		return structops.NewHand(within, log), nil
+		return structops.NewExecutor(within, log), nil
 	}
 	if clamp.Probe() == nil {
-		return clamp.NewHand(within, log), nil
+		return clamp.NewExecutor(within, log), nil
 	}
-	return structops.NewHand(within, log), cannot
+	return structops.NewExecutor(within, log), cannot
 }
 
 func (w *windows) order(order *agentv1.Caps) (string, error) {
@@ -66,7 +66,7 @@ func (w *windows) order(order *agentv1.Caps) (string, error) {
 	}
 	switch {
 	case w.cannot == nil:
-		return w.hand.Order(order)
+		return w.executor.Order(order)
 	case len(order.GetCaps()) > 0 || len(order.GetPorts()) > 0:
 		return "", w.cannot
 	default:
@@ -78,7 +78,7 @@ func (w *windows) report() *agentv1.Capping {
 	if w == nil {
 		return nil
 	}
-	return w.hand.Report()
+	return w.executor.Report()
 }
 
 // parts run until their context ends.
@@ -87,8 +87,8 @@ func (w *windows) parts() []func(context.Context) {
 	case w == nil:
 		return nil
 	case w.blocks == nil:
-		return []func(context.Context){w.hand.Run}
+		return []func(context.Context){w.executor.Run}
 	default:
-		return []func(context.Context){w.hand.Run, w.blocks.Run}
+		return []func(context.Context){w.executor.Run, w.blocks.Run}
 	}
 }

@@ -38,7 +38,7 @@ func TestCapsAreATerminalsAndWindowsAGateways(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (report.GetCapping().GetHand() != "") != (able != "") {
-			t.Fatalf("%v as %v, expected the hand to be told", report.GetCapping(), role)
+			t.Fatalf("%v as %v, expected the executor to be told", report.GetCapping(), role)
 		}
 	}
 }
@@ -50,6 +50,6 @@ func TestAKernelThatHoldsNothingTellsLocalProgramsAllTheSame(t *testing.T) {
 		t.Fatalf("%v, expected an order without caps to be obeyed", result)
 	}
 	if result := h.Obey(context.Background(), capped(&agentv1.Cap{})); result.GetDone() || result.GetSaid() != context.DeadlineExceeded.Error() {
-		t.Fatalf("%v, expected the reason why there is no hand", result)
+		t.Fatalf("%v, expected the reason why there is no executor", result)
 	}
 }

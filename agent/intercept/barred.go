@@ -29,10 +29,10 @@ func (i *intake) bars(openings, accepted uint64, now time.Time) bool {
 }
 
 // barred is why nothing may come to the proxy; nil: it comes, or nobody opens a connection.
-func (s *stand) barred(now time.Time) error {
+func (s *interception) barred(now time.Time) error {
 	var openings uint64
 	err := s.within(func() (err error) {
-		openings, err = s.place.Openings()
+		openings, err = s.proxy.Openings()
 		return err
 	})
 	if err != nil || !s.intake.bars(openings, s.proxy.Accepted(), now) {

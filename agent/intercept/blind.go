@@ -12,7 +12,7 @@ import (
 const blinding = "/proc/sys/net/mptcp/blackhole_timeout"
 
 // unblind has it not do that.
-func (s *stand) unblind() error {
+func (s *interception) unblind() error {
 	before, err := os.ReadFile(blinding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -28,7 +28,7 @@ func (s *stand) unblind() error {
 }
 
 // reblind has it do as before.
-func (s *stand) reblind() error {
+func (s *interception) reblind() error {
 	if s.blinded == nil {
 		return nil
 	}

@@ -62,7 +62,7 @@ type house struct {
 	visit                                     *controllertest.Visit
 	directory                                 string
 	agent                                     *exec.Cmd
-	relays                                    map[string]*relayhost.Hand
+	relays                                    map[string]*relayhost.Executor
 	identities                                map[string]trust.Identity // of relays
 	directives                                uint64
 }
@@ -71,7 +71,7 @@ func newHouse(t *testing.T) *house {
 	t.Parallel() // what they wait for is time
 	h := &house{
 		t: t, terminals: lab.One(t), bridge: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t),
-		brain: controllertest.New(t), relays: map[string]*relayhost.Hand{}, identities: map[string]trust.Identity{},
+		brain: controllertest.New(t), relays: map[string]*relayhost.Executor{}, identities: map[string]trust.Identity{},
 	}
 	for _, host := range []*lab.Host{h.terminals, h.bridge, h.gateway, h.relay, h.server} {
 		host.Sysctl("ipv6/conf/default/accept_dad", "0") // or routers ask for neighbours after two seconds
@@ -168,12 +168,12 @@ func (h *house) end(by os.Signal) {
 func (h *house) stands(name string, port uint32) {
 	h.t.Helper()
 	is := h.is(name)
-	hand := relayhost.NewHand(h.relay.Try, func(_ context.Context, work func() error) error { return h.relay.Try(work) }, func() (trust.Identity, error) { return is, nil }, slog.New(slog.DiscardHandler))
+	executor := relayhost.NewExecutor(h.relay.Try, func(_ context.Context, work func() error) error { return h.relay.Try(work) }, func() (trust.Identity, error) { return is, nil }, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		hand.Run(ctx)
+		executor.Run(ctx)
 	}()
 	h.t.Cleanup(func() {
 		stop()
@@ -184,13 +184,13 @@ func (h *house) stands(name string, port uint32) {
 		h.t.Fatal(err)
 	}
 	sum := sha256.Sum256(home.Certificate.Raw)
-	if said, err := hand.Order(&agentv1.Relay{
+	if said, err := executor.Order(&agentv1.Relay{
 		Port: port, Certificate: h.brain.Authority.Relay(name, &is.Key.PublicKey, nil).Raw,
 		Gateways: []*agentv1.Guest{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 8099}},
 	}); err != nil || strings.Contains(said, "not yet") {
 		h.t.Fatal(said, err)
 	}
-	h.relays[name] = hand
+	h.relays[name] = executor
 }
 
 // drains has the order say that one relay is drained.

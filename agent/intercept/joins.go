@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,7 +13,6 @@ import (
 
 	"bicast/internal/ratelog"
 	"bicast/mptcp"
-	"bicast/relay/carry"
 	"bicast/relay/proxy"
 )
 
@@ -87,12 +87,12 @@ func (j *joins) lead(relays []relay) {
 
 // join opens a subflow by each way that the connection does not begin with. The kernel goes on to call by a path that does not
 // answer, for two minutes. False: it has no others, for it is none of MPTCP.
-func (j *joins) join(end *carry.Secure, locals *proxy.Locals, relay netip.AddrPort) bool {
+func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) bool {
 	from := locals.Of(relay.Addr())
 	if j.paths(from, relay) < 2 {
 		return true
 	}
-	raw, err := end.NetConn().(syscall.Conn).SyscallConn()
+	raw, err := end.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return true // it has ended
 	}

@@ -3,19 +3,14 @@ package intercept
 import (
 	"context"
 	"net/netip"
-	"slices"
 
 	"bicast/agent/tunnel"
 	"bicast/relay/divert"
-	"bicast/relay/reach"
 )
 
 // write has the host lead here what is wanted.
-func (s *stand) write(w wanted) error {
-	order := divert.Order{Four: s.four, Six: s.six, Except: slices.Clone(w.except), Block: w.block, Ground: &w.ground}
-	for _, never := range reach.Never {
-		order.Except = append(order.Except, never.Prefix)
-	}
+func (s *interception) write(w wanted) error {
+	order := divert.Order{Except: w.except, Block: w.block, Ground: &w.ground}
 	for _, each := range w.terminals {
 		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
 		for _, address := range each.addresses {
@@ -26,7 +21,7 @@ func (s *stand) write(w wanted) error {
 		order.Relays = append(order.Relays, each.at.Addr())
 	}
 	return s.within(func() error {
-		made, err := s.place.Write(order)
+		made, err := s.proxy.Write(order)
 		if err != nil {
 			return err
 		}
@@ -35,10 +30,10 @@ func (s *stand) write(w wanted) error {
 }
 
 // mend makes anew what somebody else took away, such as rules by a firewall that begins anew.
-func (s *stand) mend() error {
+func (s *interception) mend() error {
 	var lost string
 	err := s.within(func() (err error) {
-		lost, err = s.place.Lost()
+		lost, err = s.proxy.Lost()
 		return err
 	})
 	if err != nil || lost == "" {
@@ -49,7 +44,7 @@ func (s *stand) mend() error {
 }
 
 // connect has the bridge read devices that were made anew, and get packets as they are on the wire.
-func (s *stand) connect(ground divert.Ground, made []string) error {
+func (s *interception) connect(ground divert.Ground, made []string) error {
 	for _, end := range append(ground.Ends(), ground.Here()...) {
 		if err := tunnel.Plain(here, end); err != nil {
 			return err

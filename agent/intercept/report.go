@@ -13,7 +13,7 @@ const lately = 3 * time.Second
 const unopened = "no connection to it was opened yet"
 
 // report is of what was ordered.
-func (s *stand) report(order *agentv1.Take) *agentv1.Taking {
+func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
 	if s.bars != nil {
 		report.Because = s.bars.Error()
@@ -55,7 +55,7 @@ func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
 }
 
 // because is why a relay cannot be reached; empty: it can.
-func (s *stand) because(relay *proxy.Relay) string {
+func (s *interception) because(relay *proxy.Relay) string {
 	took, at := relay.Setup()
 	for _, each := range s.terminals {
 		if !each.watches {
@@ -73,7 +73,7 @@ func (s *stand) because(relay *proxy.Relay) string {
 }
 
 // tend sees to what stands, and tells once what has changed.
-func (s *stand) tend() {
+func (s *interception) tend() {
 	if err := s.mend(); err != nil {
 		s.proxy.Trouble.Warn("terminals' connections may not be taken", "because", err)
 	}

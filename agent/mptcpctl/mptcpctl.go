@@ -43,14 +43,14 @@ type Outcome struct {
 }
 
 // Prefer carries a preference out. An error says why it was not, or not wholly; the outcome counts what was all the same.
-func (h *Executor) Prefer(ctx context.Context, preference Preference) (Outcome, error) {
-	h.one.Lock()
-	defer h.one.Unlock()
-	switch h.Role {
+func (e *Executor) Prefer(ctx context.Context, preference Preference) (Outcome, error) {
+	e.one.Lock()
+	defer e.one.Unlock()
+	switch e.Role {
 	case agentv1.Role_ROLE_TERMINAL:
-		return h.asTerminal(ctx, preference)
+		return e.asTerminal(ctx, preference)
 	case agentv1.Role_ROLE_RELAY:
-		return h.asServer(ctx, preference)
+		return e.asServer(ctx, preference)
 	default:
 		return Outcome{}, ErrGateway
 	}
@@ -65,8 +65,8 @@ func End(role agentv1.Role, s mptcp.Subflow) netip.Addr {
 }
 
 // At the terminal every connection is its own, so orders by endpoint reach nobody else.
-func (h *Executor) asTerminal(ctx context.Context, preference Preference) (Outcome, error) {
-	ours, err := h.Addresses()
+func (e *Executor) asTerminal(ctx context.Context, preference Preference) (Outcome, error) {
+	ours, err := e.Addresses()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("this host's addresses cannot be read: %w", err)
 	}
@@ -74,17 +74,17 @@ func (h *Executor) asTerminal(ctx context.Context, preference Preference) (Outco
 	if len(wanted) == 0 {
 		return Outcome{}, fmt.Errorf("%s is not an address of this host now: that path is down, or it is another terminal's", preference.Path)
 	}
-	connections, err := h.Kernel.Connections()
+	connections, err := e.Kernel.Connections()
 	if err != nil {
 		return Outcome{}, err
 	}
-	work := &round{executor: h, preference: preference}
+	work := &round{executor: e, preference: preference}
 	byEndpoint := map[mptcp.Token]bool{}
 	for _, c := range connections {
 		if c.Token == 0 || !work.concerns(c) {
 			continue
 		}
-		switch manager, err := h.Kernel.PathManagerOf(c); {
+		switch manager, err := e.Kernel.PathManagerOf(c); {
 		case err != nil:
 			work.failed(err)
 		case manager == mptcp.UserspaceManager:
@@ -94,7 +94,7 @@ func (h *Executor) asTerminal(ctx context.Context, preference Preference) (Outco
 		}
 	}
 	if len(byEndpoint) > 0 || work.empty() {
-		change, err := h.Kernel.PreferEndpoints(wanted, others, preference.Hard)
+		change, err := e.Kernel.PreferEndpoints(wanted, others, preference.Hard)
 		work.count(change, err)
 		if err == nil {
 			work.lookAt(byEndpoint)
@@ -104,17 +104,17 @@ func (h *Executor) asTerminal(ctx context.Context, preference Preference) (Outco
 }
 
 // Where connections are served, only an order by token stays with one terminal.
-func (h *Executor) asServer(ctx context.Context, preference Preference) (Outcome, error) {
-	connections, err := h.Kernel.Connections()
+func (e *Executor) asServer(ctx context.Context, preference Preference) (Outcome, error) {
+	connections, err := e.Kernel.Connections()
 	if err != nil {
 		return Outcome{}, err
 	}
-	work := &round{executor: h, preference: preference}
+	work := &round{executor: e, preference: preference}
 	for _, c := range connections {
 		if c.Token == 0 || !c.Serves || !work.concerns(c) {
 			continue
 		}
-		switch manager, err := h.Kernel.PathManagerOf(c); {
+		switch manager, err := e.Kernel.PathManagerOf(c); {
 		case err != nil:
 			work.failed(err)
 		case manager == mptcp.UserspaceManager:

@@ -211,6 +211,19 @@ func TestWhatEitherWantsIsDoneByOneProgramAndWithNobodyThereIsNone(t *testing.T)
 	}
 }
 
+func TestAnotherLimitIsToldToTheProgramAtAPort(t *testing.T) {
+	h := newHome(t)
+	for _, limit := range []int{largest, largest - 100, largest + 100} {
+		h.fit(limit)
+		for device := range h.terminals.program.said {
+			var stands port
+			if err := h.terminals.program.objects.Ports.Lookup(device, &stands); err != nil || stands.LargestBytes != uint32(limit) {
+				t.Fatalf("the program at device %d has %d bytes (%v), expected %d", device, stands.LargestBytes, err, limit)
+			}
+		}
+	}
+}
+
 func TestRunEndsWithNoProgram(t *testing.T) {
 	h := newHome(t)
 	h.fit(largest)

@@ -15,22 +15,22 @@ import (
 )
 
 // Answer takes the place of the order before; sessions that are the same go on.
-func (h *Hand) Answer(order *agentv1.Answer) (string, error) {
+func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
 	if err := checkAnswer(order); err != nil {
 		return "", err
 	}
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.alive.Err() != nil {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.alive.Err() != nil {
 		return "", errEnding
 	}
 	if len(order.GetSessions()) == 0 {
-		h.answers.end()
+		e.answers.end()
 		return "nobody is answered", nil
 	}
-	h.answers.order = order
-	h.answers.tend(h.outside)
-	if because := h.answers.because(); because != "" {
+	e.answers.order = order
+	e.answers.tend(e.outside)
+	if because := e.answers.because(); because != "" {
 		return "", fmt.Errorf("%s; it is tried again", because)
 	}
 	return fmt.Sprintf("who measures is answered, by %s", plural.Of(len(order.GetSessions()), "session")), nil

@@ -16,23 +16,23 @@ import (
 )
 
 // Health takes the place of the order before; paths that are the same go on.
-func (h *Hand) Health(order *agentv1.Health) (string, error) {
+func (e *Executor) Health(order *agentv1.Health) (string, error) {
 	if err := checkHealth(order); err != nil {
 		return "", err
 	}
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.alive.Err() != nil {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.alive.Err() != nil {
 		return "", errEnding
 	}
-	h.paths = h.paths.next(order, h.log)
-	h.paths.tend(h.outside)
-	for _, p := range h.paths {
+	e.paths = e.paths.next(order, e.log)
+	e.paths.tend(e.outside)
+	for _, p := range e.paths {
 		if p.because != nil {
 			return "", fmt.Errorf("%s: %w; it is tried again", p.order.GetName(), p.because)
 		}
 	}
-	return fmt.Sprintf("packets are sent along %s", plural.Of(len(h.paths), "path")), nil
+	return fmt.Sprintf("packets are sent along %s", plural.Of(len(e.paths), "path")), nil
 }
 
 // paths are those of an order.
@@ -80,13 +80,13 @@ type path struct {
 	log      *slog.Logger
 	sender   *stamp.Sender // nil: there never was one
 	sending  *part         // nil: it does not
-	stand    stand         // of its socket
+	binding  binding       // of its socket
 	answered uint64        // when it was last seen to
 	because  error
 }
 
-// stand is what a socket has from the host: where that is another, another socket is wanted.
-type stand struct {
+// binding is what a socket has from the host: where that is another, another socket is wanted.
+type binding struct {
 	device int // 0: as routes say
 	local  netip.Addr
 }
@@ -110,7 +110,7 @@ func (p *path) tend(outside func(func() error) error) {
 func (p *path) see() error {
 	target := targetOf(p.order)
 	found, err := look(target)
-	if err != nil || p.sending != nil && found == p.stand {
+	if err != nil || p.sending != nil && found == p.binding {
 		return err
 	}
 	p.rest()
@@ -123,7 +123,7 @@ func (p *path) see() error {
 		return err
 	}
 	sending := begin(sender.Run)
-	p.sender, p.sending, p.stand = sender, &sending, found
+	p.sender, p.sending, p.binding = sender, &sending, found
 	return nil
 }
 
@@ -144,8 +144,8 @@ func targetOf(order *agentv1.HealthPath) stamp.Target {
 }
 
 // look tells what a socket would have.
-func look(target stamp.Target) (stand, error) {
-	var found stand
+func look(target stamp.Target) (binding, error) {
+	var found binding
 	if target.Device != "" {
 		device, err := net.InterfaceByName(target.Device)
 		if err != nil {

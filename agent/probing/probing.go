@@ -18,21 +18,21 @@ const (
 )
 
 // Probe begins one. What came of it is told by its directive (Probed).
-func (h *Hand) Probe(directive uint64, order *agentv1.Probe) (string, error) {
+func (e *Executor) Probe(directive uint64, order *agentv1.Probe) (string, error) {
 	plan, err := planOf(order)
 	if err != nil {
 		return "", err
 	}
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.alive.Err() != nil {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.alive.Err() != nil {
 		return "", errEnding
 	}
-	if h.probes != "" {
-		return "", fmt.Errorf("%s is being measured: one path at a time", h.probes)
+	if e.probes != "" {
+		return "", fmt.Errorf("%s is being measured: one path at a time", e.probes)
 	}
 	var prober *bandwidth.Prober
-	err = h.outside(func() (err error) {
+	err = e.outside(func() (err error) {
 		from, to := ends(order.GetWay(), order.GetPort())
 		prober, err = bandwidth.DialFrom(from, to, order.GetWay().GetDevice(), bandwidth.Key(order.GetKey()))
 		return err
@@ -40,28 +40,28 @@ func (h *Hand) Probe(directive uint64, order *agentv1.Probe) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h.probes = order.GetName()
-	h.running.Add(1)
+	e.probes = order.GetName()
+	e.running.Add(1)
 	go func() {
-		defer h.running.Done()
-		h.measure(directive, prober, plan)
+		defer e.running.Done()
+		e.measure(directive, prober, plan)
 	}()
 	return fmt.Sprintf("begun: %s in about %v", plural.Of(packets(plan), "packet"), lasts(plan)), nil
 }
 
 // measure tells what came once another probe may begin: who hears of this one may order that.
-func (h *Hand) measure(directive uint64, prober *bandwidth.Prober, plan bandwidth.Plan) {
+func (e *Executor) measure(directive uint64, prober *bandwidth.Prober, plan bandwidth.Plan) {
 	defer prober.Close()
-	before := h.now()
-	result, err := prober.Measure(h.alive, plan)
-	message := probedMessage(result, cmp.Or(err, result.Ended), setBetween(before, h.now()))
+	before := e.now()
+	result, err := prober.Measure(e.alive, plan)
+	message := probedMessage(result, cmp.Or(err, result.Ended), setBetween(before, e.now()))
 	message.Directive = directive
-	h.mutex.Lock()
-	h.probes = ""
-	h.mutex.Unlock()
+	e.mutex.Lock()
+	e.probes = ""
+	e.mutex.Unlock()
 	select {
-	case h.probed <- message:
-	case <-h.alive.Done():
+	case e.probed <- message:
+	case <-e.alive.Done():
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"bicast/internal/mtls"
 	"bicast/internal/plural"
 	"bicast/relay/onward"
-	"bicast/relay/reach"
+	"bicast/relay/server"
 )
 
 const (
@@ -29,14 +29,14 @@ type wanted struct {
 	shows      tls.Certificate
 	identity   trust.Identity
 	guests     mtls.Guests
-	reaches    reach.Ports
+	reaches    server.Ports
 	congestion string
 	draining   bool
 	onward     []onward.Way
 }
 
 // read says what is wrong with an order.
-func (h *Hand) read(order *agentv1.Relay) (w wanted, err error) {
+func (e *Executor) read(order *agentv1.Relay) (w wanted, err error) {
 	if w.port, err = port("port", order.GetPort()); err != nil {
 		return w, err
 	}
@@ -49,15 +49,15 @@ func (h *Hand) read(order *agentv1.Relay) (w wanted, err error) {
 	if w.onward, err = ways(order.GetOnward(), w.port); err != nil {
 		return w, err
 	}
-	if w.identity, err = h.identity(); err != nil {
+	if w.identity, err = e.identity(); err != nil {
 		return w, err
 	}
 	if w.shows, err = w.identity.Serving(order.GetCertificate(), time.Now()); err != nil {
 		return w, err
 	}
 	w.draining = order.GetDraining()
-	return w, h.within(func() (err error) {
-		w.congestion, err = reach.Congestion(order.GetCongestion())
+	return w, e.within(func() (err error) {
+		w.congestion, err = server.Congestion(order.GetCongestion())
 		return err
 	})
 }
@@ -88,7 +88,7 @@ func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 	return all, nil
 }
 
-func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
+func spans(allowed []*agentv1.PortRange) (all server.Ports, err error) {
 	if len(allowed) == 0 || len(allowed) > mostSpans {
 		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", plural.Of(len(allowed), "range"), mostSpans)
 	}
@@ -101,7 +101,7 @@ func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
 		if last < first {
 			return nil, fmt.Errorf("allowed: ports %d to %d, expected the lesser one first", first, last)
 		}
-		all = append(all, reach.Span{First: first, Last: last})
+		all = append(all, server.Span{First: first, Last: last})
 	}
 	return all, nil
 }

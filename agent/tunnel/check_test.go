@@ -10,7 +10,7 @@ import (
 )
 
 func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
-	hand := NewHand(nil, nil, &fits{}, discard())
+	executor := NewExecutor(nil, nil, &fits{}, discard())
 	good := &agentv1.Tunnel{Name: "dsl", Port: "tun", Vni: 1, UdpPort: 4789, Key: testKey}
 	wrong := map[string]func(*agentv1.Tunnel){
 		"no name": func(o *agentv1.Tunnel) { o.Name = "" }, "no port": func(o *agentv1.Tunnel) { o.Port = "" },
@@ -27,12 +27,12 @@ func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
 	for name, spoil := range wrong {
 		order := proto.Clone(good).(*agentv1.Tunnel)
 		spoil(order)
-		if said, err := hand.Order(&agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{order}}); err == nil {
+		if said, err := executor.Order(&agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{order}}); err == nil {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
 	for name, order := range map[string][]*agentv1.Tunnel{"twice": {good, good}, "nine": make([]*agentv1.Tunnel, 9)} {
-		if said, err := hand.Order(&agentv1.Tunnels{Tunnels: order}); err == nil {
+		if said, err := executor.Order(&agentv1.Tunnels{Tunnels: order}); err == nil {
 			t.Errorf("%s: %s", name, said)
 		}
 	}

@@ -41,11 +41,11 @@ func hold(text string) {
 		panic(err)
 	}
 	here := func(work func() error) error { return work() }
-	hand := NewHand(here, here, &fits{}, discard())
-	if _, err := hand.Order(order); err != nil {
+	executor := NewExecutor(here, here, &fits{}, discard())
+	if _, err := executor.Order(order); err != nil {
 		panic(err)
 	}
-	hand.Run(context.Background())
+	executor.Run(context.Background())
 }
 
 // agent is a process of its own, which can be killed.

@@ -34,12 +34,12 @@ type world struct {
 	near, away               *site
 }
 
-// site is one end and the hand that makes it.
+// site is one end and the executor that makes it.
 type site struct {
-	hand  *Hand
-	fit   *fits
-	order *agentv1.Tunnels
-	end   func() // cleanly
+	executor *Executor
+	fit      *fits
+	order    *agentv1.Tunnels
+	end      func() // cleanly
 }
 
 type fits struct {
@@ -138,16 +138,16 @@ func (w *world) address() {
 func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	w.t.Helper()
 	s := &site{fit: &fits{}, order: order}
-	s.hand = NewHand(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
-	s.hand.looks = 3 * time.Second
-	if said, err := s.hand.Order(order); err != nil {
+	s.executor = NewExecutor(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
+	s.executor.looks = 3 * time.Second
+	if said, err := s.executor.Order(order); err != nil {
 		w.t.Fatal(said, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.hand.Run(ctx)
+		s.executor.Run(ctx)
 	}()
 	s.end = func() {
 		cancel()
@@ -157,7 +157,7 @@ func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	return s
 }
 
-func (s *site) says() *agentv1.TunnelEnd { return s.hand.Report().GetEnds()[0] }
+func (s *site) says() *agentv1.TunnelEnd { return s.executor.Report().GetEnds()[0] }
 
 func (w *world) alive() bool {
 	return w.near.says().GetBecause() == "" && w.away.says().GetBecause() == ""
@@ -174,7 +174,7 @@ func (w *world) await(what string, so func() bool) time.Duration {
 			reports := "\n"
 			for _, each := range []*site{w.near, w.away} {
 				if each != nil {
-					reports += fmt.Sprintln(each.hand.Report())
+					reports += fmt.Sprintln(each.executor.Report())
 				}
 			}
 			w.t.Fatalf("%s: not so within %v%s%s", what, patient, reports, w.far.Run("nft", "list", "ruleset"))

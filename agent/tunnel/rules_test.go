@@ -10,10 +10,10 @@ import (
 func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.nft(w.far, "table inet else {\nchain input {\ntype filter hook input priority 0;\nudp dport 1 accept\n}\n}")
-	var heard bytes.Buffer // under the hand's mutex
-	w.away.hand.mutex.Lock()
-	w.away.hand.log = slog.New(slog.NewTextHandler(&heard, nil))
-	w.away.hand.mutex.Unlock()
+	var heard bytes.Buffer // under the executor's mutex
+	w.away.executor.mutex.Lock()
+	w.away.executor.log = slog.New(slog.NewTextHandler(&heard, nil))
+	w.away.executor.mutex.Unlock()
 	w.stranger(vxlan(testVNI, make([]byte, 60)))
 	w.await("a stranger is counted", func() bool { return w.away.says().GetStrangers() == 1 })
 	w.far.Run("nft", "flush", "table", "inet", table)
@@ -25,10 +25,10 @@ func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
 	w.await("strangers are counted on", func() bool { return w.away.says().GetStrangers() == 2 })
 	w.await("packets go through", func() bool { return w.ping(100) })
 	for range 3 {
-		w.away.hand.see()
+		w.away.executor.see()
 	}
-	w.away.hand.mutex.Lock()
-	defer w.away.hand.mutex.Unlock()
+	w.away.executor.mutex.Lock()
+	defer w.away.executor.mutex.Unlock()
 	if said := heard.String(); strings.Count(said, "made again") != 1 {
 		t.Fatalf("%s, expected it once", said)
 	}

@@ -22,18 +22,18 @@ func alone(outside func(func() error) error) (mine io.Closer, err error) {
 }
 
 // take is what is needed before there is any tunnel.
-func (h *Hand) take() error {
-	mine, err := alone(h.outside)
+func (e *Executor) take() error {
+	mine, err := alone(e.outside)
 	if err != nil {
 		return err
 	}
-	kernel, err := openKernel(h.outside, h.inside)
+	kernel, err := openKernel(e.outside, e.inside)
 	if err != nil {
 		return errors.Join(err, mine.Close())
 	}
-	unwatch, err := watch(h.outside, func() {
+	unwatch, err := watch(e.outside, func() {
 		select {
-		case h.stirred <- struct{}{}:
+		case e.stirred <- struct{}{}:
 		default:
 		}
 	})
@@ -41,34 +41,34 @@ func (h *Hand) take() error {
 		return errors.Join(err, kernel.close(), mine.Close())
 	}
 	begun := time.Now()
-	h.release = func() error { return errors.Join(unwatch(), kernel.close(), mine.Close()) }
-	h.host = &surroundings{
-		kernel: kernel, pins: pins{h.outside}, outside: h.outside, inside: h.inside, looks: h.looks,
+	e.release = func() error { return errors.Join(unwatch(), kernel.close(), mine.Close()) }
+	e.host = &surroundings{
+		kernel: kernel, pins: pins{e.outside}, outside: e.outside, inside: e.inside, looks: e.looks,
 		now: func() time.Duration { return time.Since(begun) },
 	}
 	return nil
 }
 
 // let takes everything away, also what an agent left that was killed; but nothing of one that lives.
-func (h *Hand) let() error {
-	if h.host == nil {
-		if err := h.take(); errors.Is(err, claim.ErrTaken) {
+func (e *Executor) let() error {
+	if e.host == nil {
+		if err := e.take(); errors.Is(err, claim.ErrTaken) {
 			return nil
 		} else if err != nil {
 			return err
 		}
 	}
 	var failures []error
-	for name, t := range h.tunnels {
+	for name, t := range e.tunnels {
 		failures = append(failures, t.finish())
-		delete(h.tunnels, name)
+		delete(e.tunnels, name)
 	}
-	failures = append(failures, h.removeAllBut(nil))
-	if h.host.pins.stand() {
-		failures = append(failures, h.host.pins.remove())
+	failures = append(failures, e.removeAllBut(nil))
+	if e.host.pins.stand() {
+		failures = append(failures, e.host.pins.remove())
 	}
-	failures = append(failures, h.release())
-	h.order, h.host, h.release, h.strangers, h.fitted = nil, nil, nil, nil, 0
-	h.fitter.Fit(nil, 0)
+	failures = append(failures, e.release())
+	e.order, e.host, e.release, e.strangers, e.fitted = nil, nil, nil, nil, 0
+	e.fitter.Fit(nil, 0)
 	return errors.Join(failures...)
 }

@@ -25,7 +25,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	before := stands()
 	others := proto.Clone(away).(*agentv1.Tunnels)
 	others.Tunnels[0].Name, others.Tunnels[0].Port, others.Tunnels[0].Vni = "lte", "tun2", testVNI+1
-	second := NewHand(w.far.Try, w.far.Try, &fits{}, discard())
+	second := NewExecutor(w.far.Try, w.far.Try, &fits{}, discard())
 	for _, order := range []*agentv1.Tunnels{others, away} {
 		_, err := second.Order(order)
 		if process := fmt.Sprintf("process %d", first.Process.Pid); err == nil || !strings.Contains(err.Error(), process) {

@@ -39,7 +39,7 @@ type tunnel struct {
 	outer   []*os.File
 }
 
-// surroundings are what the tunnels of a hand have in common.
+// surroundings are what the tunnels of an executor have in common.
 type surroundings struct {
 	kernel  *kernel
 	pins    pins

@@ -34,13 +34,13 @@ type Order struct {
 	Inside    []string       // the devices by which terminals' packets come; a ground has its own
 	From      []netip.Prefix // the networks of terminals
 	Relays    []netip.Addr   // the addresses of relays: what a relay sends was relayed already, and is left alone
-	Except    []netip.Prefix // destinations, beside this host's own
+	Except    []netip.Prefix // destinations, beside this host's own and those that no relay reaches
 	Block     bool           // what is not taken although it should be is refused: else it passes
 	Ground    *Ground        // devices towards a bridge that has the terminals; nil: this host has them
 }
 
-// Diverted is an order that stands.
-type Diverted struct {
+// Diversion is an order that stands.
+type Diversion struct {
 	name io.Closer // that it has for this namespace
 	ends []string  // of the ground
 	led  bool      // to the proxy, by routes
@@ -52,17 +52,17 @@ type Diverted struct {
 }
 
 // Claim is this namespace's one place for a proxy, before anything is changed.
-func Claim() (*Diverted, error) {
+func Claim() (*Diversion, error) {
 	name, err := claim.Take("take", "takes connections in this network namespace")
 	if err != nil {
 		return nil, err
 	}
-	return &Diverted{name: name}, nil
+	return &Diversion{name: name}, nil
 }
 
 // Write lets an order stand, in the place of the one before, or of what another proxy may have left. The rules change at once,
 // for nft takes all or nothing; what makes devices gives those that are new.
-func (d *Diverted) Write(order Order) (made []string, err error) {
+func (d *Diversion) Write(order Order) (made []string, err error) {
 	if order.Ground != nil {
 		if made, err = d.lay(order.Ground); err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (d *Diverted) Write(order Order) (made []string, err error) {
 }
 
 // Lost tells what somebody else has taken away; what is written then is written whole. Empty: nothing.
-func (d *Diverted) Lost() (string, error) {
+func (d *Diversion) Lost() (string, error) {
 	lost := ""
 	for _, end := range d.ends {
 		if _, err := net.InterfaceByName(end); err != nil {
@@ -105,12 +105,12 @@ func (d *Diverted) Lost() (string, error) {
 }
 
 // Openings are how many packets that open connections were led to the proxy, since the order was written.
-func (d *Diverted) Openings() (uint64, error) {
+func (d *Diversion) Openings() (uint64, error) {
 	packets, err := nftable.Counters(table)
 	return packets[counted], err
 }
 
-func (d *Diverted) lead(order Order) error {
+func (d *Diversion) lead(order Order) error {
 	if d.led {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (d *Diverted) lead(order Order) error {
 }
 
 // Close undoes the order and gives the place free.
-func (d *Diverted) Close() error { return errors.Join(Undo(), d.name.Close()) }
+func (d *Diversion) Close() error { return errors.Join(Undo(), d.name.Close()) }
 
 // Undo takes away what stands, whoever wrote it.
 func Undo() error {

@@ -102,7 +102,7 @@ func (g *Ground) passes6() bool {
 }
 
 // lay makes what of the ground is not there, and takes away what is no part of it.
-func (d *Diverted) lay(g *Ground) (made []string, err error) {
+func (d *Diversion) lay(g *Ground) (made []string, err error) {
 	there, err := links()
 	if err != nil {
 		return nil, err

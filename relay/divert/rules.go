@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"bicast/relay/internal/reach"
 )
 
 // opens is of a packet that opens a connection.
@@ -23,7 +25,7 @@ func (o Order) rules() string {
 	var text strings.Builder
 	rule := func(words string) { fmt.Fprintln(&text, words) }
 	rule("table inet " + table + " {")
-	writeSet(&text, "except", o.Except)
+	writeSet(&text, "except", append(o.Except[:len(o.Except):len(o.Except)], never()...))
 	writeSet(&text, "from", o.From)
 	writeSet(&text, "relays", hosts(o.Relays))
 	rule("counter " + counted + " {\n}")
@@ -88,6 +90,14 @@ func (o Order) inside() string {
 		names = append(names, strconv.Quote(device))
 	}
 	return "{ " + strings.Join(names, ", ") + " }"
+}
+
+// never are the networks that no relay reaches.
+func never() (all []netip.Prefix) {
+	for _, network := range reach.Never {
+		all = append(all, network.Prefix)
+	}
+	return all
 }
 
 func hosts(addresses []netip.Addr) (all []netip.Prefix) {

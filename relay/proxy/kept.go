@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"bicast/relay/carry"
+	"bicast/relay/internal/carry"
 )
 
 const (

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens the proxy's two doors, for IPv4 and IPv6, at loopback addresses: nobody comes there but who is led there. One
+// listen opens the proxy's two doors, for IPv4 and IPv6, at loopback addresses: nobody comes there but who is led there. One
 // is enough where the host has one family alone. What is sent to terminals has the mark.
-func Listen(ctx context.Context, port uint16, mark int) (four, six *net.TCPListener, err error) {
-	if four, err = listen(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), mark); err != nil {
+func listen(ctx context.Context, port uint16, mark int) (four, six *net.TCPListener, err error) {
+	if four, err = listenAt(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), mark); err != nil {
 		return nil, nil, err
 	}
-	six, err = listen(ctx, "tcp6", netip.AddrPortFrom(netip.IPv6Loopback(), port), mark)
+	six, err = listenAt(ctx, "tcp6", netip.AddrPortFrom(netip.IPv6Loopback(), port), mark)
 	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return four, nil, nil
 	}
@@ -27,7 +27,7 @@ func Listen(ctx context.Context, port uint16, mark int) (four, six *net.TCPListe
 	return four, six, nil
 }
 
-func listen(ctx context.Context, network string, at netip.AddrPort, mark int) (*net.TCPListener, error) {
+func listenAt(ctx context.Context, network string, at netip.AddrPort, mark int) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		var refused error
 		err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })

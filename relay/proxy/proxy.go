@@ -5,14 +5,19 @@ package proxy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"bicast/internal/footprint"
+	"bicast/internal/memlimit"
 	"bicast/internal/ratelog"
-	"bicast/relay/carry"
+	"bicast/relay/divert"
 	"bicast/relay/internal/acceptloop"
+	"bicast/relay/internal/carry"
 	"bicast/relay/internal/httpconnect"
 )
 
@@ -22,20 +27,80 @@ var errSilent = errors.New("the relay has gone silent")
 
 // Proxy is a gateway's proxy.
 type Proxy struct {
-	Trouble *ratelog.Logger
-	Most    int // connections of all terminals
+	*divert.Diversion // what leads connections to it
+	Trouble           *ratelog.Logger
+
+	most      int // connections of all terminals
+	four, six uint16
+	within    func(func() error) error
+	serving   sync.WaitGroup
+	end       func() // gives back what it needs while it serves
 
 	plan     atomic.Pointer[Plan]
 	taken    atomic.Int64
 	accepted atomic.Uint64
 }
 
-// By has what comes from now on go by a plan; it is given one before it serves.
+// Settings are a proxy's.
+type Settings struct {
+	Within func(func() error) error // runs in the network namespace where terminals' connections are led to it
+	Port   uint16                   // of its loopback addresses; 0: any
+	Mark   int                      // of the packets that it sends to terminals
+	Log    *slog.Logger
+	Failed func(error) // it takes nothing any more, before it was ended
+}
+
+// Open claims the network namespace, and serves there until the context ends. Nobody is a terminal before there is a plan (By), and
+// nobody is led to it before Write.
+func Open(ctx context.Context, s Settings) (*Proxy, error) {
+	p := &Proxy{Trouble: &ratelog.Logger{Log: s.Log}, most: memlimit.Connections(), within: s.Within, end: func() {}}
+	p.By(&Plan{Choices: Chosen(nil), Sought: &Sought{}})
+	if err := s.Within(func() (err error) {
+		p.Diversion, err = divert.Claim()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	var four, six *net.TCPListener
+	if err := s.Within(func() (err error) {
+		four, six, err = listen(ctx, s.Port, s.Mark)
+		return err
+	}); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.end = footprint.Carry()
+	p.four, p.six = p.serve(ctx, four, s.Failed), p.serve(ctx, six, s.Failed)
+	return p, nil
+}
+
+func (p *Proxy) serve(ctx context.Context, listener *net.TCPListener, failed func(error)) (port uint16) {
+	if listener == nil {
+		return 0
+	}
+	p.serving.Add(1)
+	go func() {
+		defer p.serving.Done()
+		if err := acceptloop.Serve(ctx, listener, p.guest); err != nil {
+			failed(err)
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// By has what comes from now on go by a plan.
 func (p *Proxy) By(plan *Plan) { p.plan.Store(plan) }
 
-// Serve ends, with all connections, when the context does.
-func (p *Proxy) Serve(ctx context.Context, listener *net.TCPListener) error {
-	return acceptloop.Serve(ctx, listener, p.guest)
+// Write has connections led here as divert.Diversion does.
+func (p *Proxy) Write(order divert.Order) (made []string, err error) {
+	order.Four, order.Six = p.four, p.six
+	return p.Diversion.Write(order)
+}
+
+// Close undoes everything, once the context has ended and all connections have.
+func (p *Proxy) Close() error {
+	p.serving.Wait()
+	p.end()
+	return p.within(p.Diversion.Close)
 }
 
 // Accepted are the connections that came here, whatever became of them.
@@ -72,7 +137,7 @@ func (p *Proxy) enter(terminal *Terminal, alone bool) bool {
 	if alone {
 		own = 0
 	}
-	return own+all <= int64(p.Most)
+	return own+all <= int64(p.most)
 }
 
 func (p *Proxy) leave(terminal *Terminal) {

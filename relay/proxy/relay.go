@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bicast/relay/carry"
-	"bicast/relay/pool"
+	"bicast/relay/internal/carry"
+	"bicast/relay/internal/pool"
 )
 
 // Relay is one that terminals' connections may go by. It lives on while plans come and go.
@@ -27,6 +27,9 @@ type Relay struct {
 	usual       atomic.Int64 // likewise, of the last eight or so
 	opened      atomic.Int64 // when, in ns since 1970
 }
+
+// KeepAlive returns why keepalive does not bound how long a connection waits for a relay that has gone without a word; nil: it does.
+func KeepAlive() error { return pool.KeepAlive() }
 
 // Begin has connections go by it until End.
 func (r *Relay) Begin(ctx context.Context) {

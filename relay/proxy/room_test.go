@@ -7,7 +7,7 @@ import (
 
 func TestATerminalThatOpensWhatItCanLeavesRoomToOthers(t *testing.T) {
 	const most = 1024
-	proxy, greedy, other := &Proxy{Most: most}, &Terminal{}, &Terminal{}
+	proxy, greedy, other := &Proxy{most: most}, &Terminal{}, &Terminal{}
 	for range 2 * most {
 		if !proxy.enter(greedy, false) {
 			proxy.leave(greedy)
@@ -31,7 +31,7 @@ func TestATerminalThatOpensWhatItCanLeavesRoomToOthers(t *testing.T) {
 
 func TestATerminalThatIsAloneHasAllTheRoom(t *testing.T) {
 	const most = 8
-	proxy, only := &Proxy{Most: most}, &Terminal{}
+	proxy, only := &Proxy{most: most}, &Terminal{}
 	for n := range most {
 		if !proxy.enter(only, true) {
 			t.Fatalf("connection %d of %d is refused", n, most)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"bicast/relay/reach"
+	"bicast/relay/internal/reach"
 )
 
 const (

@@ -2,22 +2,30 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"bicast/relay/carry"
-	"bicast/relay/pool"
+	"bicast/relay/internal/carry"
+	"bicast/relay/internal/pool"
 )
+
+// FullStore is how many connections to a relay are in store at most.
+const FullStore = pool.Most
 
 // Terminal is one whose connections are taken. It lives on while plans come and go.
 type Terminal struct {
 	// Direct connects without a relay, for the terminal at an address.
 	Direct func(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*net.TCPConn, error)
-	// Open opens a connection to a relay for it.
-	Open func(*Relay) func(context.Context) (*carry.Secure, error)
+	// Dial connects to a relay for it, with what the dialer has.
+	Dial func(ctx context.Context, dialer net.Dialer, relay *Relay) (*net.TCPConn, error)
+	// TLS is what it shows to a relay, and expects there, just then.
+	TLS func(*Relay) (*tls.Config, error)
+	// Join is called with each connection that has been opened; false: another one may do better. nil: none may.
+	Join func(*Relay, net.Conn) bool
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -101,7 +109,7 @@ func (t *Terminal) to(relay *Relay) *road {
 		return one
 	}
 	ctx, rest := context.WithCancel(t.ctx)
-	one = &road{relay: relay, rest: rest, pool: pool.New(relay.timed(t.Open(relay)), relay.Changed, relay.turns)}
+	one = &road{relay: relay, rest: rest, pool: pool.New(relay.timed(t.opening(relay)), relay.Changed, relay.turns)}
 	one.pool.Least(0)
 	t.by[relay] = one
 	if t.ended {
@@ -113,6 +121,27 @@ func (t *Terminal) to(relay *Relay) *road {
 		one.pool.Keep(ctx)
 	}()
 	return one
+}
+
+// opening opens connections to a relay.
+func (t *Terminal) opening(relay *Relay) func(context.Context) (*carry.Secure, error) {
+	open := pool.Opening(
+		func(ctx context.Context) (*net.TCPConn, error) { return t.Dial(ctx, *pool.Dialer(), relay) },
+		func() (*tls.Config, error) { return t.TLS(relay) },
+	)
+	return func(ctx context.Context) (*carry.Secure, error) {
+		end, err := open(ctx)
+		if err != nil || t.Join == nil || t.Join(relay, end.NetConn()) {
+			return end, err
+		}
+		another, err := open(ctx)
+		if err != nil {
+			return end, nil
+		}
+		end.Reset()
+		t.Join(relay, another.NetConn())
+		return another, nil
+	}
 }
 
 // road is one terminal's to one relay.

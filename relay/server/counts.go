@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bicast/relay/carry"
+	"bicast/relay/internal/carry"
 	"bicast/relay/internal/httpconnect"
 )
 

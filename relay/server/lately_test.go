@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhereGatewaysCameFromIsKnownForAWhileAndBounded(t *testing.T) {
-	server := New(Order{}, 100, &ratelog.Logger{})
+	server := newServer(100, &ratelog.Logger{})
 	now := time.Now()
 	from := func(text string) netip.Prefix { return networkOf(netip.MustParseAddr(text)) }
 	here := &visit{network: from("2a0f::9:1")}

@@ -7,18 +7,21 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"syscall"
 	"time"
 
+	"bicast/internal/footprint"
+	"bicast/internal/memlimit"
 	"bicast/internal/mtls"
 	"bicast/internal/ratelog"
-	"bicast/relay/carry"
 	"bicast/relay/internal/acceptloop"
+	"bicast/relay/internal/carry"
 	"bicast/relay/internal/httpconnect"
-	"bicast/relay/reach"
+	"bicast/relay/internal/reach"
 )
 
 const partBytes = 1 << 20 // of what a peer sent before it was refused
@@ -35,7 +38,9 @@ var usual = times{greet: 5 * time.Second, idle: 2 * time.Minute, ask: 5 * time.S
 
 // Server is a relay. It is given its first order before it serves.
 type Server struct {
-	Strangers *ratelog.Logger
+	strangers *ratelog.Logger
+	reach     *reach.Reach
+	close     func() error // what Open opened
 
 	times  times
 	most   int // connections of all gateways, with those where nothing was asked yet
@@ -59,8 +64,10 @@ type Order struct {
 	Shows     tls.Certificate
 	Authority *x509.CertPool // who vouches for guests
 	Guests    mtls.Guests
-	Reach     *reach.Reach
-	Draining  bool // nothing new is carried
+	Ports     Ports
+	// Congestion is the control of what is sent to servers; "": the kernel's.
+	Congestion string
+	Draining   bool // nothing new is carried
 }
 
 // visit is a guest's connection.
@@ -72,14 +79,35 @@ type visit struct {
 	network netip.Prefix // that it comes from
 }
 
-// New has no guests yet. There will be this many connections at most, of which no gateway has more than it leaves to others.
-func New(order Order, most int, strangers *ratelog.Logger) *Server {
-	s := &Server{
-		Strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
+// Open returns a relay that uses what its host has for it, until Close. It asks for routes where within runs; dial runs what waits
+// for servers and for their names, where those are reached from.
+func Open(within func(func() error) error, dial func(context.Context, func() error) error, log *slog.Logger) (*Server, error) {
+	var roads *reach.Kernel
+	if err := within(func() (err error) {
+		roads, err = reach.OpenKernel()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	s := newServer(memlimit.Connections(), &ratelog.Logger{Log: log})
+	s.reach = &reach.Reach{Resolve: reach.Resolver(dial), Within: dial, Roads: roads}
+	end := footprint.Carry()
+	s.close = func() error {
+		end()
+		return roads.Close()
+	}
+	return s, nil
+}
+
+// Close lets go of what Open opened, once nothing is served any more.
+func (s *Server) Close() error { return s.close() }
+
+// newServer has so many connections at most, of which no gateway has more than it leaves to others.
+func newServer(most int, strangers *ratelog.Logger) *Server {
+	return &Server{
+		strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
 		networks: map[netip.Prefix]time.Time{},
 	}
-	s.Obey(order)
-	return s
 }
 
 // Obey has an order take the place of the one before. Who is no guest any more is cut.
@@ -103,7 +131,7 @@ func (s *Server) ordered() (Order, *tls.Config) {
 // Listen opens the relay's door: MPTCP, and for peers who have none, TCP.
 func Listen(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		return reach.SetCongestion(raw, congestion)
+		return SetCongestion(raw, congestion)
 	}}
 	config.SetMultipathTCP(true)
 	listener, err := config.Listen(ctx, "tcp", at.String())
@@ -132,7 +160,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	if err != nil {
 		end.Close() // with what TLS said of it, and that is all
 		s.count.strangers.Add(1)
-		s.Strangers.Warn("nobody whom this relay serves", "from", from.Addr().Unmap(), "because", err)
+		s.strangers.Warn("nobody whom this relay serves", "from", from.Addr().Unmap(), "because", err)
 		return
 	}
 	visit := &visit{is: end.Peer(), cut: cut, network: networkOf(from.Addr())}
@@ -167,7 +195,10 @@ func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.T
 		return nil, httpconnect.No(httpconnect.Loop, "the connection from %v is this relay's own: its packets come back by a gateway; leave this "+
 			"relay's address out of the networks that the gateway relays", target.For)
 	}
-	return order.Reach.Connect(ctx, target)
+	if !order.Ports.Have(target.Port) {
+		return nil, httpconnect.No(httpconnect.Forbidden, "port %d is not among those that this relay reaches (%v)", target.Port, order.Ports)
+	}
+	return s.reach.Connect(ctx, target, func(_, _ string, raw syscall.RawConn) error { return SetCongestion(raw, order.Congestion) })
 }
 
 func (s *Server) own(one ends) bool {

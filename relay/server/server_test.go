@@ -14,7 +14,7 @@ import (
 	"bicast/internal/mtls"
 	"bicast/internal/mtls/mtlstest"
 	"bicast/internal/ratelog"
-	"bicast/relay/carry"
+	"bicast/relay/internal/carry"
 )
 
 const (
@@ -39,7 +39,8 @@ func serving(t *testing.T, most int, times times, guests ...string) *relay {
 	}
 	order := Order{Shows: shows, Authority: pool, Guests: mtls.Named(guests)}
 	r := &relay{t: t, home: authority.Gateway("home", time.Hour)}
-	r.server = New(order, most, &ratelog.Logger{Log: slog.New(slog.DiscardHandler)})
+	r.server = newServer(most, &ratelog.Logger{Log: slog.New(slog.DiscardHandler)})
+	r.server.Obey(order)
 	r.server.times = times
 	ctx, stop := context.WithCancel(context.Background())
 	listener, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), "")

@@ -32,10 +32,10 @@ func standIn(text string, opener Opener) {
 	if err := protojson.Unmarshal([]byte(text), order); err != nil {
 		panic(err)
 	}
-	hand := opener(func(work func() error) error { return work() }, slog.New(slog.DiscardHandler))
-	go hand.Run(context.Background())
+	executor := opener(func(work func() error) error { return work() }, slog.New(slog.DiscardHandler))
+	go executor.Run(context.Background())
 	for {
-		if _, err := hand.Order(order); err != nil {
+		if _, err := executor.Order(order); err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString("ordered\n")

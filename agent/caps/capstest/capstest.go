@@ -30,8 +30,8 @@ const (
 	Lease   = 10_000
 )
 
-// Opener makes a hand that has nothing to do yet.
-type Opener func(within func(func() error) error, log *slog.Logger) *caps.Hand
+// Opener makes an executor that has nothing to do yet.
+type Opener func(within func(func() error) error, log *slog.Logger) *caps.Executor
 
 // World is a terminal that uploads through a gateway, where there is room for hundreds of segments: in a queue of the
 // terminal's own, TCP would not put so many.
@@ -84,17 +84,17 @@ func (w *World) Room(bytes int) {
 	w.Gateway.Run("tc", "qdisc", "replace", "dev", "wire", "root", "tbf", "rate", "40mbit", "burst", "10000", "limit", strconv.Itoa(bytes))
 }
 
-// Hand is one of the terminal's.
-func (w *World) Hand() *caps.Hand {
+// Executor is one of the terminal's.
+func (w *World) Executor() *caps.Executor {
 	return w.opener(w.Host.Try, slog.New(slog.NewTextHandler(said{w.T}, nil)))
 }
 
-// Runs has a hand do its work until the test ends, or it is told to end.
-func (w *World) Runs(hand *caps.Hand) (end func()) {
+// Runs has an executor do its work until the test ends, or it is told to end.
+func (w *World) Runs(executor *caps.Executor) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
-		hand.Run(ctx)
+		executor.Run(ctx)
 		close(ended)
 	}()
 	end = func() {
@@ -106,9 +106,9 @@ func (w *World) Runs(hand *caps.Hand) (end func()) {
 }
 
 // Order must be obeyed.
-func (w *World) Order(hand *caps.Hand, ordered ...*agentv1.Cap) {
+func (w *World) Order(executor *caps.Executor, ordered ...*agentv1.Cap) {
 	w.T.Helper()
-	if _, err := hand.Order(&agentv1.Caps{Caps: ordered, LeaseMs: Lease}); err != nil {
+	if _, err := executor.Order(&agentv1.Caps{Caps: ordered, LeaseMs: Lease}); err != nil {
 		w.T.Fatal(err)
 	}
 }

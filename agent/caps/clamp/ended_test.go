@@ -40,7 +40,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	if now := atRoot(w); now != 1 {
 		t.Fatalf("%d programs at the root of cgroups, expected the killed agent's", now)
 	}
-	next := w.Hand()
+	next := w.Executor()
 	end := w.Runs(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	if now := atRoot(w); now != 1 {
@@ -147,7 +147,7 @@ func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
 	if now := atRoot(w); now != 2 {
 		t.Fatalf("%d programs at the root of cgroups, expected those of both", now)
 	}
-	next := w.Hand()
+	next := w.Executor()
 	w.Runs(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	if now := atRoot(w); now != 1 {
@@ -162,7 +162,7 @@ func TestWhatAnotherVersionLeftStaysAndLiftsWhatThatHeld(t *testing.T) {
 	stranger(w)
 	upload := w.Upload(far, false)
 	upload.AwaitWindow(12, 12)
-	next := w.Hand()
+	next := w.Executor()
 	w.Runs(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	rises(upload, 12, 60)
@@ -225,9 +225,9 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 
 // tidy takes away what a killed agent left.
 func tidy(t *testing.T, w *capstest.World) {
-	hand := w.Hand()
-	end := w.Runs(hand)
-	w.Order(hand, capOf(near, far, 0, 1))
+	executor := w.Executor()
+	end := w.Runs(executor)
+	w.Order(executor, capOf(near, far, 0, 1))
 	end()
 	if now := atRoot(w); now != 0 {
 		t.Fatalf("%d programs at the root of cgroups, expected none", now)
@@ -237,36 +237,36 @@ func tidy(t *testing.T, w *capstest.World) {
 func TestTheEndOfTheLeaseLiftsByItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	hand, _ := begun(w)
+	executor, _ := begun(w)
 	upload := w.Upload(far, false)
-	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 2_000}); err != nil {
+	if _, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 2_000}); err != nil {
 		t.Fatal(err)
 	}
 	upload.AwaitWindow(10, 10)
 	rises(upload, 10, 60)
-	await(t, func() bool { return hand.Report() == nil }, func() any { return hand.Report() }, "none")
+	await(t, func() bool { return executor.Report() == nil }, func() any { return executor.Report() }, "none")
 }
 
 func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	hand, end := begun(w)
+	executor, end := begun(w)
 	upload := w.Upload(far, false)
 	upload.Option(func(socket int) error {
 		return unix.SetsockoptString(socket, unix.SOL_TCP, unix.TCP_CONGESTION, "cubic")
 	})
 	threshold := func() any { return upload.Info().Snd_ssthresh }
 	await(t, func() bool { return upload.Info().Snd_ssthresh < 1<<30 }, threshold, "the end of its slow start")
-	w.Order(hand, capOf(near, far, 0, 20))
+	w.Order(executor, capOf(near, far, 0, 20))
 	upload.AwaitWindow(20, 20)
 	upload.Stays(1, 20)
 	lost := upload.Info().Total_retrans
 	end()
-	if now := atRoot(w); now != 0 || hand.Report() != nil || upload.Control() != "cubic" {
-		t.Fatalf("%d programs at the root of cgroups, %v, %s: expected nothing to be left", now, hand.Report(), upload.Control())
+	if now := atRoot(w); now != 0 || executor.Report() != nil || upload.Control() != "cubic" {
+		t.Fatalf("%d programs at the root of cgroups, %v, %s: expected nothing to be left", now, executor.Report(), upload.Control())
 	}
 	upload.AwaitWindow(30, 10_000)
 	await(t, func() bool { return upload.Info().Snd_ssthresh < 1<<30 }, threshold, "the end of its slow start, long before there is no room")
 	lostFew(upload, lost)
-	w.Order(w.Hand(), capOf(near, far, 0, 10)) // nothing is in the way of the next
+	w.Order(w.Executor(), capOf(near, far, 0, 10)) // nothing is in the way of the next
 }

@@ -35,9 +35,9 @@ var (
 	errNoRoot = errors.New("no root of cgroups, version 2, is mounted here: mount one at /sys/fs/cgroup")
 )
 
-// NewHand has nothing to do yet.
-func NewHand(within func(func() error) error, log *slog.Logger) *caps.Hand {
-	return caps.NewHand(caps.Way{
+// NewExecutor has nothing to do yet.
+func NewExecutor(within func(func() error) error, log *slog.Logger) *caps.Executor {
+	return caps.NewExecutor(caps.Way{
 		// A cap is ordered when its connection has been heard of, and older kernels cannot watch that from then on.
 		By: "clamp", AtOnce: true, Lacks: "; at most alone: what is to be held at least is not",
 		Begin: func() (caps.Program, error) { return begin(log) },

@@ -56,9 +56,9 @@ func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
 	}
 }
 
-// powerless is a hand that does not see what others left, as one without CAP_SYS_ADMIN.
-func powerless(w *capstest.World) *caps.Hand {
-	return caps.NewHand(caps.Way{By: "clamp", Begin: func() (caps.Program, error) {
+// powerless is an executor that does not see what others left, as one without CAP_SYS_ADMIN.
+func powerless(w *capstest.World) *caps.Executor {
+	return caps.NewExecutor(caps.Way{By: "clamp", Begin: func() (caps.Program, error) {
 		return alone(func(netns uint64) (*program, error) { return succeed(netns, nil) })
 	}}, w.Host.Try, slog.New(slog.DiscardHandler))
 }

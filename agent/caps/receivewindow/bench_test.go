@@ -71,9 +71,9 @@ func BenchmarkGoodput(b *testing.B) {
 			var with, without, ratios []float64
 			for range max(b.N, 100) {
 				h.order(capped(1500, lasting))
-				h.gateway.Do(func() error { return h.hand.ports.stand("wifi") })
+				h.gateway.Do(func() error { return h.executor.ports.stand("wifi") })
 				with = append(with, h.goodput(conn))
-				h.gateway.Do(func() error { return h.hand.ports.leave("wifi") })
+				h.gateway.Do(func() error { return h.executor.ports.leave("wifi") })
 				without = append(without, h.goodput(conn))
 				ratios = append(ratios, with[len(with)-1]/without[len(without)-1])
 			}

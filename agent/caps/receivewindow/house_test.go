@@ -34,7 +34,7 @@ const (
 type house struct {
 	t                      testing.TB
 	phone, gateway, server *lab.Host
-	hand                   *Hand
+	executor               *Executor
 	lasts                  *agentv1.Caps // the order that await renews
 }
 
@@ -53,7 +53,7 @@ func newHouse(t testing.TB) *house {
 	h.server.Run("ip", "-6", "route", "add", "default", "via", "fd09::1")
 	h.gateway.Sysctl("ipv4/ip_forward", "1")
 	h.gateway.Sysctl("ipv6/conf/all/forwarding", "1")
-	h.hand = h.another()
+	h.executor = h.another()
 	return h
 }
 
@@ -94,15 +94,15 @@ func (h *house) address(host *lab.Host, device, four, six string) {
 	host.Run("ip", "address", "add", six, "dev", device, "nodad")
 }
 
-// another hand of the same gateway.
-func (h *house) another() *Hand {
-	hand := NewHand(h.gateway.Try, discard())
+// another executor of the same gateway.
+func (h *house) another() *Executor {
+	executor := NewExecutor(h.gateway.Try, discard())
 	h.t.Cleanup(func() {
-		hand.mutex.Lock()
-		defer hand.mutex.Unlock()
-		hand.let()
+		executor.mutex.Lock()
+		defer executor.mutex.Unlock()
+		executor.let()
 	})
-	return hand
+	return executor
 }
 
 // capped is an order for all that the phone sends to the server; 0 segments: it looks alone.
@@ -119,7 +119,7 @@ func capped(segments uint32, lease time.Duration) *agentv1.Caps {
 
 func (h *house) order(order *agentv1.Caps) {
 	h.t.Helper()
-	if _, err := h.hand.Order(order); err != nil {
+	if _, err := h.executor.Order(order); err != nil {
 		h.t.Fatal(err)
 	}
 	if h.lasts = nil; time.Duration(order.GetLeaseMs())*time.Millisecond == lasting {

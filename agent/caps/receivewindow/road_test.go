@@ -48,7 +48,7 @@ func (h *house) moves(since uint64) uint64 {
 	var bytes uint64
 	h.await("bytes are acknowledged", func() bool {
 		bytes = 0
-		for _, each := range h.hand.Report().GetPassing() {
+		for _, each := range h.executor.Report().GetPassing() {
 			bytes += each.GetBytesSent()
 		}
 		return bytes >= since+200_000
@@ -84,7 +84,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 	conn := h.upload(h.sink(at, false), false)
 	bytes := h.moves(0)
 	h.atMost(21, conn)
-	if report := h.hand.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
+	if report := h.executor.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
 		t.Fatalf("%v, expected one connection to be held", report)
 	}
 	h.order(capped(8, lasting))
@@ -93,7 +93,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 	h.order(capped(30, lasting))
 	h.await("more is on its way", func() bool { return h.waiting(h.gateway, "wan") > 15*packet })
 	h.order(&agentv1.Caps{})
-	if h.hand.Report() != nil {
+	if h.executor.Report() != nil {
 		t.Fatal("expected no report where nothing is ordered")
 	}
 	h.await("nothing holds it", func() bool { return h.outgrows(30) })
@@ -103,7 +103,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 func TestWhenTheLeaseIsOverCapsEndByThemselves(t *testing.T) {
 	t.Parallel()
 	h, _ := outlastsItsLease(t)
-	if held := h.hand.Report().GetHeld(); held != 0 {
+	if held := h.executor.Report().GetHeld(); held != 0 {
 		t.Fatalf("%d held, expected none", held)
 	}
 }
@@ -130,7 +130,7 @@ func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
 	h.order(capped(8, lasting))
 	h.moves(0)
 	h.await("it still fills the queue", func() bool { return h.outgrows(8) })
-	report := h.hand.Report()
+	report := h.executor.Report()
 	if report.Held != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
 		t.Fatalf("%d bytes wait, %v, expected it to be left alone", h.waiting(h.gateway, "wan"), report)
 	}
@@ -146,10 +146,10 @@ func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
 	h.order(capped(30, lasting))
 	h.upload(h.sink(service, true), true)
 	h.await("both subflows carry", func() bool {
-		passing := h.hand.Report().GetPassing()
+		passing := h.executor.Report().GetPassing()
 		return len(passing) == 2 && passing[0].BytesSent > 100_000 && passing[1].BytesSent > 100_000
 	})
-	passing := h.hand.Report().Passing
+	passing := h.executor.Report().Passing
 	if passing[0].Joined == passing[1].Joined {
 		t.Fatalf("%v, expected one of them to have joined", passing)
 	}
@@ -173,7 +173,7 @@ func TestTimedTheFirstRoundTripIsWithin10ms(t *testing.T) {
 	})
 }
 
-// agrees awaits that the hand and the sender report the same round trip, and has that judged.
+// agrees awaits that the executor and the sender report the same round trip, and has that judged.
 func agrees(t *testing.T, judge func(*testing.T, *agentv1.Passing)) {
 	for name, narrows := range map[string]func(*house){
 		"a queue behind": func(h *house) { narrow(h.gateway, "wan", rate) }, "a queue before": func(h *house) { narrow(h.air(), "above", rate) },
@@ -187,7 +187,7 @@ func agrees(t *testing.T, judge func(*testing.T, *agentv1.Passing)) {
 			h.await("the queue stands", func() bool { return h.info(conn).Rtt > 20_000 })
 			var said *agentv1.Passing
 			h.await("both say the same", func() bool {
-				said = h.hand.Report().GetPassing()[0]
+				said = h.executor.Report().GetPassing()[0]
 				sender := h.info(conn).Rtt
 				return said.SrttUs > sender-sender/10 && said.SrttUs < sender+sender/10
 			})

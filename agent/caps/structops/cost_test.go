@@ -39,14 +39,14 @@ func BenchmarkCost(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			client, server := lab.Two(b)
-			hand := NewHand(client.Try, slog.New(slog.DiscardHandler))
+			executor := NewExecutor(client.Try, slog.New(slog.DiscardHandler))
 			ctx, end := context.WithCancel(context.Background())
 			defer end()
-			go hand.Run(ctx)
+			go executor.Run(ctx)
 			listener := sink(b, server)
 			spent, began := accountOf(b), time.Now()
 			for range b.N {
-				if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(c.capped, "10.1.0.2", 0, unbounded)}, LeaseMs: lease}); err != nil {
+				if _, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(c.capped, "10.1.0.2", 0, unbounded)}, LeaseMs: lease}); err != nil {
 					b.Fatal(err)
 				}
 				c.work(b, client, listener.Addr())

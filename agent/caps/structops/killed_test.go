@@ -7,7 +7,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestMain(m *testing.M) { capstest.Main(m, NewHand) }
+func TestMain(m *testing.M) { capstest.Main(m, NewExecutor) }
 
 func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	t.Parallel()
@@ -30,12 +30,12 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	if held(newer) {
 		t.Fatal("a new socket is held by nobody")
 	}
-	hand := w.Hand()
-	w.Runs(hand)
-	w.Order(hand, capOf(near, far, 0, 12))
+	executor := w.Executor()
+	w.Runs(executor)
+	w.Order(executor, capOf(near, far, 0, 12))
 	upload.Stays(0, 12)
 	newer.Stays(0, 12)
-	w.Order(hand)
+	w.Order(executor)
 	if now := upload.Control(); now != "reno" {
 		t.Fatalf("%s, expected what others have here: nobody remembers what it had", now)
 	}
@@ -51,9 +51,9 @@ func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing
 	await(t, func() bool { return upload.Info().Max_pacing_rate == 1000 }, func() any { return upload.Info().Max_pacing_rate }, 1000)
 	agent.Process.Kill()
 	agent.Wait()
-	hand := w.Hand()
-	w.Runs(hand)
-	w.Order(hand, capOf(near, other, 0, 12))
+	executor := w.Executor()
+	w.Runs(executor)
+	w.Order(executor, capOf(near, other, 0, 12))
 	if now := upload.Info().Max_pacing_rate; upload.Control() != "reno" || now != ^uint64(0) {
 		t.Fatalf("%s at %d bytes a second at most, expected reno and no bound", upload.Control(), now)
 	}

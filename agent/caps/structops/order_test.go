@@ -40,12 +40,12 @@ func TestAbsurdOrdersAreRefusedWhole(t *testing.T) {
 		"nothing":             {[]*agentv1.Cap{nil}, 3000, `"" is no address`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hand := NewHand(func(func() error) error { panic("something was begun") }, slog.New(slog.DiscardHandler))
-			_, err := hand.Order(&agentv1.Caps{Caps: each.caps, LeaseMs: each.leaseMS})
+			executor := NewExecutor(func(func() error) error { panic("something was begun") }, slog.New(slog.DiscardHandler))
+			_, err := executor.Order(&agentv1.Caps{Caps: each.caps, LeaseMs: each.leaseMS})
 			if err == nil || !strings.Contains(err.Error(), each.expected) {
 				t.Fatalf("%v, expected %q", err, each.expected)
 			}
-			if hand.Report() != nil {
+			if executor.Report() != nil {
 				t.Fatal("it is held to be ordered")
 			}
 		})
@@ -55,11 +55,11 @@ func TestAbsurdOrdersAreRefusedWhole(t *testing.T) {
 func TestAnOrderThatIsRefusedLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	hand := w.Hand()
-	w.Runs(hand)
+	executor := w.Executor()
+	w.Runs(executor)
 	upload := w.Upload(far, false)
-	w.Order(hand, capOf(near, far, 5, 10))
-	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 20, 10)}, LeaseMs: lease}); err == nil {
+	w.Order(executor, capOf(near, far, 5, 10))
+	if _, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 20, 10)}, LeaseMs: lease}); err == nil {
 		t.Fatal("it is taken")
 	}
 	upload.Stays(5, 10)

@@ -52,9 +52,9 @@ type program struct {
 	taking     link.Link // nil: there is no cgroup to attach it to, so a sweep finds new sockets, too
 }
 
-// NewHand has nothing to do yet.
-func NewHand(within func(func() error) error, log *slog.Logger) *caps.Hand {
-	return caps.NewHand(caps.Way{By: "congestion-control", Begin: begin}, within, log)
+// NewExecutor has nothing to do yet.
+func NewExecutor(within func(func() error) error, log *slog.Logger) *caps.Executor {
+	return caps.NewExecutor(caps.Way{By: "congestion-control", Begin: begin}, within, log)
 }
 
 // Probe tells why this kernel could not hold windows; nil where it takes the programs.

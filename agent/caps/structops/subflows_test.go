@@ -10,11 +10,11 @@ func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Join("subflow")
-	hand := w.Hand()
-	w.Runs(hand)
+	executor := w.Executor()
+	w.Runs(executor)
 	older := w.Upload(far, true)
 	w.AwaitSubflows(older, "two subflows", func(wifi, lte capstest.Subflow) bool { return true })
-	w.Order(hand, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
+	w.Order(executor, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
 	newer := w.Upload(far, true)
 	for _, each := range []*capstest.Upload{older, newer} {
 		w.AwaitSubflows(each, "15 to 20 each", func(wifi, lte capstest.Subflow) bool {
@@ -26,13 +26,13 @@ func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
 			}
 		}
 	}
-	w.Order(hand, capOf(near, far, 30, 40))
+	w.Order(executor, capOf(near, far, 30, 40))
 	for _, each := range []*capstest.Upload{older, newer} {
 		w.AwaitSubflows(each, "one with all of it, the other without", func(wifi, lte capstest.Subflow) bool {
 			return between(uint32(wifi.Window), 30, 40) && lte.Control == "reno"
 		})
 	}
-	w.Order(hand)
+	w.Order(executor)
 	w.AwaitSubflows(older, "what they had", func(wifi, lte capstest.Subflow) bool { return wifi.Control == "reno" && lte.Control == "reno" })
 }
 
@@ -40,10 +40,10 @@ func TestASubflowThatSendsNothingLeavesItsShareToTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Join("subflow", "backup")
-	hand := w.Hand()
-	w.Runs(hand)
+	executor := w.Executor()
+	w.Runs(executor)
 	upload := w.Upload(far, true)
-	w.Order(hand, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
+	w.Order(executor, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
 	w.AwaitSubflows(upload, "all of it by Wi-Fi", func(wifi, lte capstest.Subflow) bool {
 		return between(uint32(wifi.Window), 30, 40) && lte.Control == wifi.Control
 	})

@@ -23,6 +23,6 @@ var (
 	capOf   = capstest.CapOf
 )
 
-func newWorld(t *testing.T) *capstest.World { return capstest.New(t, NewHand) }
+func newWorld(t *testing.T) *capstest.World { return capstest.New(t, NewExecutor) }
 
 func held(u *capstest.Upload) bool { return strings.HasPrefix(u.Control(), "bicast_") }

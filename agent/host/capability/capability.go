@@ -20,7 +20,7 @@ import (
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 	"bicast/relay/divert"
-	"bicast/relay/pool"
+	"bicast/relay/proxy"
 )
 
 // The names of api/agent.proto.
@@ -53,7 +53,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 		told(Probe, probing.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, traceroute.Probe()),
 	}
 	if role != agentv1.Role_ROLE_TERMINAL { // whose own programs choose it
-		all = append(all, told(KeepAlive, pool.KeepAlive()))
+		all = append(all, told(KeepAlive, proxy.KeepAlive()))
 	}
 	return all
 }

@@ -135,22 +135,22 @@ func silence(host *lab.Host, hook string, what ...string) {
 func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
 	t.Parallel()
 	hosts := street(t, 3)
-	hand := NewHand(hosts[0].Try)
+	executor := NewExecutor(hosts[0].Try)
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		hand.Run(ctx)
+		executor.Run(ctx)
 	}()
 	order := &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.2", Routers: true}}}
 	for id := uint64(1); id <= 2; id++ {
-		if said, err := hand.Order(id, order); err != nil {
+		if said, err := executor.Order(id, order); err != nil {
 			t.Fatalf("%q, %v", said, err)
 		}
-		if said, err := hand.Order(99, order); err == nil || !strings.Contains(err.Error(), "one at a time") {
+		if said, err := executor.Order(99, order); err == nil || !strings.Contains(err.Error(), "one at a time") {
 			t.Fatalf("%q, %v: expected a refusal while another walk is under way", said, err)
 		}
-		walked := <-hand.Walked()
+		walked := <-executor.Walked()
 		way := walked.GetWays()[0]
 		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetBecause() != "" || way.GetRttUs() == 0 ||
 			way.GetSent() != echoes || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
@@ -166,16 +166,16 @@ func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
 		"is there twice":                     {To: []*agentv1.WalkTo{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
 		"port 65536, expected at most 65535": {To: []*agentv1.WalkTo{{Address: "10.0.2.2", Port: 65536}}},
 	} {
-		if said, err := hand.Order(3, bad); err == nil || !strings.Contains(err.Error(), words) {
+		if said, err := executor.Order(3, bad); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q, %v: expected a refusal with %q", said, err, words)
 		}
 	}
-	if _, err := hand.Order(4, &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.9", Port: 443}}}); err != nil {
+	if _, err := executor.Order(4, &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.9", Port: 443}}}); err != nil {
 		t.Fatal(err)
 	}
 	end()
 	<-ended
-	if _, err := hand.Order(5, order); err == nil {
+	if _, err := executor.Order(5, order); err == nil {
 		t.Fatal("a walk begins while the agent ends")
 	}
 }

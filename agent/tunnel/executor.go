@@ -1,0 +1,267 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"bicast/api/agentv1"
+	"bicast/internal/plural"
+)
+
+const (
+	tendEvery  = time.Second
+	tendSoon   = 50 * time.Millisecond // after something of the underlay changed, which is seldom alone
+	untilKnown = 1280                  // bytes that go through any path that is good for IPv6
+)
+
+// ErrNoGateway is why a terminal and a relay have no tunnels.
+var ErrNoGateway = errors.New("tunnels are uplinks of a gateway: run an agent of role gateway where its bridge is")
+
+// Fitter tells the senders behind ports how long packets may be; 0: as long as they like.
+type Fitter interface {
+	Fit(ports []string, largestBytes int)
+	Missing() map[string]error // by port
+}
+
+// Executor keeps the tunnels that a controller ordered.
+type Executor struct {
+	outside func(func() error) error // runs where the tunnels' packets leave
+	inside  func(func() error) error // runs in the namespace of the ports
+	fitter  Fitter
+	log     *slog.Logger
+	looks   time.Duration // how often longer packets are tried
+	stirred chan struct{} // something of the underlay changed
+
+	mutex     sync.Mutex
+	order     *agentv1.Tunnels // nil: none
+	host      *surroundings
+	release   func() error // what was taken for them all
+	tunnels   map[string]*tunnel
+	strangers map[string]uint64
+	fitted    int // what senders were told; 0: nothing yet
+}
+
+// NewExecutor has nothing to do yet.
+func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
+	return &Executor{
+		outside: outside, inside: inside, fitter: fitter, log: log, looks: lookEvery, stirred: make(chan struct{}, 1),
+		tunnels: map[string]*tunnel{},
+	}
+}
+
+// Order takes the place of the order before; what is the same stays as it is.
+func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
+	if err := check(order); err != nil {
+		return "", err
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if len(order.GetTunnels()) == 0 {
+		return "there are no tunnels", e.let()
+	}
+	if e.order == nil || !proto.Equal(e.order, order) {
+		if err := e.begin(order); err != nil {
+			return "", errors.Join(err, e.let())
+		}
+	}
+	e.tend()
+	for _, each := range order.GetTunnels() {
+		if because := e.tunnels[each.GetName()].trouble(); because != nil {
+			return "", fmt.Errorf("%s: %w", each.GetName(), because)
+		}
+	}
+	return fmt.Sprintf("%s made, by which the other end is looked for", plural.Of(len(order.GetTunnels()), "tunnel")), nil
+}
+
+// Run tends them until the context ends, and then takes them away.
+func (e *Executor) Run(ctx context.Context) {
+	ticker := time.NewTicker(tendEvery)
+	defer ticker.Stop()
+	var soon <-chan time.Time
+	for ctx.Err() == nil {
+		select {
+		case <-ticker.C:
+			e.see()
+		case <-e.stirred:
+			if soon == nil {
+				soon = time.After(tendSoon)
+			}
+		case <-soon:
+			soon = nil
+			e.see()
+		case <-ctx.Done():
+		}
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if err := e.let(); err != nil {
+		e.log.Error("the tunnels did not end well", "because", err)
+	}
+}
+
+// Report is nil where nothing is ordered.
+func (e *Executor) Report() *agentv1.Tunnelling {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.order == nil {
+		return nil
+	}
+	report := &agentv1.Tunnelling{LargestBytes: uint32(e.largest())}
+	for _, each := range e.order.GetTunnels() {
+		t := e.tunnels[each.GetName()]
+		report.Ends = append(report.Ends, t.message(e.strangers[t.counter()]))
+	}
+	missing := e.fitter.Missing()
+	for _, port := range e.order.GetFittedPorts() {
+		if because := missing[port]; because != nil {
+			report.Missing = append(report.Missing, &agentv1.Missing{Port: port, Because: because.Error()})
+		}
+	}
+	return report
+}
+
+func (e *Executor) begin(order *agentv1.Tunnels) error {
+	if e.host == nil {
+		if err := e.take(); err != nil {
+			return err
+		}
+	}
+	wanted := map[string]*agentv1.Tunnel{}
+	for _, each := range order.GetTunnels() {
+		wanted[each.GetName()] = each
+	}
+	for name, t := range e.tunnels {
+		if !proto.Equal(t.order, wanted[name]) {
+			delete(e.tunnels, name)
+			if err := t.finish(); err != nil {
+				e.log.Warn("a tunnel did not end well", "tunnel", name, "because", err)
+			}
+			if each := wanted[name]; each != nil && !bytes.Equal(t.order.GetKey(), each.GetKey()) {
+				if err := e.forget(t.order.GetPort()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if err := e.removeAllBut(order.GetTunnels()); err != nil {
+		return err
+	}
+	var begun []*tunnel
+	for name, each := range wanted {
+		if e.tunnels[name] == nil {
+			t, err := begin(each, e.host, e.log)
+			if err != nil {
+				return err
+			}
+			e.tunnels[name] = t
+			begun = append(begun, t)
+		}
+	}
+	e.order, e.fitted = order, 0
+	if err := e.write(); err != nil {
+		return err
+	}
+	for _, t := range begun {
+		t.run()
+	}
+	return nil
+}
+
+// forget takes a device of ours away, and with it the address that proved itself by another key than the one that counts now.
+func (e *Executor) forget(port string) error {
+	found, there, err := find(e.host.kernel.inner, port, 0)
+	if err != nil || !there || !e.host.kernel.ours(found) {
+		return err
+	}
+	return e.host.kernel.remove(found)
+}
+
+// removeAllBut takes away our devices that are of no tunnel of these, also those that another agent left when it was
+// killed.
+func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
+	found, err := devices(e.host.kernel.inner)
+	if err != nil {
+		return err
+	}
+	for _, each := range found {
+		stays := slices.ContainsFunc(these, func(t *agentv1.Tunnel) bool {
+			underlay, _, err := e.host.kernel.leaves(t.GetDevice(), remoteOf(t))
+			return err == nil && e.host.kernel.like(each, specOf(t, underlay))
+		})
+		if e.host.kernel.ours(each) && !stays {
+			if err := e.host.kernel.remove(each); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write lets in whom the tunnels know just now.
+func (e *Executor) write() error {
+	var all []pin
+	for _, each := range e.order.GetTunnels() {
+		t := e.tunnels[each.GetName()]
+		one := t.unsettled()
+		one.strangers = e.strangers[t.counter()]
+		all = append(all, one)
+	}
+	return e.host.pins.write(all)
+}
+
+func (e *Executor) see() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.order != nil {
+		e.tend()
+	}
+}
+
+// tend sees to devices, pins and what senders are told. Under the mutex.
+func (e *Executor) tend() {
+	counted, err := e.host.pins.dropped()
+	ruled, unseen := e.host.pins.ruled()
+	if counted != nil {
+		e.strangers = counted
+	}
+	switch {
+	case err != nil || unseen != nil:
+		e.log.Error("strangers are not counted", "because", errors.Join(err, unseen))
+	case counted == nil || ruled != rulesEach*len(e.order.GetTunnels()):
+		e.log.Warn("the table " + table + " of nft, or what was in it, has gone and is made again: strangers passed meanwhile")
+		if err := e.write(); err != nil {
+			e.log.Error("strangers pass", "because", err)
+		}
+	}
+	for _, t := range e.tunnels {
+		t.tend()
+	}
+	largest := e.largest()
+	if largest == 0 {
+		largest = untilKnown
+	}
+	if largest != e.fitted {
+		e.log.Info("senders are told how long a packet may be", "bytes", largest)
+		e.fitter.Fit(e.order.GetFittedPorts(), largest)
+		e.fitted = largest
+	}
+}
+
+// largest goes into every tunnel that is alive; 0: none is, or is known so far.
+func (e *Executor) largest() int {
+	largest := 0
+	for _, t := range e.tunnels {
+		if goes := t.goes(); goes != 0 && (largest == 0 || goes < largest) {
+			largest = goes
+		}
+	}
+	return largest
+}

@@ -1,0 +1,344 @@
+package tunnel
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+func TestThisHostCanHaveTunnels(t *testing.T) {
+	if err := Probe(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTwoSitesReachEachOtherThroughANATByIPv4AndIPv6(t *testing.T) {
+	for name, six := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, six).begin()
+			largest := 1500 - overFour
+			if six {
+				largest -= overSixMore
+			}
+			w.await("the length is known", func() bool {
+				return w.near.says().GetMtuBytes() == uint32(largest) && w.away.says().GetMtuBytes() == uint32(largest)
+			})
+			w.await("the longest goes", func() bool { return w.ping(largest) })
+			w.await("senders are told", func() bool { return w.near.fit.told() == largest })
+			if w.near.says().GetRttUs() == 0 || w.away.says().GetMoves() != 0 {
+				t.Fatalf("%v, %v", w.near.says(), w.away.says())
+			}
+		})
+	}
+}
+
+func TestTheOtherEndIsFollowedWhenItsNATHasAnotherAddress(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.renumbered()
+	if w.away.says().GetMoves() != 1 {
+		t.Fatalf("%v, expected one move", w.away.says())
+	}
+}
+
+func TestTheOtherEndIsFollowedWhenItsNATForgets(t *testing.T) {
+	newWorld(t, false).begin().forgotten()
+}
+
+func TestAnAddressOfOurOwnThatChangesIsTold(t *testing.T) {
+	newWorld(t, false).begin().moved()
+}
+
+func TestTimedTunnelFollowsWithin3s(t *testing.T) {
+	for name, change := range map[string]func(*world) time.Duration{
+		"NAT with another address": (*world).renumbered, "NAT that forgets": (*world).forgotten, "own address": (*world).moved,
+	} {
+		t.Run(name, func(t *testing.T) {
+			took := change(newWorld(t, false).begin())
+			t.Logf("packets went through after %v", took)
+			if took > 3*time.Second {
+				t.Fatalf("packets went through after %v, expected at most 3 s", took)
+			}
+		})
+	}
+}
+
+// renumbered gives the NAT another address, and returns how long it took until packets went through again.
+func (w *world) renumbered() time.Duration {
+	w.traffic()
+	w.nat.Run("ip", "address", "add", "203.0.113.2/24", "dev", "out")
+	w.nat.Run("ip", "address", "delete", "203.0.113.1/24", "dev", "out")
+	w.nat.Run("ip", "address", "replace", "203.0.113.2/24", "dev", "out")
+	took := w.await("the far end follows", func() bool {
+		return strings.HasPrefix(w.away.says().GetPeer(), "203.0.113.2:")
+	})
+	return took + w.await("packets go through again", func() bool { return w.ping(100) })
+}
+
+// forgotten has the NAT forget its connections, and returns as renumbered does.
+func (w *world) forgotten() time.Duration {
+	w.traffic()
+	before := w.away.says().GetPeer()
+	w.forget()
+	took := w.await("the far end follows", func() bool { return w.away.says().GetPeer() != before })
+	return took + w.await("packets go through again", func() bool { return w.ping(100) })
+}
+
+// moved gives the near end another address, and returns as renumbered does.
+func (w *world) moved() time.Duration {
+	w.gateway.Run("ip", "address", "add", "10.0.0.3/24", "dev", "wan")
+	w.gateway.Run("ip", "address", "delete", "10.0.0.2/24", "dev", "wan")
+	w.gateway.Run("ip", "address", "replace", "10.0.0.3/24", "dev", "wan")
+	w.gateway.Run("ip", "route", "replace", "default", "via", "10.0.0.1")
+	took := w.await("the far end follows", func() bool { return w.away.says().GetMoves() == 1 })
+	return took + w.await("packets go through again", func() bool { return w.ping(100) })
+}
+
+func TestStrangersAreDroppedAndCounted(t *testing.T) {
+	w := newWorld(t, false).begin()
+	counted := w.counted()
+	const another = 0x88B6 // EtherType: IEEE 802, local experiments too
+	var passed *os.File
+	w.far.Do(func() error {
+		device, err := net.InterfaceByName("tun")
+		if err != nil {
+			return err
+		}
+		var only filter
+		only.load(unix.BPF_H|unix.BPF_ABS, 12)
+		only.equal(another)
+		passed, err = openSocket(unix.SOCK_RAW, unix.ETH_P_ALL, device.Index, only.done())
+		return err
+	})
+	defer passed.Close()
+	inner := append(bytes.Clone(toTheBridge), agentMAC...)
+	packet := vxlan(testVNI, append(append(inner, another>>8, another&0xff), make([]byte, 60)...))
+	w.stranger(packet, packet, packet, vxlan(testVNI+1, packet))
+	w.await("three strangers are counted", func() bool { return w.away.says().GetStrangers() == counted+3 })
+	passed.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if n, err := passed.Read(make([]byte, packetBytes)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%d bytes of a stranger passed (%v)", n, err)
+	}
+	if !w.passes(100) || w.away.says().GetMoves() != 0 {
+		t.Fatalf("%v, expected nothing to have moved", w.away.says())
+	}
+}
+
+func TestCapturedQuestionsMoveNothingFromElsewhere(t *testing.T) {
+	w := newWorld(t, false).begin()
+	var replays [][]byte
+	for _, each := range w.capture(3) {
+		frame := append(append(append([]byte{}, toTheBridge...), agentMAC...), 0x88, 0xb5)
+		replays = append(replays, vxlan(testVNI, append(frame, each...)))
+	}
+	peer := w.away.says().GetPeer()
+	for range 3 {
+		w.stranger(replays...)
+		w.capture(1)
+	}
+	if says := w.away.says(); says.GetPeer() != peer || says.GetMoves() != 0 || !w.passes(100) {
+		t.Fatalf("%v, expected nothing to have moved", says)
+	}
+}
+
+func TestTheLengthOfAPathThatSaysNothingIsMeasuredAndMeasuredAgain(t *testing.T) {
+	for name, six := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, six).begin()
+			over := overFour - ethernetBytes
+			if six {
+				over += overSixMore
+			}
+			full, narrow := uint32(1500-over-ethernetBytes), uint32(1400-over-ethernetBytes)
+			measured := func(bytes uint32) func() bool {
+				return func() bool {
+					return w.near.says().GetMtuBytes() == bytes && w.away.says().GetMtuBytes() == bytes
+				}
+			}
+			w.await("the length is known", measured(full))
+			w.narrow(1400)
+			took := w.await("a shorter one is", measured(narrow))
+			w.await("senders are told", func() bool { return w.near.fit.told() == int(narrow) })
+			if !w.passes(int(narrow)) || w.ping(int(narrow)+1) {
+				t.Fatalf("what is measured, %d bytes, is not what goes through", narrow)
+			}
+			w.widen()
+			again := w.await("the longer one is", measured(full))
+			t.Logf("%d bytes after %v, and %d again after %v", narrow, took, full, again)
+		})
+	}
+}
+
+func TestACleanEndLeavesNothing(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.near.end()
+	if _, err := w.away.executor.Order(&agentv1.Tunnels{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.away.executor.Report() != nil {
+		t.Fatal("a report of nothing")
+	}
+	for _, host := range []interface{ Run(...string) string }{w.gateway, w.ports, w.far} {
+		if left := host.Run("ip", "-d", "link") + host.Run("nft", "list", "ruleset"); strings.Contains(left, "vxlan") ||
+			strings.Contains(left, table) {
+			t.Fatalf("%s is left", left)
+		}
+	}
+	if w.near.fit.told() != 0 {
+		t.Fatal("senders are still told how long packets may be")
+	}
+}
+
+func TestWhatIsTheSameStaysAndWhatIsNotNamedGoes(t *testing.T) {
+	w := newWorld(t, false).begin()
+	index := w.far.Run("ip", "-o", "link", "show", "tun")
+	more := proto.Clone(w.away.order).(*agentv1.Tunnels)
+	second := proto.Clone(more.Tunnels[0]).(*agentv1.Tunnel)
+	second.Name, second.Port, second.Vni = "lte", "tun2", testVNI+1
+	more.Tunnels = append(more.Tunnels, second)
+	for _, each := range []*agentv1.Tunnels{more, more, w.away.order} {
+		if _, err := w.away.executor.Order(each); err != nil {
+			t.Fatal(err)
+		}
+		if left := strings.Contains(w.far.Run("ip", "link"), "tun2"); left != (each == more) {
+			t.Fatalf("tun2 is there: %v", left)
+		}
+	}
+	if now := w.far.Run("ip", "-o", "link", "show", "tun"); now != index {
+		t.Fatalf("%s, expected %s", now, index)
+	}
+	if !w.passes(100) {
+		t.Fatal("nothing goes through")
+	}
+}
+
+func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.await("packets go through", func() bool { return w.ping(100) })
+	another := func(order *agentv1.Tunnels) *agentv1.Tunnels {
+		order = proto.Clone(order).(*agentv1.Tunnels)
+		order.Tunnels[0].Key = bytes.Repeat([]byte{8}, len(testKey))
+		return order
+	}
+	if _, err := w.away.executor.Order(another(w.away.order)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the end with the old key is heard no more", func() bool { return w.near.says().GetBecause() != "" })
+	if w.ping(100) {
+		t.Fatal("packets go through for an end whose key was revoked")
+	}
+	if _, err := w.near.executor.Order(another(w.near.order)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the ends hear each other again", w.alive)
+	w.address() // which went with the devices
+	w.await("packets go through again", func() bool { return w.ping(100) })
+}
+
+func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
+	w := newWorld(t, false)
+	w.far.Run("ip", "link", "add", "tun", "type", "vxlan", "id", "7", "dstport", "4791")
+	w.far.Run("ip", "link", "set", "tun", "up")
+	_, order := w.orders()
+	executor := NewExecutor(w.far.Try, w.far.Try, &fits{}, discard())
+	_, err := executor.Order(order)
+	if err == nil || !strings.Contains(err.Error(), "ip link delete tun") {
+		t.Fatalf("%v, expected it to say what to do", err)
+	}
+	if says := executor.Report().GetEnds()[0].GetBecause(); !strings.Contains(says, "not ours") {
+		t.Fatalf("%q", says)
+	}
+	if _, err := executor.Order(&agentv1.Tunnels{}); err != nil {
+		t.Fatal(err)
+	}
+	w.far.Run("ip", "link", "show", "tun")
+}
+
+func TestTwoTunnelsBehindOneAddressAreTwo(t *testing.T) {
+	w := newWorld(t, false)
+	near, away := w.orders()
+	for _, order := range []*agentv1.Tunnels{near, away} {
+		second := proto.Clone(order.Tunnels[0]).(*agentv1.Tunnel)
+		second.Name, second.Port, second.Vni = "lte", "tun2", testVNI+1
+		order.Tunnels = append(order.Tunnels, second)
+	}
+	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.far, away)
+	w.address()
+	both := func() bool {
+		for _, each := range append(w.near.executor.Report().GetEnds(), w.away.executor.Report().GetEnds()...) {
+			if each.GetBecause() != "" || each.GetMtuBytes() == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	w.await("both are alive", both)
+	w.forget()
+	w.await("both are followed", func() bool {
+		ends := w.away.executor.Report().GetEnds()
+		return both() && ends[0].GetMoves() > 0 && ends[1].GetMoves() > 0
+	})
+	if !w.passes(100) {
+		t.Fatal("nothing goes through")
+	}
+}
+
+func TestWhatTakesAwayTheDeviceOrThePinsIsMended(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.far.Run("ip", "link", "delete", "tun")
+	w.far.Run("nft", "flush", "ruleset")
+	w.await("both are there again", func() bool {
+		return strings.Contains(w.far.Run("nft", "list", "ruleset"), "elements") && strings.Contains(w.far.Run("ip", "link"), "tun")
+	})
+	w.address()
+	w.await("packets go through again", func() bool { return w.ping(100) })
+}
+
+func TestAnUnderlayThatIsNotThereIsSaidAndTakenWhenItComes(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.gateway.Run("ip", "link", "set", "wan", "name", "usb0") // down, as a kernel before 6.3 wants it
+	w.await("it is said", func() bool { return strings.Contains(w.near.says().GetBecause(), "wan") })
+	w.gateway.Run("ip", "link", "set", "usb0", "name", "wan")
+	w.await("it is there again", w.alive)
+}
+
+func TestATunnelLeavesByItsDeviceWhateverRoutesPrefer(t *testing.T) {
+	w := newWorld(t, false)
+	w.gateway.Run("ip", "link", "add", "wan2", "type", "veth", "peer", "name", "lan2", "netns", w.nat.Path())
+	w.addresses(w.gateway, "wan2", "10.0.2.2/24")
+	w.addresses(w.nat, "lan2", "10.0.2.1/24")
+	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.2.1", "metric", "500")
+	near, away := w.orders()
+	near.Tunnels[0].Device, away.Tunnels[0].Device = "wan2", "net"
+	w.nft(w.nat, `table inet only {
+chain forward {
+type filter hook forward priority filter;
+iifname "lan" drop
+}
+}`)
+	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, lab.One(t), away)
+	w.await("the ends hear each other", w.alive)
+}
+
+func TestTwoAgentsMayHaveTheirPortsInOneNamespace(t *testing.T) {
+	w := newWorld(t, false)
+	near, away := w.orders()
+	away.Tunnels[0].Port = "nut"
+	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.ports, away)
+	w.await("the ends hear each other", w.alive)
+	w.near.end()
+	if left := w.ports.Run("ip", "-d", "link"); !strings.Contains(left, "nut") || strings.Contains(left, "tun@") {
+		t.Fatalf("%s, expected the other agent's device alone", left)
+	}
+}

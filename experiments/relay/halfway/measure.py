@@ -1,0 +1,58 @@
+"""What is transferred in a given time, directly and by the pair, beside what is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.policy.paths.leg_throughput import Leg, throughput
+from experiments.relay.cost.proxies import DIRECT, PAIR, ask, standing
+from experiments.relay.cost.road import FAR, NEAR
+from experiments.relay.halfway.plan import WAYS, Plan
+from lab.stage.stage import Stage
+
+RECEIVE = "net.ipv4.tcp_rmem=4096 131072 131072"  # of which the half or a little more is the window
+WINDOW_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    rtt_ms: float
+    way: str
+    direct_bps: float
+    pair_bps: float
+    stalled: str
+
+    @property
+    def gain(self) -> float:
+        return 100 * (self.pair_bps / self.direct_bps - 1)
+
+    @property
+    def off(self) -> float:
+        """How far the rate that is predicted beside direct's is off, in percent."""
+        half, whole = (throughput(Leg(self.rtt_ms / part), WINDOW_BYTES).bps for part in (2, 1))
+        return 100 * (half / whole * self.direct_bps / self.pair_bps - 1)
+
+    def __str__(self) -> str:
+        rates = f"direct {self.direct_bps / 1e6:.2f}, by the pair {self.pair_bps / 1e6:.2f} Mbit/s"
+        return f"{self.rtt_ms:.0f} ms, {self.way}: {rates} ({self.gain:+.0f} %); prediction off by {self.off:+.0f} %"
+
+
+def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
+    for rtt_ms in plan.rtts_ms:
+        with standing(rtt_ms / 4, (DIRECT, PAIR), RECEIVE) as (net, ways):
+            for way in WAYS * plan.rounds:
+                _stalled(net)  # from here on it counts
+                direct, pair = (ask(net, "bulk", each, way, plan.seconds)[0] for each in ways)
+                yield Run(rtt_ms, way, _bps(direct), _bps(pair), _stalled(net))
+
+
+def _bps(told: dict[str, float]) -> float:
+    return 8 * told["bytes"] / told["seconds"]
+
+
+def _stalled(net: Stage) -> str:
+    """Since this was last asked."""
+    found = ((name, net.uplink(name).lateness()) for name in (NEAR, FAR))
+    return "; ".join(f"on {name} {one}" for name, one in found if one.stalls > one.packets / 1000)

@@ -1,0 +1,20 @@
+"""Which senders, losses and rates of LTE are combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SENDERS = ("bbr", "cubic")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str  # its files in results/relay/moves are named so
+    rounds: int
+    seconds: int
+    losses_percent: tuple[int, ...]
+    lte_bps: tuple[int, ...]
+
+
+QUICK = Plan("quick", 1, 30, (10,), (10_000_000, 50_000_000))
+FULL = Plan("full", 1, 30, (5, 10, 20), (2_000_000, 10_000_000, 50_000_000, 100_000_000))

@@ -1,0 +1,26 @@
+package mtls_test
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
+)
+
+func TestAGuestIsKnownByTheCertificateThatCountsAlone(t *testing.T) {
+	pair, _, err := mtlstest.New(t).Gateway("home", time.Hour).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, other := sha256.Sum256(pair.Leaf.Raw), sha256.Sum256([]byte("of another certificate"))
+	for guest, name := range map[*mtls.Guest]string{
+		{Name: "home", Sum: sum[:]}: "home", {Name: "home"}: "home",
+		{Name: "home", Sum: other[:]}: "", {Name: "cabin", Sum: sum[:]}: "",
+	} {
+		if known := (mtls.Guests{*guest}).Name(pair.Leaf); known != name {
+			t.Errorf("%+v is known as %q, expected %q", guest, known, name)
+		}
+	}
+}

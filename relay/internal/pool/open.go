@@ -1,0 +1,67 @@
+package pool
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/relay/internal/carry"
+)
+
+// Where a relay has gone without a word, connections end by this in some 8 s, if KeepAlive says so.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
+
+// Dialer dials relays, with MPTCP where both have it.
+func Dialer() *net.Dialer {
+	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
+	dialer.SetMultipathTCP(true)
+	return dialer
+}
+
+// Opening opens connections that dial makes, and shows what counts just then.
+func Opening(
+	dial func(context.Context) (*net.TCPConn, error), config func() (*tls.Config, error),
+) func(context.Context) (*carry.Secure, error) {
+	return func(ctx context.Context) (*carry.Secure, error) {
+		shown, err := config()
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		end := carry.Client(conn, shown)
+		within := fillWithin
+		if deadline, limited := ctx.Deadline(); limited {
+			within = time.Until(deadline)
+		}
+		if err := end.Handshake(ctx, within); err != nil {
+			end.Reset()
+			return nil, err
+		}
+		if err := end.Welcomed(within); err != nil {
+			end.Reset()
+			return nil, err
+		}
+		return end, nil
+	}
+}
+
+// KeepAlive returns why keepalive does not bound how long a connection waits for a relay that has gone without a word; nil: it does.
+func KeepAlive() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+	if err != nil {
+		return fmt.Errorf("there are no MPTCP sockets: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAlive.Idle.Seconds())); err != nil {
+		return fmt.Errorf("MPTCP sockets take no times of keepalive (%w), expected Linux 6.10 or newer: a connection whose other end goes "+
+			"without a word waits for net.ipv4.tcp_keepalive_time, 2 h where nobody changed it", err)
+	}
+	return nil
+}
