@@ -1,19 +1,21 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure race vm soak bench smoke check agents clean
+.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
 	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
 	@echo '             (LAB_ONCE=1 ends it after the comparison; LAB=home is a home whose terminals are carried to a relay)'
-	@echo 'make test    every check, and every test that time does not decide'
-	@echo 'make measure the tests of rates, round trips and deadlines, one by one: want a machine that does nothing else'
+	@echo 'make test    form and types, and every test that is neither slow nor decided by time'
+	@echo 'make measure the other tests, one by one: they want a machine that does nothing else'
+	@echo 'make mutants one broken line after the other, and the tests that must fail: ten minutes'
 	@echo 'make race    Go'"'"'s tests of what has goroutines, watched for data races: eight minutes'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
 	@echo 'make smoke   a few ratios of it, in a minute'
 	@echo 'make check   linters, types and shell scripts alone'
+	@echo 'make ryu     a Python environment with Ryu itself, in .venv-ryu'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
 	@echo 'make clean   removes what these made here (not the packages) and ends runs that still live'
@@ -23,6 +25,10 @@ setup:
 
 check: setup
 	@$(die_with_make) setup/check.sh
+	@$(die_with_make) setup/check-go.sh
+
+ryu: setup
+	@setup/ryu.sh
 
 lab: setup
 	@$(die_with_make) ./bicast lab
@@ -38,6 +44,9 @@ test: setup
 
 measure: setup
 	@$(die_with_make) setup/measure.sh
+
+mutants: setup
+	@$(die_with_make) setup/mutants.sh
 
 race: setup
 	@$(die_with_make) setup/race.sh

@@ -15,6 +15,5 @@ mkdir -p build
 setup/go.sh mod download
 version=$(git describe --always --dirty 2>/dev/null || echo unreleased)
 # Renamed when it is whole, so that nobody runs a half of it.
-CGO_ENABLED=0 setup/go.sh build -trimpath -ldflags="-s -w -X bicast/agent/host.Version=$version" \
-    -o "$program.$$" ./agent
+setup/go.sh build -ldflags="-s -X bicast/agent/host.Version=$version" -o "$program.$$" ./agent
 mv "$program.$$" "$program"

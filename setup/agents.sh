@@ -15,8 +15,8 @@ for name in "$@"; do
     [[ -n ${machines[$name]-} ]] || { echo "agents.sh: there is no $name, but: ${!machines[*]}" >&2; exit 64; }
     program=build/bicast-agent-linux-$name
     read -ra settings <<<"${machines[$name]}"
-    env CGO_ENABLED=0 GOOS=linux "${settings[@]}" setup/go.sh build -trimpath \
-        -ldflags="-s -w -X bicast/agent/host.Version=$version" -o "$program.$$" ./agent
+    env GOOS=linux "${settings[@]}" setup/go.sh build -ldflags="-s -X bicast/agent/host.Version=$version" \
+        -o "$program.$$" ./agent
     mv "$program.$$" "$program"
     echo "$program"
 done

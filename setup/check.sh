@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that can be said about the code without running it.
+# What can be said in seconds about the code without running it: form, types, shell scripts.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -34,8 +34,6 @@ run .venv/bin/ruff check --quiet .
 run .venv/bin/ruff format --check --quiet .
 run .venv/bin/mypy --strict
 gofmt
-run setup/go.sh vet ./...
-run setup/go.sh tool staticcheck ./...
 mapfile -d '' -t files < <(scripts)
 echo "check: shellcheck of ${#files[@]} scripts"
 shellcheck --external-sources --source-path=SCRIPTDIR "${files[@]}"

@@ -13,8 +13,9 @@ declare -rA sums=(
     [aarch64]=02b36b6787b3ac767668f630e2998df45a3b1f9ffee08d1bf3ef6487cd658d99
 )
 declare -rA names=([x86_64]=amd64 [aarch64]=arm64)
-# Never another one than the one that we chose; and nothing outside the tree, nothing that `rm` stumbles over.
-export GOTOOLCHAIN=local GOFLAGS="${GOFLAGS-} -modcacherw"
+# Never another one than the one that we chose; and nothing outside the tree, nothing that `rm` stumbles over. The agent and
+# the tests are built alike, so that what they share is compiled once.
+export GOTOOLCHAIN=local GOFLAGS="${GOFLAGS-} -modcacherw -trimpath" CGO_ENABLED=${CGO_ENABLED:-0}
 export GOMODCACHE=$tree/.go/modules GOCACHE=$tree/.go/built STATICCHECK_CACHE=$tree/.go/staticcheck
 # The go command counts its uses where settings are, and GOTELEMETRY is no variable that it obeys; people's own settings hold.
 export GOENV=${GOENV:-${XDG_CONFIG_HOME:-${HOME-}/.config}/go/env}

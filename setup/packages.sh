@@ -8,9 +8,15 @@ set -euo pipefail
 readonly policy=/usr/sbin/policy-rc.d
 readonly mark="# bicast: nginx is for the lab only"
 
+# Those of the given packages for which apt has a candidate: one call, since each reads all of apt's lists.
+known() {
+    (($#)) || return 0
+    apt-cache madison "$@" 2>/dev/null | awk '{ print $1 }' | sort -u
+}
+
 # The packages in the given lists that are not installed, without the optional ones that apt does not know.
 missing() {
-    local -a wanted
+    local -a wanted optional=()
     local -A installed=()
     local name status
     mapfile -t wanted < <(sed -e 's/#.*//' -e 's/[[:space:]]//g' -e '/^$/d' "$@" | sort -u)
@@ -18,11 +24,15 @@ missing() {
         [[ $status == installed ]] && installed[$name]=1
     done < <(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${wanted[@]%\?}" 2>/dev/null)
     for name in "${wanted[@]}"; do
-        [[ -n ${installed[${name%\?}]-} ]] && continue
-        if [[ $name != *\? || -n $(apt-cache madison "${name%\?}" 2>/dev/null) ]]; then
-            echo "${name%\?}"
+        if [[ -n ${installed[${name%\?}]-} ]]; then
+            continue
+        elif [[ $name == *\? ]]; then
+            optional+=("${name%\?}")
+        else
+            echo "$name"
         fi
     done
+    known "${optional[@]}"
 }
 
 install() {
@@ -44,14 +54,6 @@ POLICY
     chmod 755 "$policy"
 }
 
-# Whether apt has a candidate for each of the arguments.
-known() {
-    local name
-    for name in "$@"; do
-        [[ -n $(apt-cache madison "$name" 2>/dev/null) ]] || return 1
-    done
-}
-
 main() {
     local -a absent
     mapfile -t absent < <(missing "$@")
@@ -64,7 +66,7 @@ main() {
     fi
     echo "setup: installing ${absent[*]}"
     [[ " ${absent[*]} " == *" nginx "* ]] && forbid_nginx
-    if ! known "${absent[@]}" || ! install "${absent[@]}"; then
+    if (($(known "${absent[@]}" | wc --lines) < ${#absent[@]})) || ! install "${absent[@]}"; then
         echo "setup: apt's lists are missing or old: updating them"
         apt-get update --quiet=2 -o DPkg::Lock::Timeout=300
         mapfile -t absent < <(missing "$@")

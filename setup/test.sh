@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Every check and every test that time does not decide (setup/measure.sh runs the others), at the same time: Go's, what
-# depends on the OpenFlow library on Ryu, and the whole suite on os-ken, each in a world of its own
-# (lab/stage/isolate.py), and the suite's workers too. The last line printed is pytest's own summary of the whole suite.
+# The quick checks, and every test that is neither timed nor slow (setup/measure.sh runs those), at the same time: Go's and
+# the whole suite on os-ken, each in a world of its own (lab/stage/isolate.py), and the suite's workers too. The last line
+# printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted run would be followed by the reports of what it left.
 trap 'exit 130' INT
 export BICAST_TREE=$PWD # by this setup/clean.sh knows our processes
+unset PYTHONDONTWRITEBYTECODE # hundreds of processes import the same modules
 mkdir -p build
 colour=no
 [[ -t 1 ]] && colour=yes
@@ -20,21 +21,13 @@ world() {
 }
 
 python=.venv/bin/python
-world build/go-test.log setup/go.sh test -count=1 -skip '^TestTimed' ./...
+world build/go-test.log setup/go.sh test -vet=all -ldflags=-s -count=1 -skip '^TestTimed' ./...
 go=$!
-# Most tests wait for something real, and two files' waiting is done at once. In the order of the files: the long ones by
+# Most tests wait for something real, and four files' waiting is done at once. In the order of the files: the long ones by
 # number of tests are not those by time.
-world build/test.log "$python" -m pytest -m "not timed" --color="$colour" --dist loadfile --no-loadscope-reorder \
-    --tx "2*popen//python=$python -m lab.stage.isolate $python"
+world build/test.log "$python" -m pytest -m "not timed and not slow" --color="$colour" --dist loadfile \
+    --no-loadscope-reorder --tx "4*popen//python=$python -m lab.stage.isolate $python"
 on_os_ken=$!
-# What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
-on_both=(tests/controller/edges/openflow)
-on_ryu=
-if [[ -x .venv-ryu/bin/python ]]; then
-    python=.venv-ryu/bin/python
-    world build/ryu-test.log "$python" -m pytest -m "not timed" --color="$colour" "${on_both[@]}"
-    on_ryu=$!
-fi
 world build/check.log nice -n 10 setup/check.sh # the tests wait for real things, and those want their time
 checks=$!
 
@@ -49,7 +42,6 @@ ended() {
 }
 ended "$checks" build/check.log "what can be said without running"
 ended "$go" build/go-test.log Go
-[[ -z $on_ryu ]] || ended "$on_ryu" build/ryu-test.log "on Ryu"
 echo "test: on os-ken"
 tail --lines=+1 --follow --pid="$on_os_ken" build/test.log &
 wait "$on_os_ken"

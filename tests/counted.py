@@ -12,6 +12,7 @@ import pytest
 
 MOST_SHOWN = 10
 LEFT = "tests_left"  # in what a worker sends home
+OF_MAKE_TEST = "not timed and not slow"
 
 
 class Counted:
@@ -50,8 +51,8 @@ class Counted:
             terminalreporter.section(f"{silent.total()} of {total} collected tests did not report")
             for name in sorted(silent)[:MOST_SHOWN]:
                 terminalreporter.write_line(f"{name}: {self._collected[name]} collected with this id")
-        if config.option.markexpr == "not timed":
-            terminalreporter.write_line(f"{len(self._left)} timed tests are left to `make measure`")
+        if config.option.markexpr == OF_MAKE_TEST:
+            terminalreporter.write_line(f"{len(self._left)} timed or slow tests are left to `make measure`")
 
     def _silent(self) -> Counter[str]:
         return self._collected - Counter(self._reported)

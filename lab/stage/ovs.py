@@ -113,6 +113,11 @@ def ofctl(*arguments: str, given: str | None = None) -> str:
     return run("ovs-ofctl", "-O", "OpenFlow13", *arguments, given=given).stdout
 
 
+def await_caches() -> None:
+    """Wait until packets go by the tables as they are: no OpenFlow answer tells of what the datapath has cached."""
+    run("ovs-appctl", "revalidator/wait")
+
+
 def running() -> bool:
     """Whether this environment leads to a private Open vSwitch that answers."""
     if os.environ.get("OVS_RUNDIR") is None:

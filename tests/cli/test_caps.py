@@ -68,20 +68,6 @@ def test_that_caps_are_released_is_said_with_the_reason(api: str, desk: Desk, ca
         assert "air: caps are released: a queue of 310 ms stood there\n" in capsys.readouterr().out
 
 
-def test_what_is_ordered_and_not_answered_yet_and_what_nobody_tells_is_said(
-    api: str, desk: Desk, capsys: Captured
-) -> None:
-    asked, unheard = (
-        replace(AIR.terminals[0], held=False),
-        replace(AIR.terminals[1], heard=False, active=False, rtt_ratio=None, most_segments=None, least_segments=None),
-    )
-    desk.snapshot = replace(SHARED, access_points=(replace(AIR, terminals=(asked, unheard)),))
-    assert main(["caps"]) == OK
-    told = capsys.readouterr().out
-    assert " client (congestion-control, not wholly) " in told
-    assert re.search(r"^tablet +air +- +2 +- +- +- +- ", told, re.MULTILINE)
-
-
 def test_without_an_access_point_it_says_where_one_is_written(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["caps"]) == OK
     assert "docs/caps.md" in capsys.readouterr().out

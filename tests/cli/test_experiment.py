@@ -56,14 +56,6 @@ def test_what_an_experiment_has_not_is_no_option_of_it(capsys: pytest.CaptureFix
     assert ended.value.code == USAGE
 
 
-def test_an_unknown_experiment_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["experiment", "transfre"])
-    assert ended.value.code == USAGE
-    told = capsys.readouterr().err
-    assert all(name in told for name in ("transfer", "capture", "bench"))
-
-
 def test_no_experiment_is_loaded_to_tell_their_names() -> None:
     loaded = "import sys, cli.experiment; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], cwd=TREE, capture_output=True, text=True, check=True)

@@ -51,7 +51,7 @@ def test_a_verb_that_is_interrupted_says_nothing_and_does_no_more(tmp_path: Path
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("words", [["status"], ["run", "none.yaml"]])
+@pytest.mark.parametrize("words", [["status"], pytest.param(["run", "none.yaml"], marks=pytest.mark.slow)])
 def test_no_moment_of_the_command_shows_a_traceback(words: list[str]) -> None:
     codes = set()
     for step in range(12):

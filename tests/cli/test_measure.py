@@ -30,17 +30,6 @@ def test_status_has_a_line_for_each_road_and_direction(api: str, desk: Desk, cap
         assert re.search(line, told, re.MULTILINE), told
 
 
-def test_status_tells_what_is_being_probed_and_what_is_measured_no_more(api: str, desk: Desk, capsys: Captured) -> None:
-    road = replace(LTE, why_not="no agent is connected", health=None, directions=(replace(UP, running=True),))
-    desk.snapshot = replace(MEASURED, roads=(road,))
-    assert main(["status"]) == OK
-    assert re.search(
-        r"^lte +home +shed +- +- +9\.98 .* ago; it is being probed; not measured: no agent is connected$",
-        capsys.readouterr().out,
-        re.MULTILINE,
-    )
-
-
 def test_status_leaves_out_the_air_of_phones_and_of_nobody_else(api: str, desk: Desk, capsys: Captured) -> None:
     air = replace(LTE, uplink="phone@air", near="phone", far="home", directions=(UP, DOWN))
     phone = replace(air, why_not="no agent is connected", health=None, directions=(DOWN, DOWN))
@@ -114,16 +103,6 @@ def test_a_direction_that_is_not_known_afterwards_is_told_with_its_reason(
     told = capsys.readouterr().out
     assert "lte, shed to home: not known: nothing was measured within the last hour\n" in told
     assert "  not whole: the agent home went away while it probed\n" in told
-
-
-@pytest.mark.parametrize("words", [["wire"], ["lte", "--site", "attic"]])
-def test_what_cannot_be_measured_is_refused_in_the_controllers_words(
-    api: str, desk: Desk, capsys: Captured, words: list[str]
-) -> None:
-    desk.snapshot = MEASURED
-    assert main(["measure", *words]) == REFUSED
-    told = capsys.readouterr()
-    assert not told.out and told.err == f"bicast: no uplink {words[0]} leads to a site of ours; those that do: none\n"
 
 
 def test_a_road_that_is_lost_while_it_is_measured_is_not_waited_for(api: str, desk: Desk, capsys: Captured) -> None:

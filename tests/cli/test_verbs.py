@@ -146,11 +146,6 @@ def test_no_controller_is_exit_code_3(capsys: Captured) -> None:
     assert nobody in complaint and "./bicast run" in complaint
 
 
-def test_a_host_alone_is_asked_where_controllers_are(capsys: Captured) -> None:
-    assert main(["status", "--api", "127.9.9.9"]) == UNREACHABLE
-    assert "127.9.9.9:8653" in _sentence(capsys)
-
-
 def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: Desk, capsys: Captured) -> None:
     desk.silent = True
     assert main(["mode", "all", "off"]) == UNREACHABLE
@@ -226,14 +221,6 @@ def test_status_shows_what_copies_have_used_and_says_first_where_it_is_used_up(
     told = capsys.readouterr().out
     assert "! home: lte: no copies leave by it: used up until 00:00" in told.split("\n\n")[0]
     assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in [line.split() for line in told.splitlines()]
-
-
-def test_status_shows_what_a_mode_comes_to(api: str, desk: Desk, capsys: Captured) -> None:
-    client, tablet = START.terminals
-    acting = replace(client, mode=Mode.AUTO, acting=Mode.SINGLE, mode_wished=True)
-    desk.snapshot = replace(START, terminals=(acting, tablet))
-    assert main(["status"]) == OK
-    assert re.search(r"^client +home +auto\* \(single\) +wifi ", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("by", "mark"), [("people", "*"), ("policies", "+"), ("default", "")])
@@ -317,14 +304,6 @@ def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None
     status = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in status["terminals"]] == ["client", "tablet"]
     assert status["gateways"][0]["uplinks"][1]["up"] is False
-
-
-def test_status_shows_every_agent_and_what_it_lacks(api: str, capsys: Captured) -> None:
-    assert main(["status"]) == OK
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
-    (relay,) = [line for line in lines if line[0] == "relay-1"]
-    assert relay[1:3] == ["relay", "here"] and relay[-1] == "clamp" and "client" in relay
-    assert ["client", "terminal", "silent", "-"] in [line[:4] for line in lines]
 
 
 def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: str, capsys: Captured) -> None:
@@ -455,43 +434,6 @@ def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Ca
     assert (verdict["good"], verdict["where"], verdict["value"]) == (False, "sites.home.dpid", "seven")
 
 
-def test_check_of_a_file_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: Captured) -> None:
-    assert main(["check", str(tmp_path / "none.yaml")]) == REFUSED
-    assert "none.yaml" in _sentence(capsys)
-
-
-def test_help_teaches_every_verb(capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    assert end.value.code == OK
-    taught = capsys.readouterr().out
-    assert set(VERBS) == {
-        "lab",
-        "run",
-        "check",
-        "bridge",
-        "doctor",
-        "status",
-        "mode",
-        "switch",
-        "why",
-        "caps",
-        "measure",
-        "relay",
-        "enroll",
-        "revoke",
-        "agents",
-        "mptcp",
-        "bandwidth",
-        "render",
-        "experiment",
-    }
-    for verb, (_, summary) in VERBS.items():
-        assert re.search(rf"^ +{verb}\s+{re.escape(summary[:30])}", taught, re.MULTILINE)
-    for word in ("exit codes", "examples", "BICAST_API", "BICAST_TOKEN"):
-        assert word in taught
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_of_the_table_is_there_and_teaches(verb: str, capsys: Captured) -> None:
     assert callable(import_module(VERBS[verb][0]).run)
@@ -517,13 +459,6 @@ def test_no_beginning_of_an_option_is_taken_for_it(verb: str, capsys: Captured) 
         assert not parser.allow_abbrev, parser.prog
         for option in (each for action in parser._actions for each in action.option_strings if len(each) > 4):
             assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
-
-
-def test_a_bridge_is_not_removed_by_half_a_word(capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["bridge", "gateway.yaml", "--rem"])
-    assert end.value.code == USAGE
-    assert "--rem" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:

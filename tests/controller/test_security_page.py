@@ -15,7 +15,7 @@ from controller.edges.agentlink import decode
 from controller.edges.trust.refusals import Reason, Refused
 from controller.features.relays import requests
 from controller.model.known import Wanted, WishedRelay
-from controller.protocol.enrolment import Binding, of_agent
+from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from tests.controller import sites
 from tests.controller.features.peer_sites.test_manager import Ends
@@ -201,7 +201,3 @@ def test_each_port_of_the_page_is_tried_by_a_test_that_is_there() -> None:
         path = TREE / test.strip("`")
         assert path.is_file(), f"{port}: {path}"
         assert re.search(r"def test_|func Test", path.read_text(encoding="utf-8")), port
-
-
-def test_a_terminals_agent_is_bound_to_one_terminal() -> None:
-    assert of_agent("tv", Role.TERMINAL, "TV_1").terminal == "TV_1" and of_agent("home", Role.GATEWAY).terminal is None

@@ -131,6 +131,7 @@ def test_of_the_downloads_the_promises_are_told_with_their_widest_spread() -> No
     assert (told[0].value, told[0].low, told[0].high) == tuple(map(pytest.approx, (10 / 22, 8 / 24, 11 / 20)))
 
 
+@pytest.mark.slow
 def test_a_part_is_measured_and_kept_as_csv_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

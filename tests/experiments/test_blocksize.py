@@ -112,6 +112,7 @@ def test_large_writes_under_a_mark_are_told_by_themselves() -> None:
     assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_a_stalled_run_counts_nowhere_and_the_files_have_a_line_for_each_upload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

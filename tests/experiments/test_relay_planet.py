@@ -22,6 +22,7 @@ def readings(request: pytest.FixtureRequest) -> Readings:
     return Readings(SETS[request.param], SEED)
 
 
+@pytest.mark.slow
 def test_nothing_is_faster_than_light_and_some_detours_are_shorter(readings: Readings) -> None:
     rtts = {pair: readings.routes.rtt_ms(*pair) for pair in readings.pairs()}
     for pair, rtt_ms in rtts.items():
@@ -31,6 +32,7 @@ def test_nothing_is_faster_than_light_and_some_detours_are_shorter(readings: Rea
     assert any(detours)
 
 
+@pytest.mark.slow
 def test_who_sends_to_one_host_goes_the_same_way_from_where_ways_have_met(readings: Readings) -> None:
     """By what traceroute names: the side that a packet comes in by. Only so do shared routers mean anything."""
     receiver, *others = readings.hosts
@@ -63,6 +65,7 @@ def test_a_seed_is_a_planet() -> None:
     assert rtts(1) == rtts(1) != rtts(2)
 
 
+@pytest.mark.slow
 def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
     run = chosen("Asia-US", SEED)
     assert len(run.pairs) == paper001.said("Asia-US").pairs

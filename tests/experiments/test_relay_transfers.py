@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.relay import halfway
+from experiments.relay.halfway.measure import Run as Halved
+from experiments.relay.halfway.report import figures as halved_figures
 from experiments.relay.planet.places import SETS
 from experiments.relay.transfers.lanes import Lane, LanesTopo
 from experiments.relay.transfers.measure import Moved, Run, batch
@@ -19,6 +20,7 @@ def task(chosen_by: str = "ping, ours", crowded: bool = False, lossless: bool = 
     return Task("US-Europe", "a", "b", "r", chosen_by, FAR_RTTS_MS, crowded=crowded, lossless=lossless)
 
 
+@pytest.mark.slow
 def test_pairs_are_spread_over_the_distances() -> None:
     for name in SETS:
         distances = [each.rtts_ms["direct"] for each in chosen(12, {False: 0.0, True: 0.0}) if each.set == name]
@@ -56,9 +58,9 @@ def test_gains_and_errors_are_counted_by_who_chose() -> None:
 
 
 def test_what_the_pair_gains_is_held_against_half_the_way() -> None:
-    runs = [halfway.Run(100.0, "up", 4e6, 8e6, ""), halfway.Run(100.0, "down", 4e6, 5e6, "")]
+    runs = [Halved(100.0, "up", 4e6, 8e6, ""), Halved(100.0, "down", 4e6, 5e6, "")]
     assert [round(each.off) for each in runs] == [0, 60]
-    told = {one.what: one for one in halfway.figures([*runs, halfway.Run(100.0, "up", 1.0, 9e9, "on near")])}
+    told = {one.what: one for one in halved_figures([*runs, Halved(100.0, "up", 1.0, 9e9, "on near")])}
     assert told["the pair half way, 100 ms, up: gain"].value == 100
     assert told["predictions off by"].met is False
 

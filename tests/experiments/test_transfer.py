@@ -22,6 +22,8 @@ from lab.stage.stage import Stage, raised
 from lab.traffic.web import Download
 from topologies.paper import BRIDGE, PaperTopo
 
+pytestmark = pytest.mark.slow
+
 SIZE_BYTES = 3_000_000
 CUBIC = Setting("cubic", True)
 TASKS = tuple(Task(CUBIC, 10, 0, how, 1) for how in ("plain", "bicast"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.setup.place import TREE, run
 
 
@@ -13,6 +15,7 @@ def generated(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in made}
 
 
+@pytest.mark.slow
 def test_what_is_committed_is_what_the_tools_make(tmp_path: Path) -> None:
     done = run([TREE / "setup/proto.sh", tmp_path], os.environ)
     assert done.returncode == 0, done.stderr

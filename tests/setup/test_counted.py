@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.counted import OF_MAKE_TEST
+
 TREE = Path(__file__).resolve().parents[2]
 CONFTEST = """
 import pytest
@@ -15,6 +17,7 @@ from tests.counted import Counted, Leaving
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "timed: time decides it")
+    config.addinivalue_line("markers", "slow: it takes long")
     config.pluginmanager.register(Leaving() if hasattr(config, "workerinput") else Counted())
 """
 SILENT = """
@@ -68,10 +71,12 @@ def test_two_tests_of_one_id_fail_the_run_and_are_named(tmp_path: Path, workers:
 
 
 @WORKERS
-def test_counted_prints_how_many_timed_tests_are_left(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    (tmp_path / "test_rate.py").write_text("import pytest\n@pytest.mark.timed\ndef test_rate(): assert False\n")
-    ended = run(tmp_path, "", "-m", "not timed", *workers)
+def test_counted_prints_how_many_tests_are_left(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    for kind in ("timed", "slow"):
+        left = f"import pytest\n@pytest.mark.{kind}\ndef test_{kind}(): assert False\n"
+        (tmp_path / f"test_{kind}.py").write_text(left)
+    ended = run(tmp_path, "", "-m", OF_MAKE_TEST, *workers)
     assert ended.returncode == 0, ended.stdout
     *_, left, summary = ended.stdout.splitlines()
-    assert left == "1 timed tests are left to `make measure`"
+    assert left == "2 timed or slow tests are left to `make measure`"
     assert "2 passed" in summary

@@ -44,6 +44,7 @@ def test_changed_requirements_are_installed_into_what_is_there(made: Path) -> No
     assert make(made).stdout == ""
 
 
+@pytest.mark.slow
 def test_an_environment_that_was_moved_is_made_anew(made: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(made, moved, symlinks=True)
@@ -51,6 +52,7 @@ def test_an_environment_that_was_moved_is_made_anew(made: Path, tmp_path: Path) 
     assert str(moved) in (moved / "venv/bin/pip").read_text()
 
 
+@pytest.mark.slow
 def test_an_environment_that_lost_its_interpreter_is_made_anew(made: Path) -> None:
     (made / "venv/bin/python").unlink()
     make(made)

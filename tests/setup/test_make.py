@@ -36,7 +36,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("setup", "topologies", "lab"):
         shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(TREE / "Makefile", tmp_path)
-    for name in ("setup.sh", "check.sh", "go.sh"):
+    for name in ("setup.sh", "check.sh", "check-go.sh", "go.sh", "ryu.sh"):
         program(tmp_path / "setup", name, "exit 0")
     (tmp_path / ".venv").symlink_to(TREE / ".venv")
     (tmp_path / "tests").mkdir()
@@ -113,7 +113,7 @@ def test_the_exit_code_and_the_last_line_are_pytests(tree: Path) -> None:
     assert "1 passed" in done.stdout.splitlines()[-1]
 
 
-BOTH_KINDS = """
+ALL_KINDS = """
 import pathlib, pytest
 
 @pytest.fixture(autouse=True)
@@ -124,6 +124,9 @@ def note(request):
 @pytest.mark.timed
 def test_timed(): pass
 
+@pytest.mark.slow
+def test_slow(): pass
+
 @pytest.mark.parametrize("rate", [1, pytest.param(2, marks=pytest.mark.timed)])
 def test_rate(rate): pass
 
@@ -132,11 +135,11 @@ def test_always(): pass
 
 
 def test_every_test_runs_in_make_test_or_make_measure(tree: Path) -> None:
-    (tree / "test_both.py").write_text(BOTH_KINDS)
+    (tree / "test_all.py").write_text(ALL_KINDS)
     ran = {}
     for verb in ("test", "measure"):
         (tree / "ran").unlink(missing_ok=True)
         done = subprocess.run(["make", verb], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stdout + done.stderr
         ran[verb] = sorted((tree / "ran").read_text().split())
-    assert ran == {"test": ["test_always", "test_rate[1]"], "measure": ["test_rate[2]", "test_timed"]}
+    assert ran == {"test": ["test_always", "test_rate[1]"], "measure": ["test_rate[2]", "test_slow", "test_timed"]}

@@ -44,7 +44,7 @@ def debian(public_path: Path) -> Debian:
     programs = public_path / "bin"
     (public_path / "archive").touch()
     program(programs, "dpkg-query", 'shift 2; for name; do grep "^$name " "$DEBIAN/installed"; done; exit 1')
-    program(programs, "apt-cache", 'grep -x "$2" "$DEBIAN/known"')
+    program(programs, "apt-cache", 'shift; for name; do grep -x "$name" "$DEBIAN/known"; done; exit 0')
     program(
         programs,
         "apt-get",

@@ -25,11 +25,13 @@ def install(bicast: bool) -> None:
     ovs.ofctl("del-groups", BRIDGE)
     ovs.ofctl("add-groups", BRIDGE, "-", given="\n".join(_groups(bicast)) + "\n")
     ovs.ofctl("add-flows", BRIDGE, "-", given="\n".join(_flows()) + "\n")
+    ovs.await_caches()
 
 
 def bicast(on: bool) -> None:
     for group in _groups(on):
         ovs.ofctl("mod-group", BRIDGE, group)
+    ovs.await_caches()
 
 
 def _groups(bicast: bool) -> list[str]:

@@ -81,6 +81,7 @@ def until(line: str, where: str = "sh") -> str:
     return f"{where} until {line} > /dev/null 2>&1; do sleep 0.2; done"
 
 
+@pytest.mark.slow
 def test_the_lines_of_readme_make_tunnels_and_eliminate_copies(outside: dict[str, str], tmp_path: Path) -> None:
     written = (ROOT / "README.md").read_text()
     _, _, after = written.partition("    mn --custom topologies/natted.py --topo natted --controller remote\n")

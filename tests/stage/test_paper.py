@@ -110,6 +110,7 @@ def test_lte_has_the_rate_and_loss_of_the_paper(net: Stage) -> None:
 
 def test_without_flows_nothing_is_forwarded(net: Stage) -> None:
     ovs.ofctl("del-flows", BRIDGE)
+    ovs.await_caches()
     try:
         done = net.machine("client").run("ping", "-c", "2", "-i", "0.2", "-W", "1", SERVER, check=False)
         assert "0 received" in done.stdout

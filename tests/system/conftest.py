@@ -13,7 +13,6 @@ import pytest
 from lab.processes.agents import SETTINGS
 from lab.processes.controller import OPENFLOW, TREE, Controller, controlled
 from lab.stage import isolate, ovs
-from lab.stage.command import run
 from lab.stage.nodes import MAX_BACKOFF_MS
 from lab.stage.stage import Stage, raised
 from tests.system.evidence import Snoop, reaches, snooping, until
@@ -45,7 +44,7 @@ class Home:
     def await_in_force(self) -> None:
         """What was wished or written: the switches hold it, and so do their caches, of which no answer tells."""
         self.controller.await_steady()
-        run("ovs-appctl", "revalidator/wait")
+        ovs.await_caches()
 
     def reconnect(self) -> None:
         """The switch is read at once, and not at the next look.

@@ -94,6 +94,7 @@ def written(once: Home) -> Iterator[Home]:
     reload(once, IN_FORCE)
 
 
+@pytest.mark.slow
 def test_an_uplink_that_has_healed_carries_on_when_the_other_one_dies_long_before_its_next_trial(written: Home) -> None:
     try:
         with pinging(written, CLIENT):

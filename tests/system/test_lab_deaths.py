@@ -37,6 +37,7 @@ def test_a_death_while_the_lab_waits_ends_it(name: str) -> None:
         ends_because_of(lab, name)
 
 
+@pytest.mark.slow
 def test_a_death_under_a_download_ends_it() -> None:
     with raised_lab(1_000_000_000) as lab:
         lab.says("Downloading")

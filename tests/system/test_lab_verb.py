@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from lab.processes.controller import TREE
 from lab.stage.isolate import MARK
 
@@ -37,6 +39,7 @@ def test_the_lab_compares_bicast_off_and_on_and_ends() -> None:
     assert paper[3:] == ["141.4", "61.3", "0.43"]
 
 
+@pytest.mark.slow
 def test_the_home_s_lab_shows_a_terminal_that_is_relayed_beside_one_that_is_not_and_ends() -> None:
     told = said(LAB="home")
     seconds = re.findall(r"^ *(guest|television),.* ([\d.]+) +([\d.]+)$", told, re.MULTILINE)

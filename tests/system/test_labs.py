@@ -33,6 +33,7 @@ def proves_itself(lab: subprocess.Popen[str]) -> None:
     assert lab.stdout.readline() == "reached\n"
 
 
+@pytest.mark.slow
 def test_two_labs_one_after_the_other() -> None:
     for _ in range(2):
         with start() as lab:

@@ -80,6 +80,7 @@ def test_when_relays_die_one_after_the_other_terminals_go_by_the_next_and_then_d
             assert_cut(download, within_s)
 
 
+@pytest.mark.slow
 def test_a_relay_that_is_drained_loses_none(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
     with (

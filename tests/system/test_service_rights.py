@@ -55,6 +55,7 @@ def test_copies_are_eliminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert cannot == {"home": [], "far": []}, said
 
 
+@pytest.mark.slow
 def test_tunnels_are_made_and_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agents of this topology live in other namespaces than their ports, which alone wants these two more."""
     serve(tmp_path, monkeypatch, "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
@@ -103,6 +104,7 @@ def asked(door: Path) -> int:
         return int(json.loads(asking.makefile().readline())["sharers"])
 
 
+@pytest.mark.slow
 def test_windows_are_held_and_programs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One terminal's by itself; those of another, whose agent may not, by the gateway."""
     with sharing(tmp_path) as air, ExitStack() as running:

@@ -86,6 +86,7 @@ def upload(client: Machine, server: Machine) -> None:
     assert sink.communicate()[0].strip() == hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.slow
 def test_senders_are_told_what_a_narrow_way_takes(tunnelled: Tunnelled, narrow: int) -> None:
     client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
     words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)

@@ -17,7 +17,7 @@ from mininet.topo import Topo
 
 from lab.links.links import ShapedLink
 from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
-from lab.stage import command
+from lab.stage import command, ovs
 from lab.stage.nodes import Gateway, Machine, Nat, Route
 from lab.stage.stage import Stage, raised
 from lab.traffic.web import WebServer, download, web_server
@@ -104,7 +104,7 @@ def test_by_default_nothing_is_reset_and_with_copies_connections_are(home: Home)
     assert home.fetch() == DOWNLOADS and home.resets() == 0
     home.controller.client.set_mode("phone", "bicast")
     home.controller.await_steady()
-    command.run("ovs-appctl", "revalidator/wait")
+    ovs.await_caches()
     home.fetch()
     assert home.resets() > 0, "else this laboratory shows nothing"
 

@@ -10,7 +10,6 @@ import pytest
 
 from controller.agents.agent import CROSSED_S, GONE_AFTER_S, Agent
 from controller.features.steering.logbook import By
-from controller.model.known import Wanted
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
 from controller.protocol.orders import Disarm
@@ -180,15 +179,6 @@ def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> 
     assert not guest.armed and guest.orders[-1] == Disarm("client")
 
 
-def test_a_new_configuration_leaves_the_terminal_with_its_owner() -> None:
-    scene = Scene()
-    scene.client()
-    scene.client("guest", terminal="client")
-    scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
-    scene.second()
-    assert agent(scene, "client").concerns == {"client"} and not agent(scene, "guest").concerns
-
-
 # Reflexes that fired, and such as did not
 
 
@@ -203,16 +193,6 @@ def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pyt
     scene.drain()
     assert scene.active == "lte" and len(scene.entries()) == 1 and len(doubts(caplog)) == 1
     assert not scene.core.pilot.logbook.entries("phone")
-
-
-def test_nothing_armed_is_nothing_that_fires(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(Wanted(active={"client": "wifi"}))
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
-    assert not relay.armed
-    for _ in range(30):
-        scene.tell(lie(relay))
-    assert all(each.by is By.PEOPLE for each in scene.entries()) and len(doubts(caplog)) == 1
 
 
 def only_plain_tcp(scene: Scene) -> None:
@@ -304,24 +284,6 @@ def too_many(at: list[float]) -> Iterator[tuple[float, ...]]:
             yield tuple(few)
 
 
-def test_reports_that_call_one_path_dead_and_then_the_other_move_a_terminal_a_few_times_and_no_more() -> None:
-    scene = Scene(mode="bicast")
-    relay = scene.relay()
-    for _ in range(2):
-        scene.connection(relay.addresses[0], WIFI)
-        scene.connection(relay.addresses[0], LTE)
-    seen: list[float] = []
-    for turn in range(400):
-        for connection in scene.world:
-            connection.download(100, dead=((WIFI, LTE)[turn // 2 % 2],))
-        scene.pass_time(0.1)
-        scene.tell(relay.report())
-        scene.drain()
-        seen += [at for at in moves(scene) if at not in seen]
-    assert seen[0] < 1.0, "the first one is at once"
-    assert 2 * MOST_MOVES <= len(seen) <= MOST_MOVES * (1 + 40 / MOVES_WITHIN_S) and not list(too_many(seen))
-
-
 def test_reflexes_that_are_said_to_fire_as_often_as_they_are_armed_do_not_drive_it_to_and_fro() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
@@ -358,16 +320,6 @@ def test_a_reflex_at_an_agent_that_is_gone_is_told_with_the_end_of_its_lease() -
     assert one.away == "is gone (the test ended it)" and armed_at + 1000.0 <= one.until + 1.0 <= armed_at + 1031.0
     assert view.own_end.nobody == "agent client is gone (the test ended it)" and not view.own_end.agents
     scene.pass_time(31.0)
-    assert not course(scene.core, "client", scene.now, 0.0).reflexes
-
-
-def test_a_reflex_whose_lease_is_over_is_not_called_armed_because_its_agent_came_back() -> None:
-    scene = Scene()
-    client, _ = scene.client(), scene.connection(SERVER)
-    scene.downloads(2)
-    scene.leave(client)
-    scene.pass_time(100.0)
-    scene.join(client)
     assert not course(scene.core, "client", scene.now, 0.0).reflexes
 
 

@@ -67,19 +67,6 @@ def test_what_both_ends_report_counts_and_the_terminals_own_agent_moves_it() -> 
     assert decision.reporters == ("www",)
 
 
-def test_a_listed_server_needs_no_witness_and_moves_by_connection() -> None:
-    scene = listed("www")
-    www, connection = server(scene), scene.connection()
-    connection.subflows[1].server.backup = True
-    scene.downloads(2)
-    assert www.armed
-    for _ in range(4):
-        connection.download(100, loss=0.3)
-        scene.second()
-    assert scene.active == "lte" and prefers(www)
-    assert scene.entries()[0].reporters == ("www",)
-
-
 def test_a_server_whose_only_witness_goes_counts_no_more() -> None:
     scene = listed()
     client, connection = scene.client(), scene.connection()

@@ -13,7 +13,7 @@ from controller.model.known import Known, Observed, Port, Wanted
 from controller.program.compile import compile
 from controller.program.diff import diff
 from controller.program.groups import served
-from controller.program.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
+from controller.program.program import GROUP_IDS, Flow, Output, SetField, fields
 from controller.program.readback import remembered
 from tests.controller import sites
 from tests.controller.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
@@ -64,13 +64,6 @@ def test_a_copy_differs_from_the_original_in_macs_and_ttl_alone() -> None:
         assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, nw_ttl=64) == packet
 
 
-@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
-def test_both_families_are_bicast_alike(source: str) -> None:
-    destination = SERVER if "." in source else "fd00::2"
-    copies = leaves(ready(), tcp(source, destination, eth_dst=CLIENT_GATEWAY_MAC), C1)
-    assert copies.keys() == {WIFI, LTE}
-
-
 def test_what_is_not_of_the_bicast_class_takes_the_active_uplink() -> None:
     packet = udp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC)
     assert leaves(ready(), packet, C1).keys() == {WIFI}
@@ -102,15 +95,6 @@ def test_off_sends_each_subflow_subnet_by_its_own_uplink_and_one_address_by_the_
     assert leaves(switch, from_client(), C1).keys() == {WIFI}
     assert leaves(switch, tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2).keys() == {LTE}
     assert leaves(switch, from_phone(), LAN).keys() == {LTE}
-
-
-def test_an_uplink_that_is_down_has_no_bucket_in_a_group_that_copies() -> None:
-    site = sites.paper_site()
-    known = sites.known(site)
-    down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
-    program = compile(site, replace(known, observed=replace(known.observed, ports=down)))
-    copying = [group for group in program.groups.values() if "bicast" in group.label]
-    assert copying and all(len(group.buckets) == 1 for group in copying)
 
 
 def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
@@ -335,15 +319,6 @@ def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> Non
     assert not {"icmpv6_nd_options_type", "icmpv6_nd_reserved"} & written
 
 
-def test_duplicate_address_detection_is_shown_to_the_app() -> None:
-    outcome = ready().send(solicit("::", "fd00:110::2"), C1)
-    assert len(outcome.punted) == 1 and not outcome.sent
-
-
-def test_arp_for_somebody_else_is_not_answered() -> None:
-    assert not ready().send(arp_request("10.1.0.7", "10.1.0.8", eth_src=PHONE_MAC), LAN).sent
-
-
 @pytest.mark.parametrize(("source", "gateway"), [("192.168.110.3", "192.168.110.2"), ("fd00:110::3", "fd00:110::2")])
 def test_the_gateway_answers_a_ping(source: str, gateway: str) -> None:
     for ttl in (1, 255):
@@ -463,9 +438,3 @@ def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
                 own_mac = f"02:00:00:00:01:{uplink_port:02x}"
                 answer = protocol("fd99::9" if sixth else SERVER, str(place.address), eth_dst=own_mac)  # type: ignore[operator]
                 assert [each.port for each in switch.send(answer, uplink_port).sent] == [inside]
-
-
-def test_single_groups_fail_over_and_copying_groups_do_not() -> None:
-    site = sites.paper_site()
-    groups = compile(site, sites.known(site, {"client": Mode.SINGLE})).groups.values()
-    assert {group.kind for group in groups if "client bicast" in group.label} == {GroupKind.FAST_FAILOVER}

@@ -147,16 +147,6 @@ def test_duplicate_address_detection_is_shown_to_the_app(datapath: Datapath) -> 
 
 
 @families
-def test_the_gateways_own_address_is_answered_for_as_everywhere(family: int) -> None:
-    switch, gateway = switch_of(site_of([1, 2])), "10.0.0.1" if family == 4 else "fd00:1::1"
-    question = asks(1, gateway)
-    (sent,) = ask(switch, "lan1", question).sent
-    assert "02:00:00:00:03:01" in (sent.packet.arp_sha, sent.packet.ipv6_nd_tll)
-    if family == 6:
-        assert sent.packet.icmpv6_nd_reserved == 0xE0000000, "of a router"
-
-
-@families
 def test_a_check_whether_a_neighbour_is_still_there_is_answered_too(family: int) -> None:
     """It goes to the MAC that was told before."""
     switch = switch_of(site_of([1, 2]))
@@ -193,11 +183,6 @@ def test_a_port_that_is_not_there_is_not_answered_for(family: int) -> None:
         switch.change(change)
     assert not ask(switch, "lan1", asks(1, address(3, family))).sent
     assert len(ask(switch, "lan1", asks(1, address(2, family))).sent) == 1
-
-
-def test_a_subnet_behind_one_port_needs_nothing_of_this() -> None:
-    assert {flow.table for flow in compiled(site_of([1, 1, 1])).flows.values()} == {0, 1, 2, 3}
-    assert {flow.table for flow in compiled(site_of([1, 1, 2])).flows.values()} == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("datapath", DATAPATHS)

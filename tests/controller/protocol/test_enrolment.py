@@ -84,7 +84,3 @@ def test_anything_else_in_a_certificate_is_no_role(uri: str) -> None:
 def test_a_server_has_a_name_of_its_own(servers: object) -> None:
     with pytest.raises(ConfigError, match="servers"):
         sites.loaded({**sites.document(), "servers": servers})
-
-
-def test_servers_are_read() -> None:
-    assert sites.loaded({**sites.document(), "servers": ["www", "mail"]}).servers == ("www", "mail")

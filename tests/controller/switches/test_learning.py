@@ -21,24 +21,6 @@ def test_a_first_mac_and_one_that_changed_seldom_count_at_once() -> None:
     assert learning.told(TABLET, NEW, OLD, CHANGE_EVERY_S), "each neighbour has its own time"
 
 
-def test_of_many_that_are_told_too_early_the_newest_is_due_later() -> None:
-    learning = NeighbourDamping()
-    assert learning.told(PHONE, OLD, None, 0.0)
-    assert not learning.told(PHONE, NEW, OLD, 0.1)
-    assert not learning.told(PHONE, NEWEST, OLD, 0.2)
-    assert learning.due(0.9) == {}
-    assert learning.due(1.0) == {PHONE: NEWEST}
-    assert learning.due(2.0) == {}
-
-
-def test_one_that_is_told_again_before_another_was_taken_stays() -> None:
-    learning = NeighbourDamping()
-    assert learning.told(PHONE, OLD, None, 0.0)
-    assert not learning.told(PHONE, NEW, OLD, 0.1)
-    assert not learning.told(PHONE, OLD, OLD, 0.2)
-    assert learning.due(5.0) == {}
-
-
 @given(st.lists(st.tuples(st.floats(0.0, 0.5), st.sampled_from([OLD, NEW, NEWEST])), max_size=60))
 def test_no_neighbour_changes_twice_in_a_second_and_the_newest_counts_in_the_end(
     words: list[tuple[float, str]],

@@ -219,11 +219,6 @@ def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Eliminat
         decode.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
 
 
-def test_good_words_are_borne() -> None:
-    for word in GOOD:
-        assert told(word.SerializeToString())
-
-
 def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_word() -> None:
     sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
     done = sentence * 20

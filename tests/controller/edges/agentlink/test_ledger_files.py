@@ -206,16 +206,6 @@ def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Pa
         house.stop()
 
 
-def test_a_read_only_disk_is_called_so(disk: Path) -> None:
-    house = House(disk / "agents")
-    try:
-        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        with pytest.raises(Impossible, match=r"cannot be written \(Read-only file system\): .* mount it writable, or "):
-            house.agents.invite("laptop")
-    finally:
-        house.stop()
-
-
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
 def test_where_nothing_can_be_written_a_controller_that_has_its_ca_starts_and_serves(
     disk: Path, unwritable: str
@@ -271,10 +261,6 @@ def test_a_joining_that_cannot_be_kept_leaves_the_token_good(house: House) -> No
     assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.UNAVAILABLE
     beside.rmdir()
     assert isinstance(house.join("phone", token), Identity)
-
-
-def test_the_authority_stays_who_it_is(house: House) -> None:
-    assert Authority(house.directory).pin == Authority(house.directory).pin
 
 
 def test_a_ca_that_others_may_read_is_refused_with_what_to_do(house: House) -> None:

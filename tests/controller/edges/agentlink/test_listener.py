@@ -179,25 +179,6 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
         house.served(identity)
 
 
-def test_who_made_place_leaves_nothing_that_only_a_search_for_garbage_finds(
-    few_places: int, build: Callable[[], House]
-) -> None:
-    house = build()
-    gc.collect()
-    gc.disable()
-    try:
-        with contextlib.ExitStack() as stack:
-            strangers = [stack.enter_context(silent(house.agents.listen)) for _ in range(few_places + 20)]
-            for stranger in strangers[:20]:
-                to_the_end(stranger)
-            deadline = time.monotonic() + PATIENCE_S
-            while (attending() > few_places) and time.monotonic() < deadline:
-                time.sleep(0.05)  # what asyncio lets go of is no event
-            assert attending() == few_places
-    finally:
-        gc.enable()
-
-
 def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
     """The kernel has the next one ready each time that it is asked."""
     seen: list[str] = []

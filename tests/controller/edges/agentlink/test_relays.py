@@ -19,16 +19,12 @@ from controller.edges.trust.authority import Trust
 from controller.edges.trust.refusals import Refused
 from controller.model.known import WEB
 from controller.protocol.enrolment import Binding, Credential
-from controller.protocol.orders import Direct, Relay, RelayClient, Take, TunnelOrder, Tunnels, Walk, WalkTo
+from controller.protocol.orders import Direct, Relay, RelayClient, Take, TakingRelay, TunnelOrder, Tunnels, Walk, WalkTo
 from controller.protocol.reports import Resulted, Role, SoughtDestination, Walked
 from tests.controller.edges.agentlink.agent import Identity, new_key, request
 from tests.controller.edges.agentlink.house import House
 
 STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
-
-
-def fingerprint(identity: Identity) -> bytes:
-    return hashlib.sha256(identity.certificate.public_bytes(Encoding.DER)).digest()
 
 
 def ordered(house: House, identity: Identity) -> pb.Relay:
@@ -127,8 +123,13 @@ def test_what_came_of_a_walk_comes_once_and_of_one_that_was_ordered(house: House
 
 def test_an_order_to_take_comes_whole(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
-    house.agents.perform(Direct(opened.session, 5, Take("rl-home", block=True, left_alone=("192.0.2.0/24",))))
+    relay = TakingRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
+    order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
+    house.agents.perform(Direct(opened.session, 5, order))
     take = stream.hear().directive.take
+    (oslo,) = take.relays
+    assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
+    assert oslo.key_sha256 == b"\1" * 32, "the gateway carries nothing to another key"
     assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
 
 

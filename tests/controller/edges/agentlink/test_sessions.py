@@ -187,12 +187,6 @@ def test_an_order_for_a_stream_that_has_ended_is_nobodys(house: House) -> None:
     assert again.hear().directive.id == 2
 
 
-def test_a_reflex_that_fired_is_told(house: House) -> None:
-    stream, opened = house.served(house.enrolled("phone"))
-    stream.say(pb.FromAgent(fired=pb.Fired(name="a", said="moved", stalled_ms=151, connections=3, monotonic_us=9)))
-    assert house.event(ReflexFired) == ReflexFired(opened.session, "a", "moved", 151, 3, 9)
-
-
 def test_the_core_may_hang_up(house: House) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.agents.perform(HangUp(opened.session, "no terminal has this address"))
@@ -271,12 +265,3 @@ def test_a_controller_that_stops_says_so(house: House) -> None:
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller stops" in ended.said
     assert house.closed().session == opened.session
-
-
-def test_an_agent_is_served_again_after_the_controllers_restart(house: House) -> None:
-    identity = house.enrolled("phone")
-    _, before = house.served(identity)
-    house.again()
-    house.closed()
-    _, after = house.served(identity)
-    assert before.name == after.name == "phone"

@@ -113,11 +113,6 @@ def test_a_name_that_no_agent_may_have_is_refused_everywhere(house: House, name:
     refused(house, log, "name")
 
 
-def test_why_nobody_is_called_all_is_said(house: House) -> None:
-    with pytest.raises(Impossible, match="'all' is no name of an agent: it stands for every terminal"):
-        house.agents.invite("all")
-
-
 def test_a_stranger_who_takes_another_name_each_time_does_not_fill_the_log(house: House, log: Log) -> None:
     for number in range(3):
         house.join(f"phone{number}", "a" * 26)

@@ -16,10 +16,7 @@ from hypothesis import strategies as st
 from controller.edges.config import load
 from controller.edges.config.checks import networks_apart
 from controller.edges.config.document import Node
-from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Mode, Subnet
-from controller.model.traffic import Family, Protocol
-from controller.model.uplink import UplinkKind
-from lab.processes.gateways import many
+from controller.model.config import ConfigError, Subnet
 from tests.controller import relayed_site, sites
 
 HOME = ("sites", "home")
@@ -45,7 +42,6 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("unknown key", (*WIFI, "colour"), "red", "sites.home.uplinks.wifi.colour: found 'colour'", "one of the keys"),
     ("unknown key at the top", ("site",), {}, "site: found 'site'", "controller, servers, sites"),
     ("wrong type", (*HOME, "uplinks"), ["wifi"], "sites.home.uplinks: found ['wifi']", "a mapping"),
-    ("text for a list", (*WIFI, "addresses"), "192.168.100.2/24", "sites.home.uplinks.wifi.addresses", "a list"),
     ("list for a text", (*WIFI, "port"), ["a"], "sites.home.uplinks.wifi.port", "name of a network interface"),
     ("mapping for an address", (*HOME, "access_points", "air", "measure"), {"local": "192.0.2.9"}, "air.measure",
      "an IPv4 or IPv6 address"),
@@ -54,8 +50,6 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "apart from"),
     ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "apart from"),
     ("multicast MAC", (*WIFI, "mac"), "01:00:5e:00:00:01", "wifi.mac: found '01:00:5e:00:00:01'", "unicast MAC"),
-    ("broadcast MAC", (*WIFI, "mac"), "ff:ff:ff:ff:ff:ff", "wifi.mac", "unicast MAC"),
-    ("zero MAC", (*WIFI, "mac"), "00:00:00:00:00:00", "wifi.mac", "unicast MAC"),
     ("no MAC", (*WIFI, "mac"), "081:27", "wifi.mac", "a MAC address"),
     ("no next hop", (*WIFI, "next_hops"), None, "wifi.next_hops: found nothing", "required"),
     ("empty next hops", (*WIFI, "next_hops"), [], "wifi.next_hops", "at least one next hop"),
@@ -66,12 +60,9 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "wifi.addresses[0]", "prefix length"),
     ("no dpid", (*HOME, "dpid"), None, "sites.home.dpid: found nothing", "required"),
     ("dpid zero", (*HOME, "dpid"), "0" * 16, "sites.home.dpid", "16 hexadecimal digits"),
-    ("dpid short", (*HOME, "dpid"), "1", "sites.home.dpid", "16 hexadecimal digits"),
     ("kind", (*WIFI, "kind"), "pigeon", "wifi.kind: found 'pigeon'", "ethernet"),
     ("a budget in MB", (*WIFI, "budget_bytes_per_day"), "100", "wifi.budget_bytes_per_day", "bytes a day, from 10000"),
     ("a budget with its unit", (*WIFI, "budget_bytes_per_day"), "100 MB", "found '100 MB'", "100000000 for 100 MB"),
-    ("shares", (*WIFI, "max_share"), ["0.5"], "wifi.max_share: found ['0.5']", "up to 1, six digits"),
-    ("a share in percent", (*WIFI, "max_share"), "25", "wifi.max_share: found '25'", "such as 0.25"),
     ("no share", (*WIFI, "max_share"), "0.0", "wifi.max_share", "above 0"),
     ("mode", (*CLIENT, "mode"), "triple", "client.mode: found 'triple'", "bicast, single, off"),
     ("uplink of a subnet", (*HOME, "subnets", "lan", "uplink"), "dsl", "lan.uplink: found 'dsl'", "wifi, lte"),
@@ -87,7 +78,6 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("odd name", (*HOME, "uplinks", "wi fi"), {}, "uplinks.wi fi", "a name of letters"),
     ("reserved name", (*HOME, "terminals", "all"), {}, "terminals.all", "another name"),
     ("protocols", (*HOME, "bicast"), ["tcp", "tcp"], "home.bicast", "each once"),
-    ("no protocol", (*HOME, "bicast"), [], "home.bicast", "each once"),
     ("strange protocol", (*HOME, "bicast"), ["quic"], "home.bicast[0]: found 'quic'", "tcp, udp, icmp, sctp"),
     ("datapath", (*HOME, "datapath"), "dpdk", "home.datapath", "system, netdev"),
     ("listening to all", ("controller",), {"api": {"listen": "0.0.0.0:8653"}}, "controller.api.listen", "token_file"),
@@ -107,8 +97,6 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
      "controller.agents.join: found '127.0.0.1:8655'", "than 127.0.0.1:8655 at controller.agents.listen"),
     ("agents where the API is", ("controller",), {"agents": {"listen": "127.0.0.1:8653"}},
      "controller.agents.listen: found '127.0.0.1:8653'", "than 127.0.0.1:8653 at controller.api.listen"),
-    ("agents where switches are", ("controller",), {"agents": {"join": "127.0.0.1:6653"}},
-     "controller.agents.join", "at controller.openflow.listen"),
     ("the API where switches are", ("controller",), {"api": {"listen": "127.0.0.1:6653"}},
      "controller.api.listen", "at controller.openflow.listen"),
     ("anywhere is here too", ("controller",), {"agents": {"listen": "0.0.0.0:8653"}},
@@ -170,16 +158,10 @@ NO_MACHINES = [
     ("terminal", "::ffff:10.1.0.7", "nothing in ::ffff:0:0/96"),
     ("terminal", "::7", "nothing in ::/96"),
     ("terminal", "10.1.0.255", "an address of a machine in 10.1.0.0/24"),
-    ("terminal", "10.1.0.0", "an address of a machine in 10.1.0.0/24"),
-    ("terminal", "fd00:1::", "an address of a machine in fd00:1::/64"),
     ("gateway", "127.0.0.1/8", "nothing in 127.0.0.0/8"),
-    ("gateway", "fe80::1/64", "nothing in fe80::/10"),
     ("gateway", "10.1.0.255/24", "an address of a machine in 10.1.0.0/24"),
     ("uplink", "240.0.0.2/24", "nothing in 240.0.0.0/4"),
-    ("uplink", "0.0.0.2/24", "nothing in 0.0.0.0/8"),
-    ("uplink", "169.254.3.2/24", "nothing in 169.254.0.0/16"),
     ("uplink", "192.168.100.0/24", "an address of a machine in 192.168.100.0/24"),
-    ("next hop", "0.0.0.0", "nothing in 0.0.0.0/8"),
     ("next hop", "169.254.0.1", "nothing in 169.254.0.0/16"),
     ("next hop", "fe80::1%wifi0", "an address without a zone"),
 ]
@@ -222,18 +204,6 @@ def test_where_there_is_nothing_to_choose_from_that_is_said() -> None:
     del document["sites"]["home"]["access_points"]
     with pytest.raises(ConfigError, match=r"client\.access_point: found 'air', expected no such key: there is nothing"):
         sites.loaded(document)
-
-
-def test_the_paper_site_is_read_as_written() -> None:
-    site = sites.paper_site()
-    client, phone = site.terminals
-    assert [uplink.name for uplink in site.uplinks] == ["wifi", "lte"]
-    assert site.uplinks[0].kind is UplinkKind.ETHERNET
-    assert site.bicast.protocols == (Protocol.TCP,)
-    assert (client.mode, client.default_uplink, client.access_point) == (Mode.AUTO, "wifi", "air")
-    assert [place.subnet for place in client.addresses] == ["wifi-side", "lte-side", "wifi-side"]
-    assert phone.addresses[0].mac is None and phone.default_uplink == "lte"
-    assert Family.of(client.addresses[2].address) is Family.IPV6
 
 
 def test_files_that_a_configuration_names_are_found_beside_it() -> None:
@@ -291,13 +261,6 @@ def test_a_default_uplink_that_leads_nowhere_is_named() -> None:
         ConfigError, match=r"phone\.default_uplink: found 'lte', expected an uplink that leads fd00:1::7"
     ):
         sites.loaded(written)
-
-
-@pytest.mark.parametrize("rule", CapRule)
-def test_tables_stand_beside_any_rule_so_that_only_the_rule_is_changed(rule: CapRule) -> None:
-    air = {"bandwidth_bps": "20000000", "rule": rule.value, "tables": "gb"}
-    (site,) = sites.loaded(with_change((*HOME, "access_points", "air"), air)).sites
-    assert site.access_points == (AccessPoint("air", 20_000_000, rule, CapTables.GINGERBREAD),)
 
 
 def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
@@ -404,12 +367,6 @@ def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tupl
 @given(st.binary(max_size=200) | st.text(max_size=200))
 def test_any_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
     _parses_or_refuses(lambda: load.parse(raw))
-
-
-def test_a_hundred_gateways_of_ten_terminals_fit(tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(yaml.safe_dump({"sites": {f"s{at}": many(10, dpid=at, name=f"s{at}") for at in range(1, 101)}}))
-    assert len(load.load(str(file)).sites) == 100
 
 
 @pytest.mark.parametrize("where", ["client:", "terminals:", "sites:"])

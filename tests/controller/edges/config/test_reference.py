@@ -54,11 +54,6 @@ def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[
     assert sum(source.count(".mapping(") for source in sources) == len(known)
 
 
-def test_every_key_stands_in_the_example_of_everything(known: dict[str, set[str]]) -> None:
-    for key in set().union(*known.values()):
-        assert re.search(rf"\b{key}:", EXAMPLE), key
-
-
 def test_the_defaults_that_are_told_are_those_that_count() -> None:
     nobody = sites.loaded(sites.document()).settings
     agents = settings.DEFAULT_AGENTS

@@ -84,11 +84,6 @@ def test_a_body_that_is_not_json_is_not_looked_at(http: httpx.Client, desk: Desk
     assert desk.snapshot is START
 
 
-def test_a_body_of_no_type_is_not_looked_at(http: httpx.Client, desk: Desk) -> None:
-    problem(http.put("/api/v1/mode", content=b'{"mode": "off"}'), 415)
-    assert desk.snapshot is START
-
-
 def test_a_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
     answer = _raw(
         serving,

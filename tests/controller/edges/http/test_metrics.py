@@ -8,10 +8,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.model.config import Mode
-from controller.switches.switch import GatewayState
 from tests.controller.edges.http.desk import HOME, MEASURED, METERED, RELAYED, SHARED, TUNNELLED, Desk
-
-Labels = dict[str, str]
 
 
 def _samples(http: httpx.Client) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -73,13 +70,6 @@ def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -
         _key("bicast_agent_resident_bytes", agent="relay-1"): 18_000_000,
     }
     assert {key: samples.get(key) for key in expected} == expected
-
-
-def test_a_gateway_is_in_exactly_one_state(http: httpx.Client, desk: Desk) -> None:
-    for state in GatewayState:
-        desk.snapshot = replace(desk.snapshot, gateways=(replace(HOME, state=state),))
-        states = [value for (name, _), value in _samples(http).items() if name == "bicast_gateway_state"]
-        assert sum(states) == 1 and len(states) == len(GatewayState)
 
 
 def test_what_was_not_counted_yet_is_not_told_as_zero(http: httpx.Client, desk: Desk) -> None:

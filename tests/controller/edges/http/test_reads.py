@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import SHARED, Desk
+from tests.controller.edges.http.desk import Desk
 
 
 def test_gateways_terminals_and_status_are_of_the_snapshot(http: httpx.Client, desk: Desk) -> None:
@@ -31,25 +31,6 @@ def test_gateways_terminals_and_status_are_of_the_snapshot(http: httpx.Client, d
     assert terminals == status["terminals"]
     assert http.get("/api/v1/terminals/tablet").json() == terminals[1]
     assert terminals[0]["mode"] == "bicast"
-
-
-def test_what_led_a_terminal_to_where_it_is_is_told_with_its_numbers(http: httpx.Client) -> None:
-    course = http.get("/api/v1/terminals/client/decisions").json()
-    assert course["active_uplink"] == "lte" and course["active_by"] == "policies" and course["movers"] == ["relay-1"]
-    assert [one["health"] for one in course["uplinks"]] == ["lossy", "good"]
-    newest = course["decisions"][0]
-    assert newest["by"] == "policy" and newest["hands"][1]["connections"] == 3 and newest["at"] == 1_700_000_001.0
-    assert http.get("/api/v1/status").json()["agents"][1]["state"] == "silent"
-
-
-def test_who_shares_the_air_is_told_with_each_pair_of_addresses(http: httpx.Client, desk: Desk) -> None:
-    assert http.get("/api/v1/caps").json() == []
-    desk.snapshot = SHARED
-    (air,) = http.get("/api/v1/caps").json()
-    assert [air] == http.get("/api/v1/status").json()["access_points"]
-    assert (air["rule"], air["active"], air["missing"][0][0]) == ("ideal", 2, "gw-c2")
-    assert air["terminals"][0]["windows"][0]["most_segments"] == 5
-    assert [one["agent"] for one in air["terminals"]] == ["client", None]
 
 
 def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Client) -> None:
@@ -95,7 +76,3 @@ def test_a_failure_of_ours_is_a_problem_that_shows_nothing_of_the_inside(http: h
     desk.snapshot = None  # type: ignore[assignment]
     body = problem(http.get("/api/v1/gateways"), 500)
     assert "NoneType" not in str(body)
-
-
-def test_health_is_answered(http: httpx.Client) -> None:
-    assert http.get("/healthz").json() == {"status": "ok"}

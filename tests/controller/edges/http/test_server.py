@@ -88,16 +88,6 @@ def test_whoever_asks_for_the_head_gets_that_of_the_answer_and_no_body(http: htt
     assert http.get("/healthz").status_code == 200, "what followed on the connection was not taken for a body"
 
 
-def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
-    settings = replace(SETTINGS, api=Endpoint("::1", 0))
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
-    try:
-        answer = httpx.get(f"http://{running.endpoint}/api/v1/openapi.json", headers=BEARER, trust_env=False)
-        assert answer.json()["openapi"].startswith("3.1")
-    finally:
-        running.stop()
-
-
 def _servers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "api"}
 

@@ -71,24 +71,6 @@ def test_a_class_has_its_mode_set_and_taken_back_and_its_terminal_keeps_its_own(
 
 
 @pytest.mark.parametrize(
-    ("path", "named"),
-    [
-        ("terminals/client/classes/games/mode", "no class is named 'games' at home; there are: "),
-        ("terminals/tablet/classes/voip/mode", "no class is named 'voip' at home; there is none"),
-        ("terminals/phone/classes/voip/mode", "no terminal is named 'phone'; there are: client, tablet"),
-        ("terminals/all/classes/voip/mode", "PUT /api/v1/classes/CLASS/mode"),
-        ("classes/games/mode", "no class is named 'games'"),
-    ],
-)
-def test_a_wish_for_a_class_that_is_not_there_names_those_that_are(
-    http: httpx.Client, desk: Desk, path: str, named: str
-) -> None:
-    desk.snapshot = WITH_CLASSES
-    assert named in problem(http.put(f"/api/v1/{path}", json={"mode": "off"}), 404)["detail"]
-    assert desk.snapshot is WITH_CLASSES
-
-
-@pytest.mark.parametrize(
     ("path", "wish", "status", "named"),
     [
         ("terminals/phone/mode", {"mode": "off"}, 404, "phone"),

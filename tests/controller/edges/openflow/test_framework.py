@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -34,16 +33,6 @@ from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
 
 HOUSE = Path(__file__).parents[4]
 SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
-MODULES = [
-    "framework",
-    "connection",
-    "listener",
-    "oxm",
-    "speaker",
-    "multipart",
-    "frames",
-    "app",
-]
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -78,12 +67,6 @@ def test_the_venv_decides_which_framework_is_tried() -> None:
     assert ("ryu" if ".venv-ryu" in sys.prefix else "os_ken") == framework.NAME
 
 
-def test_an_unknown_framework_is_refused_by_name() -> None:
-    done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK="pox")
-    assert done.returncode == 1
-    assert "FrameworkError: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu" in done.stderr
-
-
 def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
     other = "os_ken" if framework.NAME == "ryu" else "ryu"
     done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK=other)
@@ -100,12 +83,6 @@ def test_whoever_runs_the_controller_is_told_so_in_one_sentence(tmp_path: Path, 
     assert done.stderr == "bicast: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu\n"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_module_can_be_the_first_one_imported(module: str) -> None:
-    done = _python(f"import controller.edges.openflow.{module}")
-    assert done.returncode == 0, done.stderr
-
-
 def test_nothing_is_monkey_patched() -> None:
     names = "socket.socket, threading.Thread, threading.Lock, time.sleep, ssl.SSLSocket, select.select, queue.Queue"
     done = _python(
@@ -115,18 +92,6 @@ def test_nothing_is_monkey_patched() -> None:
         f"assert before == [{names}]"
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_only_the_framework_module_knows_the_frameworks() -> None:
-    for path in (HOUSE / "controller").rglob("*.py"):
-        if path.name != "framework.py":
-            assert not re.search(r"\b(os_ken|ryu|eventlet)\b", path.read_text()), path
-
-
-def test_no_event_of_the_hub_is_waited_for() -> None:
-    """Its wait(timeout) never times out on native threads."""
-    for path in (HOUSE / "controller").rglob("*.py"):
-        assert "hub.Event" not in path.read_text().replace("hub's own Event", ""), path
 
 
 def test_the_app_module_holds_one_app_class() -> None:
@@ -147,14 +112,6 @@ def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
     finally:
         desk.wire.stop()
     until(lambda: _listening() == before, "the listening ends")
-
-
-def test_it_listens_on_ipv6() -> None:
-    wire = app.Wire(Endpoint("::1", 0), None, lambda _: None)
-    try:
-        socket.create_connection(("::1", wire.address.port)).close()
-    finally:
-        wire.stop()
 
 
 def test_an_address_in_use_is_refused_in_words() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from controller.program.diff import AddFlow, AddGroup, AddMeter, Change
 from controller.program.program import (
     GROUP_IDS,
@@ -166,23 +164,11 @@ def _installed(desk: Desk, session: int, wanted: Program) -> Program:
     return desk.read(session).program
 
 
-@pytest.mark.parametrize("match", MATCHES.values(), ids=MATCHES)
-def test_every_match_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened, match: Fields) -> None:
-    wanted = Program.of([Flow(1, 100, match, (Output(2),))])
-    assert _installed(desk, bridge.session, wanted) == wanted
-
-
-@pytest.mark.parametrize(("match", "actions"), ACTIONS.values(), ids=ACTIONS)
-def test_every_action_is_read_as_it_was_sent(
-    desk: Desk, bridge: SwitchOpened, match: Fields, actions: tuple[Action, ...]
-) -> None:
-    wanted = Program.of([Flow(0, 7, match, actions)], [Group(G, GroupKind.ALL, ())])
-    assert _installed(desk, bridge.session, wanted) == wanted
-
-
-@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
-def test_every_group_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened, group: Group) -> None:
-    wanted = Program.of(groups=[group])
+def test_each_match_action_and_group_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened) -> None:
+    flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
+    flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
+    wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
+    assert len(wanted.flows) == len(MATCHES) + len(ACTIONS)
     assert _installed(desk, bridge.session, wanted) == wanted
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import struct
 import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as some
 
 from controller.edges.openflow import connection, listener
 from controller.edges.openflow.connection import OPENING_S
@@ -139,38 +136,6 @@ def test_a_switch_of_another_version_is_told_of_and_one_of_several_is_served(
         ovs.remove("old", "new")
 
 
-def _fifty() -> list[bytes]:
-    dice = random.Random(13)
-    sorts = [*GARBAGE.values(), b"", message(HELLO), message(HELLO)[:6]]
-    return [
-        sorts[number % len(sorts)] if number % 2 else dice.randbytes(dice.randrange(1, 3000)) for number in range(50)
-    ]
-
-
-def test_two_switches_do_not_notice_fifty_strangers(desk: Desk, ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
-    ovs.bridge("left", 0x1E, desk.target)
-    ovs.bridge("right", 0x2E, desk.target)
-    try:
-        sessions = [desk.opened(dpid).session for dpid in (0x1E, 0x2E)]
-        peers = []
-        began = time.monotonic()
-        for garbage in _fifty():
-            peer = Peer(desk.wire.address)
-            peers.append(peer)
-            with contextlib.suppress(ConnectionError):
-                peer.send(garbage)
-            for session in sessions:
-                assert desk.read(session).program.flows == {}
-        assert time.monotonic() - began < len(peers) * OPENING_S / 2, "each waited until a stranger was given up"
-        for peer in peers:
-            assert peer.is_ended()
-            peer.close()
-        assert desk.drain() == []
-        assert len(_told(caplog)) == 1
-    finally:
-        ovs.remove("left", "right")
-
-
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
@@ -264,38 +229,3 @@ def test_a_switch_that_answers_nonsense_is_gone(
         assert peer.is_ended()
     assert len(_told(caplog)) == 1
     assert desk.read(bridge.session).program.flows == {}
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    some.lists(
-        some.one_of(
-            some.binary(max_size=200),
-            some.builds(
-                message,
-                some.integers(0, 40),
-                some.binary(max_size=100),
-                some.integers(0, 9),
-                some.sampled_from([4, 4, 4, 1, 6]),
-            ),
-            some.builds(
-                multipart, some.integers(0, 14), some.binary(max_size=120), some.integers(0, 9), some.booleans()
-            ),
-        ),
-        max_size=8,
-    ),
-    some.booleans(),
-)
-def test_no_bytes_whatever_raise_anything_or_disturb_the_others(
-    desk: Desk, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, sent: list[bytes], opens_first: bool
-) -> None:
-    with Peer(desk.wire.address) as peer:
-        if opens_first:
-            peer.become_switch(5)
-            desk.perform(Read(desk.opened(5).session, 99))
-        with contextlib.suppress(ConnectionError):
-            peer.send(b"".join(sent))
-    if opens_first:
-        desk.wait(SwitchClosed)
-    assert desk.read(bridge.session).program.flows == {}
-    assert not [record for record in caplog.records if record.exc_info]

@@ -19,7 +19,7 @@ from controller.edges.openflow.listener import server_context
 from controller.model.settings import Tls
 from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, Program, fields
-from controller.protocol.switch_messages import SwitchClosed, SwitchOpened
+from controller.protocol.switch_messages import SwitchClosed
 from tests.controller.edges.openflow.conftest import Desk
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.controller.edges.openflow.switches import Ovs
@@ -196,10 +196,3 @@ def test_handshakes_in_every_place_do_not_keep_a_switch_out(
         good.become_switch(9)
         secured.opened(9)
         assert silent[0].is_ended()
-
-
-def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
-    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as peer:
-        peer.become_switch(9)
-        opened: SwitchOpened = secured.opened(9)
-        assert secured.wait(SwitchClosed).session == opened.session  # it answers no echo request

@@ -31,12 +31,6 @@ def test_what_a_version_kept_that_knew_no_decisions_is_there_too(tmp_path: Path)
     assert Store(str(path)).load() == Wanted({"phone": Mode.OFF}, {"phone": "lte"})
 
 
-def test_a_wish_for_a_class_is_there_again(tmp_path: Path) -> None:
-    wanted = Wanted({"phone": Mode.SINGLE, "phone/voip": Mode.BICAST})
-    Store(str(tmp_path / "state.json")).save(wanted)
-    assert Store(str(tmp_path / "state.json")).load() == wanted
-
-
 def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_path: Path) -> None:
     spent = {
         "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)}),
@@ -113,10 +107,6 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         Store(str(tmp_path / "state.json")).load()
 
 
-def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
-    assert Store(str(tmp_path / "state.json")).load() == Wanted()
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -165,12 +155,6 @@ def test_what_was_measured_is_there_again(tmp_path: Path) -> None:
     store.save(Wanted(active={"phone": "lte"}), MEASURED)
     again = Store(str(tmp_path / "state.json"))
     assert again.measured() == MEASURED and again.load() == Wanted(active={"phone": "lte"})
-
-
-def test_a_version_that_measured_nothing_has_measured_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    path.write_text('{"version": 1, "modes": {}, "active": {}}')
-    assert Store(str(path)).measured() == {}
 
 
 @pytest.mark.parametrize(

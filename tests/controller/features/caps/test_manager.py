@@ -125,14 +125,6 @@ def test_for_an_agent_that_sees_no_connections_its_gateway_tells(can: str, agent
     assert most(blind if agent == "laptop" else gateway, streams[0]) == ONE_OF_TWO == most(phone, streams[1])
 
 
-def test_a_terminal_of_whose_connections_nobody_can_tell_is_not_told_as_idle() -> None:
-    air = Shared()
-    air.sender("laptop", "clamp", cannot={"report": "this kernel has no MPTCP"}).sees = False
-    air.stream("laptop")
-    air.run(2)
-    assert not air.told("laptop").heard
-
-
 def test_where_nobody_can_it_is_reported_and_said_why() -> None:
     air = Shared()
     air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
@@ -149,14 +141,6 @@ def test_where_nobody_can_it_is_reported_and_said_why() -> None:
     assert "and the gateway's agent home cannot: no clsact here; it would be" in air.told("laptop").because
     assert air.told("phone").because.startswith("no agent speaks for it, and the gateway's agent home cannot")
     assert not air.told("phone").heard
-
-
-def test_a_clamp_holds_where_there_is_no_congestion_control() -> None:
-    air = Shared()
-    laptop = air.sender("laptop", "clamp", cannot={"caps": "this kernel has no struct_ops"})
-    stream = air.stream("laptop")
-    air.run(2)
-    assert most(laptop, stream) == ALONE and air.told("laptop").hand == "clamp"
 
 
 def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
@@ -204,20 +188,6 @@ def test_a_report_that_is_late_frees_nobodys_window() -> None:
     for _ in range(30):
         air.run(0.05)
         assert most(laptop, stream) == ALONE
-
-
-def test_a_gateway_stands_in_for_an_agent_that_is_gone_and_lets_go_when_it_is_back() -> None:
-    air = Shared()
-    gateway, laptop = air.gateway("window"), air.sender("laptop")
-    stream = air.stream("laptop")
-    air.run(3)
-    air.leave(laptop)
-    air.run(2)
-    assert most(gateway, stream) == ALONE and not air.told("laptop").doubts
-    air.join(laptop)
-    air.run(2)
-    assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
-    assert not air.told("laptop").doubts
 
 
 def test_the_terminals_own_agent_speaks_for_it_and_no_other() -> None:
@@ -473,15 +443,6 @@ def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() ->
     air.restart(sites.loaded(document("off")))
     air.run(1.2)
     assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
-
-
-def test_without_a_rule_nobody_is_told_anything_of_it() -> None:
-    air = Shared(document("off"))
-    agents = [air.gateway("window"), air.sender("laptop")]
-    air.stream("laptop")
-    air.run(5)
-    assert [(agent.caps, agent.interval_ms) for agent in agents] == [([], 1000)] * 2
-    assert air.core.air.next_at is None and air.place("idle").terminals[0].terminal == "client"
 
 
 # What is not believed

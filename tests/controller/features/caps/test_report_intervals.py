@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from controller.agents.agent import GONE_AFTER_S
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import PathManager, Role
@@ -89,12 +88,3 @@ def test_one_burst_of_loss_shorter_than_three_seconds_moves_nobody() -> None:
     scene.goes_on(1, loss=0.4)
     scene.goes_on(6)
     assert (scene.active, scene.health("wifi")) == ("wifi", UplinkHealth.GOOD)
-
-
-def test_each_report_is_counted_and_keeps_the_agent_from_being_taken_for_silent() -> None:
-    scene = Uploads("ideal")
-    scene.goes_on(10)
-    agent = scene.core.pilot.agents["client"]
-    assert agent.reports > 30 and agent.alive and agent.reported_at == scene.now
-    scene.pass_time(GONE_AFTER_S + 1)
-    assert not agent.alive

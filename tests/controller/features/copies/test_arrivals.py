@@ -92,12 +92,6 @@ def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(mode
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
-def test_where_somebody_s_packets_ride_the_same_uplink_alone_it_is_told_all_the_same() -> None:
-    ends = Copied(auto(phone="single"))
-    ends.comes(SECONDS, wifi=150)
-    assert [entry.copies for entry in ends.decided()] == [False]
-
-
 def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> None:
     ends = Copied()
     ends.comes(2)

@@ -66,12 +66,6 @@ def switch(active: dict[str, str] | None = None, barred: frozenset[str] = frozen
 # What the switch does
 
 
-def test_a_copy_leaves_as_it_would_without_a_budget() -> None:
-    assert leaves(switch(), from_client(), C1) == leaves(
-        switch_with(sites.known(sites.paper_site())), from_client(), C1
-    )
-
-
 def test_a_meter_that_lets_nothing_pass_stops_copies_and_nothing_else() -> None:
     for active, primary in (("wifi", WIFI), ("lte", LTE)):
         one = switch({"client": active})
@@ -97,7 +91,8 @@ def test_where_the_only_other_uplink_is_barred_it_waits_behind_the_active_one_as
     assert {group.kind for group in one.groups.values() if "client bicast" in group.label} == {GroupKind.FAST_FAILOVER}
 
 
-def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
+def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None) -> FakeSwitch:
+    """The site with a third uplink, at port 9, whose copies have no limits."""
     written = metered()
     third = {"port": "sat0", "addresses": ["192.168.30.2/24"], "next_hops": [{"address": "192.168.30.1"}]}
     written["sites"]["home"]["uplinks"]["sat"] = third
@@ -107,9 +102,20 @@ def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
     before = sites.known(site)
     observed = replace(before.observed, ports=ports)
     one = FakeSwitch(ports)
-    barred = Known(Wanted(barred={"home": frozenset({"lte"})}), observed)
-    for change in diff(one.installed().program, compile(site, barred)):
+    for change in diff(one.installed().program, compile(site, Known(wanted, observed, rates=rates or {}))):
         one.change(change)
+    return one
+
+
+def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
+    one = three_uplinks(Wanted(barred={"home": frozenset({"lte"})}))
+    assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
+
+
+def test_a_meter_that_lets_nothing_pass_ends_no_copy_by_an_uplink_without_limits() -> None:
+    one = three_uplinks(Wanted(), {"lte": CopyRateLimit(1000, 1000)})
+    assert set(leaves(one, from_client(), C1)) == {WIFI, LTE, 9}
+    one.exhausted.add(METER_IDS[1])
     assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
 
 
@@ -251,17 +257,6 @@ def test_what_both_ends_send_is_counted_once() -> None:
     assert scene.fakes[2].meters
 
 
-def test_a_switch_that_counts_anew_refills_nothing() -> None:
-    scene = Metered()
-    scene.lives(5, packets=30)
-    scene.fakes[1] = FakeSwitch(PORTS)
-    scene.connect()
-    scene.drain()
-    scene.lives(5, packets=30)
-    account = scene.core.budgets.account("home", "lte")
-    assert account is not None and 270 * PACKET <= account.spent.copied_bytes <= 300 * PACKET
-
-
 @given(left=st.integers(1, 10**15))
 def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> None:
     rate = _rate(left)
@@ -271,12 +266,6 @@ def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> 
         assert 2 * (3 * burst + 3 * a_second) <= left, (
             "at both ends, from a reading of a second ago to the next but one"
         )
-
-
-def test_no_budget_no_meter_and_no_hurry() -> None:
-    scene = Uploading(mode="bicast")
-    assert not scene.fakes[1].meters and not scene.core.budgets.spent
-    assert scene.core.wanted.mode(scene.switch().site.terminals[0]) is Mode.BICAST
 
 
 def test_what_a_meter_drops_is_not_used() -> None:

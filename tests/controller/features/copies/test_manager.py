@@ -14,7 +14,6 @@ from controller.features.steering.logbook import By
 from controller.model.config import Mode, Site
 from controller.model.known import Known, Wanted
 from controller.policy.copies.adaptive import TRY_S, CopyDecision
-from controller.policy.paths.failover import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.paths.uplinks import Leaves, way
 from controller.program.compile import compile
 from controller.program.diff import Change, ModifyGroup
@@ -26,7 +25,7 @@ from controller.readout.why import course
 from tests.controller import relayed_site, sites
 from tests.controller.copied_terminal import GATEWAY_MAC, ONE_PATH, Uploading, leaves
 from tests.controller.features.peer_sites.test_peer_program import document as mirrored
-from tests.controller.features.steering.test_manager import RELAY_ADDRESS, arms
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS
 from tests.controller.sites import PORTS
 from tests.fakes.packet import udp
 from tests.fakes.switch import FakeSwitch
@@ -56,12 +55,6 @@ def test_where_the_only_other_uplink_may_carry_no_copies_there_are_none(mode: Mo
     assert barred.acting(site, site.terminals[0]) is Mode.SINGLE
     on_lte = Wanted({"client": mode}, {"client": "lte"}, barred=LTE_IS_BARRED)
     assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "the copies are those by Wi-Fi"
-
-
-def test_a_decision_says_nothing_of_a_terminal_in_another_mode() -> None:
-    site = sites.paper_site()
-    wanted = Wanted({"client": Mode.BICAST}, copies={"client": False})
-    assert wanted.acting(site, site.terminals[0]) is Mode.BICAST
 
 
 # What is decided
@@ -140,14 +133,6 @@ def test_what_is_lost_on_the_way_to_the_terminal_counts_where_that_is_copied_too
     assert [entry.copies for entry in scene.copying()] == ([True] if ours else [])
 
 
-def test_a_reflex_is_as_patient_as_the_copies_make_it() -> None:
-    scene = Uploading(ONE_PATH)
-    scene.second()
-    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_MS
-    scene.uploads(2, loss=0.05)
-    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_COPIED_MS
-
-
 # What it is decided of
 
 
@@ -218,14 +203,6 @@ def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one
     assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "with copies nothing presses"
 
 
-def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
-    scene = Uploading(ONE_PATH)
-    scene.uploads(2)
-    scene.carry(overrides.mode(scene.core, "client", Mode.SINGLE, scene.now)[1])
-    scene.uploads(2)
-    assert asked(scene) == [250, 1000]
-
-
 def asked(scene: Uploading) -> list[int]:
     return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
 
@@ -243,13 +220,6 @@ def test_where_no_site_is_the_other_end_nothing_is_copied_unless_that_is_written
     written = mirrored()
     del written["sites"]["home"]["terminals"]["phone"]["mode"]
     assert {each.mode for each in sites.loaded(written).sites[0].terminals} == {Mode.AUTO}
-
-
-def test_it_is_told_that_nothing_is_copied_and_why() -> None:
-    written = sites.document()
-    scene = Uploading(mode="single", written=written)
-    told = course(scene.core, "client", scene.now, 0.0).copying
-    assert told.because == "that is mode single; no site mirrors home, so copies would reach servers as they are"
 
 
 def test_it_is_told_what_is_copied_what_is_not_and_how_many_packets_that_is() -> None:

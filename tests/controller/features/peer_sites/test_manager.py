@@ -298,14 +298,6 @@ def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be
     assert ends.told("far").unidentified == ()
 
 
-def test_one_that_is_silent_at_this_end_is_left_too() -> None:
-    ends = Ends()
-    agent = ends.agent("home")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
-    assert ends.active()["client"] == "lte"
-
-
 def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
     ends = Ends()
     agent = ends.agent("far")
@@ -314,16 +306,6 @@ def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None
     both_bring(ends, agent, "wifi", "lte")
     both_bring(ends, agent, "lte")
     assert ends.active()["client"] == "wifi" and ends.told("far").silent
-
-
-def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None:
-    ends = Ends()
-    agent = ends.agent("far")
-    _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now)
-    ends.carry(effects)
-    both_bring(ends, agent, "lte")
-    both_bring(ends, agent, "lte")
-    assert ends.told("far").silent == ()
 
 
 def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from controller.core import overrides
 from controller.core.core import PendingSettles
 from controller.features.steering.logbook import By, Logbook
-from controller.model.config import Config, ConfigError, Mode, Site
+from controller.model.config import ConfigError, Mode, Site
 from controller.model.known import Known
 from controller.program.compile import compile
-from controller.program.diff import AddGroup, ModifyGroup, diff
+from controller.program.diff import diff
 from tests.controller import sites
-from tests.controller.pair import Pair
 from tests.controller.sites import PORTS
 from tests.fakes.packet import Packet, tcp, udp
 from tests.fakes.switch import FakeSwitch
@@ -97,22 +94,6 @@ def test_each_end_knows_the_other_and_who_is_alone_has_none() -> None:
     assert alone.other_end(alone.sites[0]) is None and alone.ends(alone.sites[0]) == (1,)
 
 
-def test_the_other_ends_of_many_sites_are_found_without_a_walk_for_each() -> None:
-    class Counted(tuple[Site, ...]):
-        walks = 0
-
-        def __iter__(self) -> Iterator[Site]:
-            Counted.walks += 1
-            return super().__iter__()
-
-    read = sites.loaded(document())
-    config = Config(read.settings, Counted(read.sites))
-    for site in read.sites * 10:
-        assert config.other_end(site) is not None
-        assert config.ends(site)[0] == site.dpid
-    assert Counted.walks == 1
-
-
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
 def test_what_comes_from_outside_for_a_terminal_there_is_not_sent_back(uplink: str) -> None:
     port = PORTS[uplink]
@@ -124,33 +105,6 @@ def test_in_mode_off_each_address_is_reached_by_its_own_uplink() -> None:
     assert leaves(switch, to("192.168.110.3")) == {WIFI}
     assert leaves(switch, to("192.168.210.3")) == {LTE}
     assert leaves(switch, to("10.1.0.7")) == {LTE}
-
-
-def test_a_change_of_mode_modifies_groups_alone_there_too() -> None:
-    before, after = (compile(far(), sites.known(far(), {"client": mode})) for mode in (Mode.BICAST, Mode.SINGLE))
-    changes = diff(before, after)
-    assert changes and all(isinstance(change, ModifyGroup) for change in changes)
-
-
-def test_two_terminals_are_in_modes_of_their_own() -> None:
-    switch = ready({"client": Mode.SINGLE})
-    assert (leaves(switch, to("192.168.110.3")), leaves(switch, to("10.1.0.7"))) == ({WIFI}, {WIFI, LTE})
-
-
-def test_a_wish_moves_both_ends() -> None:
-    home, end = FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)
-    pair = Pair(sites.loaded(document()), [home, end])
-    for dpid in (1, 2):
-        pair.connect(dpid)
-    pair.drain()
-    before = [fake.installed().program for fake in (home, end)]
-    answer, effects = overrides.mode(pair.core, "client", Mode.OFF, pair.now)
-    assert answer.changed
-    pair.carry(effects)
-    pair.drain()
-    for fake, program in zip((home, end), before, strict=True):
-        changes = diff(program, fake.installed().program)
-        assert changes and not any(isinstance(change, AddGroup) for change in changes)
 
 
 def speak_ipv4_alone(far: dict[str, Any]) -> None:

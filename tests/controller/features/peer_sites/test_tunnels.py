@@ -221,8 +221,3 @@ def test_tunnels_that_an_agent_invents_are_neither_kept_nor_told_of(caplog: pyte
         ends.second()
     assert not [line for line in caplog.messages if "fancy" in line]
     assert not [each for each in ends.core.ends.tunnels._down if "fancy" in each[1]]
-
-
-def test_a_site_without_its_agent_says_so_of_its_tunnels() -> None:
-    ends = Ends(tunnelled())
-    assert "no agent of role gateway that was enrolled as far" in (ends.tunnel("far", "lte").because or "")

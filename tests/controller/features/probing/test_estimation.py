@@ -72,12 +72,6 @@ def test_of_what_is_lost_for_its_length_alone_the_path_s_mtu_is_told() -> None:
     assert of(*packets(Link())).mtu_bytes is None
 
 
-def test_as_many_packets_as_a_word_holds_are_estimated() -> None:
-    told = packets(Link(bps=90e6), bps=90e6) * 3
-    found = of(*told[:20_000])
-    borne(found)
-
-
 def test_nothing_came() -> None:
     lost = (replace(each, received_ns=None, answered_ns=None, heard_ns=None) for each in packets(Link()))
     found = of(*lost, link_bps=1e8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 from copy import deepcopy
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -145,19 +144,6 @@ def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again(
     assert len(far.orders_of(AnswerProbes)) == 2 and len(home.orders_of(HealthProbes)) == 1
 
 
-def test_a_port_that_was_taken_when_it_was_told_is_answered_at_when_it_is_free() -> None:
-    world = World(tunnelled())
-    far, home = world.measurer("far", taken="UDP port 8620: address already in use"), world.measurer("home")
-    world.seconds(12)
-    assert not home.orders_of(HealthProbes) and world.road().why_not == "UDP port 8620: address already in use"
-    far.taken = ""
-    world.seconds(int(AGAIN_AFTER_S) + 2)
-    assert len(home.orders_of(HealthProbes)) == 1 and world.road().why_not is None
-    told = len(far.measured)
-    world.seconds(30)
-    assert len(far.measured) == told
-
-
 def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
     world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
     world.seconds(12)
@@ -184,14 +170,6 @@ def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
     assert isinstance(health, HealthProbes) and {path.meeting for path in health.paths} == set(second.values())
     world.seconds(3)
     assert meetings(far.orders_of(AnswerProbes)[-1]) == second
-
-
-def test_who_goes_leaves_the_other_as_it_is() -> None:
-    world, home, far = both()
-    world.leave(far)
-    world.seconds(3)
-    assert len(home.orders_of(HealthProbes)) == 1
-    assert world.road().why_not == "no agent of role gateway that was enrolled as far is connected"
 
 
 def test_a_site_without_another_end_measures_nothing() -> None:
@@ -228,13 +206,6 @@ def test_who_cannot_measure_is_told_nothing_and_says_why(who: str) -> None:
     agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
     world.seconds(10)
     assert not any(agent.measured for agent in agents) and world.road().why_not == "no stamps"
-
-
-def test_an_agent_of_another_version_says_so() -> None:
-    world = World(tunnelled())
-    world.agent("far")
-    world.measurer("home")
-    assert "the agent far is of a version that measures nothing" in (world.road().why_not or "")
 
 
 def test_a_new_configuration_takes_orders_back() -> None:
@@ -452,15 +423,6 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(site: str | None, up
         world.core.measuring.wish(site, uplink, None)
 
 
-def test_a_wish_whose_agent_goes_is_given_up() -> None:
-    world, home, far = both()
-    world.core.measuring.wish(None, "wifi", None)
-    world.leave(far)
-    world.second()
-    assert world.direction("wifi", "up").error.startswith("no agent of role gateway") and not home.probes
-    assert not world.direction("wifi", "up").running
-
-
 # What flows get
 
 
@@ -601,18 +563,6 @@ class Alone:
                 self.tell(agent.report())
             for direct in list(self.measuring.tend(self.now)):
                 self.carry_out(direct)
-
-
-@settings(max_examples=15, deadline=None)
-@given(some.floats(1e5, 1e9))
-def test_probes_are_a_hundredth_of_what_a_road_carries_at_most(bps: float) -> None:
-    alone = Alone(bps, None)
-    alone.pass_time(10, 60.0)
-    for probes in alone.probes.values():
-        assert len(probes) >= 2 or bps < 1e6
-        for (at, sent), (next_at, _) in pairwise(probes):
-            assert next_at - at >= paths.SELDOM_S
-            assert 8 * sent <= 0.01 * bps * (next_at - at) * 1.001
 
 
 @settings(max_examples=15, deadline=None)

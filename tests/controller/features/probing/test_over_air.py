@@ -21,7 +21,7 @@ from controller.features.probing.paths import (
 )
 from controller.model.config import ConfigError
 from controller.policy.bandwidth.rates import Measured, Method, Rate
-from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay, Probe
+from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay
 from controller.protocol.reports import Role
 from tests.controller import sites
 from tests.controller.access_point import Shared
@@ -144,19 +144,6 @@ def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> Non
     assert len(begun) >= 7 and begun[6][1:] == begun[0][1:]
 
 
-def test_a_terminal_is_probed_at_once_where_a_person_wishes_it() -> None:
-    world, agents = over_air(written(), *NAMES)
-    world.core.measuring.wish(None, "tablet@air", None)
-    ways = []
-    for _ in range(2):
-        world.second()
-        ways.append(world.over(agents["tablet"]).down)
-    assert ways == [False, True] and not agents["home"].orders_of(Probe)
-    world.restart()
-    world.seconds(3)
-    assert world.direction("tablet@air", "up").bps == pytest.approx(20e6, rel=0.05)
-
-
 def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
     document = written()
     home = document["sites"]["home"]
@@ -259,12 +246,3 @@ def test_what_single_packets_alone_tell_caps_nobody(method: Method) -> None:
     air.trains("laptop", 12e6, method=method)
     air.run(3)
     assert air.place().bandwidth_bps is None and laptop.window(stream) is None
-
-
-def test_what_is_written_wins_over_trains() -> None:
-    air = probed(bandwidth_bps="20000000")
-    air.sender("laptop")
-    air.stream("laptop", rate_bps=1_000_000)
-    air.trains("laptop", 12e6)
-    air.run(3)
-    assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)

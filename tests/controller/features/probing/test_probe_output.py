@@ -46,11 +46,6 @@ def test_what_was_answered_before_the_kernel_stamped_is_not_lost() -> None:
     assert (probed.sent, probed.lost, list(probed.samples.lengths)) == (3, 1, [32])
 
 
-def test_what_came_after_something_later_was_overtaken() -> None:
-    probed = read(written(*(f"0,16,{START + 1},{START + at},," for at in (30, 40, 10, 20))))
-    assert probed.reordered == 2
-
-
 def test_over_ipv6_headers_are_longer() -> None:
     rows = [f"0,16,{START},{START + 1},,", *(f"1,1440,{START},{START + at},," for at in (5, 9))]
     six = read(written(*rows).replace("transport=udp", "transport=udp6"))

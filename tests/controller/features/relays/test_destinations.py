@@ -11,7 +11,7 @@ from controller.model.known import WishedRelay
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import SoughtDestination
-from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, World, far_away, seeking, standing
+from tests.controller.features.relays.test_manager import PLACE, PREFIX, far_away, seeking, standing
 from tests.controller.pair import Pair
 
 OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
@@ -103,22 +103,3 @@ def test_by_another_way_to_choose_it_is_chosen_anew_at_once() -> None:
     world.carry(world.core.reconfigure(replace(world.core.config, sites=(written,)), world.now))
     world.seconds(2)
     assert world.chosen() == {PREFIX: ()}
-
-
-def test_a_relay_that_comes_later_is_weighed_for_places_that_were_chosen_for_and_nothing_is_unchosen_for_that() -> None:
-    world = World()
-    world.vouch("home", *RELAYS)
-    world.add("tokyo")
-    world.internet.rtt_ms = far_away() | {("tokyo", PLACE.address): 120, ("home", RELAYS["tokyo"]): 120}
-    for hand in (world.home, *world.relays.values()):
-        world.join(hand)
-    world.home.seeks = [PLACE]
-    world.seconds(3)
-    world.walk()
-    world.walk()
-    assert world.chosen() == {PREFIX: ("tokyo",)}
-    world.add("oslo")
-    for _ in range(5):
-        world.walk()
-        assert world.chosen()
-    assert world.chosen() == {PREFIX: ("oslo",)}

@@ -78,11 +78,3 @@ def test_where_nobody_sends_or_both_bring_nothing_or_the_next_hop_answers_nobody
         scene.brings -= without
         scene.goes_on(20, sends)
         assert scene.active == "wifi" and not scene.entries()
-
-
-def test_next_hops_are_asked_each_second_where_there_is_another_uplink() -> None:
-    scene = Calling()
-    scene.goes_on(5)
-    scene.pass_time(1.0)
-    scene.drain()
-    assert {ask.out_port for ask in scene.asked} >= MACS.keys()

@@ -29,7 +29,6 @@ from tests.fakes.switch import FakeSwitch
 WIFI, LTE, WIFI6 = "192.168.110.3", "192.168.210.3", "fd00:110::3"
 RELAY_ADDRESS = "203.0.113.5"
 TO_LTE = Prefer((LTE,), ((WIFI, WIFI6),), hard=False)
-TO_WIFI = Prefer((WIFI, WIFI6), ((LTE,),), hard=False)
 
 
 class Scene(Pair):
@@ -132,16 +131,6 @@ def test_a_dead_path_is_left_the_hard_way() -> None:
     assert [each.address for each in connection.subflows] == [LTE]
 
 
-def test_a_port_that_goes_down_moves_the_connections_at_once() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
-    scene.up("wifi0", False)
-    scene.drain()
-    assert scene.active == "lte" and prefers(relay)[-1].hard
-    assert "its port is down" in scene.entries()[0].because
-
-
 def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
@@ -209,29 +198,6 @@ def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() ->
     assert not scene.core.pilot.steered["client"].paths["lte"].window
 
 
-def test_a_terminal_comes_back_to_its_default_when_that_is_good_again() -> None:
-    scene = Scene()
-    relay, connection = scene.relay(), scene.connection()
-    connection.subflows[1].server.backup = True
-    scene.downloads(4, loss=0.2)
-    assert scene.active == "lte"
-    scene.downloads(60)
-    assert scene.active == "wifi" and scene.gateway_is_on("wifi") and prefers(relay)[-1] == TO_WIFI
-
-
-def test_what_a_terminal_loses_on_its_way_up_in_bicast_moves_nobody() -> None:
-    for mode, expected in (("bicast", "wifi"), ("single", "lte")):
-        scene = Scene(mode=mode)
-        scene.client()
-        up = scene.connection("198.51.100.1")
-        for _ in range(6):
-            up.subflows[0].terminal.segments_sent += 100
-            up.subflows[0].terminal.retransmits += 20
-            up.subflows[0].terminal.bytes_acked += 100_000
-            scene.second()
-        assert scene.active == expected, mode
-
-
 def test_in_mode_off_nobody_decides_and_nothing_is_armed() -> None:
     scene = Scene(mode="off")
     relay, _ = scene.relay(), scene.connection()
@@ -267,16 +233,6 @@ def test_many_decisions_are_one_compilation_and_every_agent_is_ordered_at_once()
 # Whose hand
 
 
-def test_the_terminals_own_agent_moves_where_nobody_serves() -> None:
-    scene = Scene()
-    client, connection = scene.client(), scene.connection("198.51.100.1")
-    scene.second()
-    answer, entries = scene.switch_to("lte")
-    assert answer.done == ("client has lte as its active uplink",)
-    assert prefers(client) == [TO_LTE] and backups(connection) == {WIFI: (True, False), LTE: (False, False)}
-    assert entries[0].hands_say() == ("client reached 1 connection: Prefer is done",)
-
-
 def test_of_two_agents_one_moves_and_never_both() -> None:
     scene = Scene()
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
@@ -286,19 +242,6 @@ def test_of_two_agents_one_moves_and_never_both() -> None:
         scene.second()
         assert [each.address for each in connection.carrying()] == [{"wifi": WIFI, "lte": LTE}[uplink]]
     assert len(prefers(relay)) == 3 and not prefers(client)
-
-
-def test_flags_that_the_terminals_end_has_set_are_moved_by_that_end() -> None:
-    scene = Scene()
-    client, connection = scene.client(), scene.connection()
-    scene.second()
-    scene.switch_to("lte")
-    relay = scene.relay()
-    scene.second()
-    scene.switch_to("wifi")
-    scene.second()
-    assert not prefers(relay) and len(prefers(client)) == 2
-    assert [each.address for each in connection.carrying()] == [WIFI]
 
 
 def test_where_both_ends_have_flags_the_serving_end_lets_go_of_its_own() -> None:
@@ -395,30 +338,6 @@ def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None
     assert not again.changed and "already left to policies" in again.done[0] and not entries
 
 
-def test_auto_with_nothing_against_the_default_takes_every_flag_back() -> None:
-    scene = Scene()
-    scene.relay()
-    connection = scene.connection()
-    scene.second()
-    scene.switch_to("lte")
-    scene.switch_to("auto")
-    assert scene.active == "wifi" and scene.core.wanted == Wanted()
-    assert backups(connection) == {WIFI: (False, False), LTE: (False, False)}
-
-
-def test_new_connections_follow_what_was_chosen_and_each_is_ordered_once() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.second()
-    scene.switch_to("lte")
-    late = scene.connection()
-    for _ in range(5):
-        scene.second()
-    assert [each.address for each in late.carrying()] == [LTE] and len(prefers(relay)) == 2
-    (entry,) = scene.entries()
-    assert entry.hands["relay-1"].orders == 2
-
-
 def test_a_wish_and_a_decision_are_kept_over_a_restart_and_what_connects_then_follows() -> None:
     for wanted in (Wanted(active={"client": "lte"}), Wanted(decided={"client": "lte"})):
         scene = Scene()
@@ -430,18 +349,6 @@ def test_a_wish_and_a_decision_are_kept_over_a_restart_and_what_connects_then_fo
         scene.second()
         assert scene.active == "lte" and scene.gateway_is_on("lte")
         assert [each.address for each in connection.carrying()] == [LTE]
-
-
-def test_a_result_that_comes_later_is_kept() -> None:
-    scene = Scene()
-    scene.relay()
-    scene.connection()
-    scene.second()
-    answer, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
-    assert answer.changed and not entries[0].answered and "has not answered yet" in entries[0].hands_say()[0]
-    scene.carry(effects)
-    scene.drain()
-    assert entries[0].answered and scene.entries()[0].hands["relay-1"].said == "Prefer is done"
 
 
 def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_again() -> None:
@@ -477,21 +384,6 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
         scene.pass_time(1.0)
     scene.drain()
     assert scene.active == "lte" and len(relay.orders) == before and len(scene.entries()) == 1
-
-
-def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_it_is() -> None:
-    scene = Scene()
-    relay = scene.relay()
-    scene.connection()
-    scene.second()
-    _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
-    scene.carry(effects)
-    scene.leave(relay)
-    scene.drain()
-    nobody = course(scene.core, "client", scene.now, 0.0).other_end.nobody
-    assert nobody is not None and nobody.startswith("agent relay-1 is gone (")
-    assert "its session ended before it answered" in entries[0].hands_could_not()[0]
-    assert scene.active == "lte"
 
 
 # Reflexes
@@ -604,43 +496,6 @@ def test_nobody_fires_for_a_terminal_that_is_not_its_own() -> None:
     assert scene.active == "wifi" and not scene.entries()
 
 
-def test_a_reflex_that_fired_while_nobody_listened_counts_when_it_is_told() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
-    scene.leave(relay)
-    fired = relay.fires("client", 200)
-    scene.join(relay)
-    scene.tell(replace(fired, session=relay.session))
-    scene.drain()
-    assert scene.active == "lte"
-
-
-def test_a_reflex_that_is_told_again_on_the_next_stream_fired_once() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
-    fired = relay.fires("client", 200)
-    scene.tell(fired)
-    scene.drain()
-    scene.leave(relay)
-    scene.join(relay)
-    scene.tell(replace(fired, session=relay.session))
-    scene.drain()
-    assert scene.active == "lte" and len(scene.entries()) == 1
-
-
-def test_a_new_configuration_blinds_nobody() -> None:
-    scene = Scene()
-    relay, connection = scene.relay(), scene.connection()
-    scene.downloads(2)
-    scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
-    _, entries = scene.switch_to("lte")
-    assert [each.address for each in connection.carrying()] == [LTE] and entries[0].unmoved is None
-    scene.leave(relay)
-    assert scene.health("wifi") is UplinkHealth.UNKNOWN
-
-
 def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
     scene, told = Scene(), []
     relay = scene.relay()
@@ -669,19 +524,6 @@ def test_a_reflex_of_an_uplink_that_left_the_configuration_moves_nobody() -> Non
     scene.tell(fired)
     scene.drain()
     assert scene.active == "wifi" and not scene.entries()
-
-
-def test_an_order_for_a_terminal_that_left_the_configuration_may_fail() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.second()
-    scene.carry(overrides.active(scene.core, "client", "lte", scene.now)[1])
-    written = sites.document()
-    del written["sites"]["home"]["terminals"]["client"]
-    relay.unable = "CAP_NET_ADMIN is missing"
-    scene.carry(scene.core.reconfigure(sites.loaded(written), scene.now))
-    scene.drain()
-    assert "client" not in scene.core.pilot.steered
 
 
 def renamed(old: str, new: str) -> Config:

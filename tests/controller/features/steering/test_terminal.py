@@ -37,15 +37,6 @@ def test_auto_gives_back_what_the_owner_had_as_backup() -> None:
         assert backups(connection) == AS_OWNED and entries[0].hands["client"].done
 
 
-def test_what_the_owner_did_not_flag_is_not_flagged_after_auto() -> None:
-    scene = Scene()
-    _, connection = scene.client(), scene.connection(SERVER)
-    scene.second()
-    scene.switch_to("lte")
-    scene.switch_to("auto")
-    assert backups(connection) == {WIFI: (False, False), LTE: (False, False)}
-
-
 def test_what_the_owner_flags_while_nobody_steers_is_what_comes_back() -> None:
     scene = Scene(mode="off")
     _, connection = scene.client(), scene.connection(SERVER)

@@ -30,11 +30,6 @@ def only(cap: TerminalCap) -> Window:
     return window
 
 
-def test_off_gives_nothing() -> None:
-    ruling = Air(OFF).passes(equal(3, Stream()))
-    assert ruling == Ruling(OFF) and not ruling.caps and not ruling.block_bytes
-
-
 FORGOTTEN_REPORTS = int(3 * REMEMBERED_S / PERIOD_S)
 
 
@@ -53,10 +48,6 @@ def test_ideal_is_what_fits_by_number_and_one_with_a_floor_just_under_it(termina
     for cap in ruling.caps.values():
         assert only(cap) == Window(most, most - 1) and cap.active
         assert (cap.most_segments, cap.least_segments, cap.connections) == (most, most - 1, 1)
-
-
-def test_a_lone_terminal_is_capped_too() -> None:
-    assert Air().passes(equal(1, Stream())).caps[ME].most_segments == 12
 
 
 def test_each_place_has_its_own_round_trip() -> None:
@@ -94,24 +85,6 @@ def test_a_newcomer_counts_with_its_first_report_and_is_gone_a_second_after_its_
     assert air.passes(both, reports=1).active == 2
     assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "it fell silent"
     assert address(1) not in air.passes({ME: both[ME]}, reports=1).caps
-
-
-def test_a_hundred_joins_and_leaves_a_second_leave_caps_within_a_period_of_the_truth() -> None:
-    air, everybody = Air(), equal(50, Stream(FAR, 256_000))
-    idle = [Stream(FAR, 256_000, bps=0)]
-    air.passes(dict.fromkeys(everybody, idle))
-    for report in range(12):
-        sends = {terminal for number, terminal in enumerate(everybody) if (number + report) % 2}  # all change each time
-        air.passes({t: everybody[t] if t in sends else idle for t in everybody}, reports=1)
-        assert air.ruling is not None
-        counted = {terminal for terminal, cap in air.ruling.caps.items() if cap.active}
-        assert sends <= counted, "who joins is counted at once, who left a period later"
-        if report:
-            most = part(256_000, air.ruling.active) + 1
-            assert {only(air.ruling.caps[terminal]).most for terminal in sends} == {most}
-    for _ in range(2):
-        air.passes(dict.fromkeys(everybody, idle), reports=1)
-    assert air.ruling is not None and air.ruling.active == 0
 
 
 # The floor
@@ -369,14 +342,18 @@ def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
     assert ruling.caps[address(9)].most_segments == part(20_000, 5) + 1
 
 
+def test_two_others_are_witnesses() -> None:
+    cap = (
+        Air()
+        .passes({**equal(2, Stream(NEAR, 4000)), address(9): [Stream(NEAR, 1_900_000)]}, reports=6)
+        .caps[address(9)]
+    )
+    assert only(cap).most == part(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
+
+
 def test_one_other_alone_is_no_witness() -> None:
     ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
     assert only(ruling.caps[ME]).most == part(256_000, 2) + 1 and not ruling.caps[ME].doubts
-
-
-def test_a_way_that_another_uplink_makes_longer_is_believed() -> None:
-    ruling = Air().passes({**equal(3, Stream(NEAR, 15_000)), address(9): [Stream(NEAR, 60_000)]})
-    assert not ruling.caps[address(9)].doubts
 
 
 # Whatever is reported
@@ -451,11 +428,6 @@ def test_a_writer_is_told_blocks_by_how_many_send() -> None:
             IDEAL,
             equal(3, Stream(rtt_us=16_200)),
             "ideal: 3 active, 20 Mbit/s x (16.2 + 2) ms / 3 = 11 + 1 segments, 1 connection",
-        ),
-        (
-            IDEAL,
-            equal(3, *[Stream(rtt_us=16_200)] * 2),
-            "ideal: 3 active, 20 Mbit/s x (16.2 + 2) ms / 3 = 11 + 1 segments of which 6 each, 2 connections",
         ),
         (
             IDEAL,

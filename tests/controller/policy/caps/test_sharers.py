@@ -71,21 +71,11 @@ def test_open_sockets_keepalives_and_shells_make_nobody_a_sharer(bps: int) -> No
     assert not any(told(*reports[:many]).active for many in range(1, 40))
 
 
-def test_a_hundred_idle_connections_beside_one_that_sends_take_no_part_of_it() -> None:
-    idle = [flow(10**6, port) for port in range(100)]
-    sharer = told(idle, [*idle, flow(60_000, 7000)])
-    assert sharer.active and sharer.live_connections == 1
-
-
 def test_it_leaves_less_than_a_second_after_it_stopped() -> None:
     stopped = flow(50_000)
     counts = [told([], [stopped], *[[stopped]] * more).active for more in range(4)]
     assert counts == [True, True, False, False]
     assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes came at most a period before the report of them"
-
-
-def test_it_leaves_at_once_with_its_connections() -> None:
-    assert not told([], before=BULK, start=100 + 2 * PERIOD_S).live
 
 
 def test_who_sends_less_from_time_to_time_stays() -> None:
@@ -169,10 +159,6 @@ def least(sharer: Sharer) -> int | None:
     return sharer.min_rtt_us(PAIR)
 
 
-def test_the_shortest_of_a_pairs_connections_is_the_pairs() -> None:
-    assert least(told([], [flow(1000, 1, 9000), flow(1000, 2, 4000)])) == 4000
-
-
 def test_an_idle_connection_says_nothing_of_the_way_as_it_is() -> None:
     idle = flow(10**6, 1, 1_000)
     assert least(told([idle], [idle, flow(1000, 2, 4000)])) == 4000
@@ -186,10 +172,6 @@ def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None
         sharer = heard(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
         until = now if least(sharer) == 1000 else until
     assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and least(sharer) == 9000
-
-
-def test_a_place_is_forgotten_when_nobody_goes_there() -> None:
-    assert not heard(BULK, PHONE, {PHONE}, [], BULK.heard_at + 2 * REMEMBERED_S + 1).least
 
 
 # What cannot be so
@@ -255,12 +237,6 @@ def test_a_connection_that_is_told_twice_counts_once() -> None:
 def test_more_connections_than_anybody_has_are_not_looked_at() -> None:
     sharer = told([], [flow(50_000, port) for port in range(3 * MOST_SUBFLOWS)])
     assert sharer.live_connections == MOST_SUBFLOWS and sharer.doubts.total == 1
-
-
-def test_a_report_that_was_cut_is_named_and_what_was_read_of_it_counts() -> None:
-    sharer = heard(told([]), PHONE, {PHONE}, [flow(50_000)], 100 + PERIOD_S, cut=True)
-    assert sharer.active and sharer.doubts.total == 1
-    assert sharer.doubts.said == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
 
 
 def test_what_is_remembered_is_bounded_whatever_is_told() -> None:

@@ -62,12 +62,6 @@ def test_the_smaller_of_both_tables_rules_max_and_min_each_by_itself(tables: Cap
             assert ruled(tables, case, terminals, ratio) == expected, (terminals, ratio)
 
 
-def test_max_and_min_may_come_from_different_tables() -> None:
-    assert ruled(CapTables.JELLY_BEAN, Case.B, 2, 1.0) == Bounds(300, 300)
-    assert ruled(CapTables.JELLY_BEAN, Case.B, 2, 2.0) == Bounds(300, 100)
-    assert ruled(CapTables.JELLY_BEAN, Case.B, 1, 1.0) == Bounds(555, 250), "300 by growth"
-
-
 @pytest.mark.parametrize(("rtt_us", "case"), [(99_999, Case.A), (100_000, Case.B)])
 def test_the_cases_are_split_at_100_ms(rtt_us: int, case: Case) -> None:
     ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, Stream(rtt_us=rtt_us)))

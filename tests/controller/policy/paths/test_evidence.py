@@ -12,7 +12,7 @@ from controller.model.config import Mode
 from controller.model.known import Wanted
 from controller.policy.paths.evidence import Held, Ledger, Weighed, weigh
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.uplinks import Home, Way, homes, paths, way
+from controller.policy.paths.uplinks import Home, Way, homes, way
 from controller.protocol.reports import Connection, Subflow
 from tests.controller import relayed_site, sites
 
@@ -190,14 +190,6 @@ def test_what_goes_on_from_one_relay_to_another_is_no_path_of_a_terminal() -> No
     for weighed in (at_gateway, at_relay):
         assert weighed.standings["client"].connections == {7: [by_itself]} and not weighed.serves_strangers
         assert not any(reading.retransmits for reading in weighed.readings.values())
-
-
-def test_paths_are_addresses_by_uplink_and_none_where_there_is_no_choice() -> None:
-    client, phone = SITE.terminals
-    assert (
-        paths(SITE, client.addresses) == {"wifi": (WIFI, "fd00:110::3"), "lte": (LTE,)}
-        and paths(SITE, phone.addresses) == {}
-    )
 
 
 COUNTERS = st.integers(0, 2**40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -106,14 +105,6 @@ def test_traceroute_draws_among_what_is_left() -> None:
     assert relays.surviving(direct, [relay("r", Leg(50.0), direct)], everything), "the filters are parameters"
 
 
-def test_predicted_says_what_it_compared() -> None:
-    choice = predicted(DIRECT, [HALF_WAY], window_bytes=WINDOW)
-    assert choice.relays == ("half",) and choice.predicted_bps == pytest.approx(2 * (choice.direct_bps or 0))
-    assert choice.because == (
-        "half 5.243 Mbit/s (a window of 64 KiB over 100 ms); direct 2.621 Mbit/s (a window of 64 KiB over 200 ms)"
-    )
-
-
 CROWDED = replace(HALF_WAY, name="crowded", load=0.95)
 SLOW = replace(HALF_WAY, name="slow", overhead_ms=300.0)
 NARROW = relay("narrow", Leg(20.0), Leg(180.0, bandwidth_bps=1e6))
@@ -208,8 +199,3 @@ def test_a_relay_that_has_no_time_left_is_not_chosen_however_near_it_says_it_is(
 def test_who_is_to_have_one_relay_does_not_keep_two() -> None:
     both = [disjoint("a", 20), disjoint("b", 18)]
     assert predicted(Leg(40.0, bandwidth_bps=15e6), both, present=("a", "b")).relays == ("a",)
-
-
-@pytest.mark.parametrize("choose", [ping, traceroute, predicted])
-def test_without_relays_it_is_direct(choose: Callable[..., RelaySelection]) -> None:
-    assert choose(DIRECT, []).relays == ()

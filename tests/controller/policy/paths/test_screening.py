@@ -19,10 +19,6 @@ def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None
     return screen
 
 
-def test_one_that_brings_copies_gets_them() -> None:
-    assert after(None, False, 0.0, 100.0) is None
-
-
 def test_one_that_is_silent_rests_and_is_tried_again() -> None:
     resting = after(None, True, 10.0)
     assert resting == Screen(HOLD_S, 10.0 + HOLD_S)

@@ -31,12 +31,6 @@ def test_it_is_not_before_enough_has_come_otherwise_and_then_however_slowly() ->
     assert told(site, [(2, 9, 9 + ENOUGH_PACKETS)]).silent.keys() == {"wifi"}
 
 
-def test_reports_of_a_tenth_of_a_second_say_no_more_than_those_of_a_second() -> None:
-    site = after((0, 0, 0), *((tenths / 10, 0, 100 * tenths) for tenths in range(1, 9)))
-    assert site.silent == {}
-    assert told(site, [(1.0, 0, 1000)]).silent.keys() == {"wifi"}
-
-
 def test_it_is_over_with_the_first_packet() -> None:
     assert after((0, 0, 0), (1, 0, 50), (2, 1, 100)).silent == {}
 

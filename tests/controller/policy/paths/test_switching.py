@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policy.paths import health
-from controller.policy.paths.health import AFTER, Sign, UplinkHealth, UplinkPath, UplinkReading
+from controller.policy.paths.health import UplinkHealth, UplinkPath, UplinkReading
 from controller.policy.paths.uplink_choice import (
     KEPT_AFTER_S,
     MOST_MOVES,
@@ -32,14 +30,6 @@ def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float 
     for second, reading in enumerate(readings):
         path = health.reported(path, reading, start + second)
     return path
-
-
-def test_the_table_knows_every_sign_in_every_health() -> None:
-    assert set(AFTER) == set(product(UplinkHealth, Sign))
-
-
-def test_one_clean_report_makes_an_unknown_uplink_good() -> None:
-    assert told(CLEAN).health is UplinkHealth.GOOD
 
 
 def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
@@ -68,6 +58,12 @@ def test_a_lossy_uplink_is_good_again_only_after_it_was_clean_for_long() -> None
     lossy = told(*[LOSING] * 3)
     assert told(*[CLEAN] * 6, path=lossy, start=103).health is UplinkHealth.LOSSY
     assert told(*[CLEAN] * 8, path=lossy, start=103).health is UplinkHealth.GOOD
+
+
+def test_a_loss_of_exactly_the_clean_limit_is_clean() -> None:
+    assert (
+        told(UplinkReading(segments=100, retransmits=3, acked_bytes=140_000, stalled_ms=0)).health is UplinkHealth.GOOD
+    )
 
 
 def test_data_in_flight_without_acknowledgement_is_death_and_progress_its_end() -> None:
@@ -100,9 +96,6 @@ def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life
     assert into_it.health is UplinkHealth.DEAD
     silent = health.passed(into_it, dead.heard_at + health.SILENT_AFTER_S)
     assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
-
-
-DELIVERS = UplinkReading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride every uplink
 
 
 @pytest.mark.parametrize(
@@ -140,13 +133,6 @@ DELIVERS = UplinkReading(0, 0, 5000, 0)  # in bicast a terminal's own segments r
 )
 def test_a_reason_has_its_number_and_its_threshold(path: UplinkPath, number: str, threshold: str) -> None:
     assert path.because == f"{number}; {threshold}"
-
-
-def test_an_uplink_that_delivers_again_tells_why_it_is_unknown_all_the_same() -> None:
-    for path in (told(STALLED, DELIVERS), told(DELIVERS)):
-        assert path.health is UplinkHealth.UNKNOWN
-        assert path.because.startswith("5000 bytes acknowledged in the last report: it is not dead; good up to 3%")
-        assert path.because.endswith("and 0 were its alone")
 
 
 def test_a_report_with_no_traffic_says_nothing() -> None:
@@ -196,14 +182,6 @@ def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
     assert chosen(ON_WIFI, wifi=UplinkPath(), lte=told(CLEAN)) is None
 
 
-def test_a_return_that_is_a_try_says_after_how_long() -> None:
-    decision = chosen(Course("lte", 100.0, 1), 300.0, wifi=UplinkPath(), lte=told(CLEAN))
-    assert (
-        decision
-        and decision.because == "wifi is unknown (no report yet); it is the default, and tried again after 60 s"
-    )
-
-
 def test_the_default_uplink_is_taken_again_as_soon_as_it_is_known_to_be_good() -> None:
     decision = chosen(ON_LTE, wifi=told(CLEAN), lte=told(CLEAN))
     assert decision and decision.prefer == "wifi" and not decision.hard
@@ -220,10 +198,6 @@ def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() 
     back = Course("lte", 0.0, 2).moved("wifi", "wifi", 100.0)
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S - 1).returns_failed == 3
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S).returns_failed == 0
-
-
-def test_to_leave_the_default_where_it_was_all_the_time_is_no_return_that_failed() -> None:
-    assert Course("wifi", 99.0).moved("lte", "wifi", 100.0).returns_failed == 0
 
 
 def test_who_was_moved_a_few_times_in_a_short_while_rests_unless_its_port_is_down() -> None:

@@ -1,0 +1,29 @@
+"""Revoking a name cuts every connection of the name, also those in which no session has begun, and no other one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from controller.edges.agentlink.sessions import Sessions
+from controller.edges.trust.authority import Shown
+
+
+@dataclass
+class Guest:
+    certificate: Shown | None
+    cut: list[float] = field(default_factory=list)
+
+    def leave(self, within_s: float) -> None:
+        self.cut.append(within_s)
+
+
+def named(name: str) -> Guest:
+    return Guest(Shown(name, "01", b"", None))
+
+
+def test_revoking_cuts_every_connection_of_the_name_and_no_other() -> None:
+    guests = {"a": named("phone"), "b": named("laptop"), "c": named("phone"), "d": Guest(None)}
+    nothing = cast(Any, None)
+    Sessions(nothing, cast(Any, guests), nothing, nothing, ":8655").revoke("phone")
+    assert [peer for peer, guest in guests.items() if guest.cut] == ["a", "c"]

@@ -1,0 +1,15 @@
+"""A newcomer with the dpid of a switch that is served waits until that one has had its time to answer."""
+
+from __future__ import annotations
+
+from controller.protocol.orders import Tickets
+from controller.protocol.switch_messages import Apply, SwitchOpened
+from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, DuplicateDpid
+
+
+def test_a_served_switch_has_its_time_to_answer_before_a_newcomer_takes_its_place() -> None:
+    door = DuplicateDpid(Tickets())
+    (barrier,) = door.knock(SwitchOpened(2, 1, "192.0.2.9:6633", {}), 1, 100.0)
+    assert isinstance(barrier, Apply) and barrier.session == 1
+    assert not door.silent(100.0 + ANSWERS_WITHIN_S - 0.1)
+    assert door.silent(100.0 + ANSWERS_WITHIN_S)
