@@ -17,7 +17,7 @@ func BenchmarkGoodput(b *testing.B) {
 		b.Run(fmt.Sprintf("block=%d", block), func(b *testing.B) {
 			client, server := lab.Two(b)
 			to := sink(b, server)
-			cgroup := newCgroup(b)
+			cgroup := lab.Cgroup(b)
 			executor := NewExecutor(filepath.Join(b.TempDir(), "sharers"), client.Try, discard())
 			if block > 0 {
 				executor.Govern(cgroup)

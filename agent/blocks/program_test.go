@@ -27,7 +27,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	client, server := lab.Two(t)
 	at := server.PlainEcho("10.1.0.2:7")
 	looped, own := client.PlainEcho("127.0.0.1:7"), client.PlainEcho("10.1.0.1:7")
-	cgroup := newCgroup(t)
+	cgroup := lab.Cgroup(t)
 	below := filepath.Join(cgroup, "below")
 	must(t, os.Mkdir(below, 0o755))
 	t.Cleanup(func() { await(t, "it is empty", func() bool { return os.Remove(below) == nil }) })
@@ -82,7 +82,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 
 func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
 	client, server := lab.Two(t)
-	cgroup := newCgroup(t)
+	cgroup := lab.Cgroup(t)
 	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 4000)))
@@ -98,7 +98,7 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 		return err
 	})
 	t.Cleanup(func() { listener.Close() }) // nobody reads there
-	cgroup := newCgroup(t)
+	cgroup := lab.Cgroup(t)
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 10_000)))
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
@@ -167,7 +167,7 @@ func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.
 }
 
 func TestWhatAnotherVersionLeftStays(t *testing.T) {
-	client, cgroup := lab.One(t), newCgroup(t)
+	client, cgroup := lab.One(t), lab.Cgroup(t)
 	const clone = 1 << 9 // BPF_F_CLONE
 	left := &program{within: client.Try}
 	must(t, left.open(cgroup))
@@ -191,7 +191,7 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 }
 
 func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
-	host, cgroup := lab.One(t), newCgroup(t)
+	host, cgroup := lab.One(t), lab.Cgroup(t)
 	_, stop := governing(t, host, aSocket(t), cgroup)
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	log := &lines{}
@@ -207,7 +207,7 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 }
 
 func TestALockThatAnyLocalUserCanHoldKeepsNoAgentAway(t *testing.T) {
-	host, cgroup := lab.One(t), newCgroup(t)
+	host, cgroup := lab.One(t), lab.Cgroup(t)
 	if err := os.Chmod(cgroup, 0o755); err != nil { // as cgroups are
 		t.Fatal(err)
 	}

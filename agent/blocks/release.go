@@ -20,7 +20,7 @@ import (
 // Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
 // back what they had; and from anywhere what nobody has tended for long. Blind: it may not look at all that there is.
 func Release() (gone int, blind bool, err error) {
-	root := caps.Unified()
+	root := cgroupbpf.Mounted()
 	if root == "" {
 		return 0, false, nil
 	}

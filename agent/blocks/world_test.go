@@ -3,7 +3,6 @@ package blocks
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -27,7 +26,6 @@ import (
 const (
 	asAgent       = "BLOCKS_TEST_ORDER"
 	asApplication = "BLOCKS_TEST_APPLICATION"
-	cgroupPrefix  = "bicast-test-blocks-"
 	soon          = time.Minute // a stalled machine still passes
 )
 
@@ -156,50 +154,6 @@ func (a *application) calls(to string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// newCgroup is for applications. It is empty when the test ends, and goes then; where tests were killed, with the next.
-func newCgroup(t testing.TB) string {
-	t.Helper()
-	mounts, err := os.ReadFile("/proc/mounts")
-	must(t, err)
-	root := ""
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); fields[2] == "cgroup2" {
-			root = fields[1]
-		}
-	}
-	if root == "" {
-		t.Skip("no cgroup v2 is mounted here, and programs are told apart by it")
-	}
-	old, _ := filepath.Glob(filepath.Join(root, cgroupPrefix+"*"))
-	for _, each := range old {
-		if place, err := locked(each); err == nil {
-			os.Remove(each)
-			place.Close()
-		}
-	}
-	cgroup, err := os.MkdirTemp(root, cgroupPrefix)
-	must(t, err)
-	t.Cleanup(func() {
-		await(t, "nobody is in the cgroup any more", func() bool {
-			err := os.Remove(cgroup)
-			return err == nil || errors.Is(err, os.ErrNotExist)
-		})
-	})
-	return cgroup
-}
-
-func locked(path string) (*os.File, error) {
-	place, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		place.Close()
-		return nil, err
-	}
-	return place, nil
-}
-
 // running is the executor until the test ends, or stop is called.
 func running(t testing.TB, executor *Executor) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -236,7 +190,7 @@ type held struct {
 
 func newHeld(t testing.TB, leaseMs uint32) *held {
 	t.Helper()
-	h := &held{cgroup: newCgroup(t), socket: aSocket(t)}
+	h := &held{cgroup: lab.Cgroup(t), socket: aSocket(t)}
 	h.client, h.server = lab.Two(t)
 	h.application, h.to = newApplication(t, h.client, h.cgroup), h.server.PlainEcho("10.1.0.2:7").String()
 	h.conn = h.application.calls(h.to)

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -157,18 +154,4 @@ func Cookie() (uint64, error) {
 		return 0, fmt.Errorf("the network namespace has no number (Linux 5.14 is wanted): %w", err)
 	}
 	return netns, nil
-}
-
-// Unified is where the root of cgroups, version 2, is mounted; empty: nowhere.
-func Unified() string {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); slices.Contains(fields[2:3], "cgroup2") {
-			return fields[1]
-		}
-	}
-	return ""
 }

@@ -1,26 +1,22 @@
 package command_test
 
 import (
-	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
-	"bicast/agent/caps"
 	"bicast/agent/internal/controllertest"
 	"bicast/internal/lab"
 )
 
 func TestReleaseTakesAwayWhatAKilledAgentLeftAtACgroupAndSaysHowMuch(t *testing.T) {
-	host, cgroup := lab.One(t), newCgroup(t)
+	host, cgroup := lab.One(t), lab.Cgroup(t)
 	directory := controllertest.New(t).Directory("phone")
-	process := agent("run", "--netns", host.Path(), "--directory", directory, "--blocks", cgroup.Name())
+	process := agent("run", "--netns", host.Path(), "--directory", directory, "--blocks", cgroup)
 	process.Stderr = diary(t)
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
@@ -70,58 +66,14 @@ func asService(t *testing.T, host *lab.Host, arguments ...string) *exec.Cmd {
 	return process
 }
 
-// newCgroup has no process. It is known by a lock at the one above it, so that the next test takes away what a killed one left.
-func newCgroup(t *testing.T) *os.File {
+func programs(t *testing.T, cgroup string) int {
 	t.Helper()
-	const prefix = "bicast-test-release-"
-	root := caps.Unified()
-	if root == "" {
-		t.Skip("no cgroup v2 is mounted here, and programs are attached to those")
-	}
-	old, _ := filepath.Glob(filepath.Join(root, prefix+"*"))
-	for _, each := range old {
-		if place, err := locked(each); err == nil {
-			os.Remove(filepath.Join(each, "below"))
-			os.Remove(each)
-			place.Close()
-		}
-	}
-	above, err := os.MkdirTemp(root, prefix)
+	directory, err := os.Open(cgroup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := locked(above)
-	below := filepath.Join(above, "below")
-	if err := errors.Join(err, os.Mkdir(below, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	cgroup, err := os.Open(below)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cgroup.Close()
-		if err := errors.Join(os.Remove(below), os.Remove(above), place.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return cgroup
-}
-
-func locked(path string) (*os.File, error) {
-	place, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, place.Close())
-	}
-	return place, nil
-}
-
-func programs(t *testing.T, cgroup *os.File) int {
-	t.Helper()
-	there, err := link.QueryPrograms(link.QueryOptions{Target: int(cgroup.Fd()), Attach: ebpf.AttachCGroupSockOps})
+	defer directory.Close()
+	there, err := link.QueryPrograms(link.QueryOptions{Target: int(directory.Fd()), Attach: ebpf.AttachCGroupSockOps})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -31,6 +33,20 @@ func Detach(cgroup *os.File, program *ebpf.Program) error {
 	return link.RawDetachProgram(link.RawDetachProgramOptions{
 		Target: int(cgroup.Fd()), Program: program, Attach: ebpf.AttachCGroupSockOps,
 	})
+}
+
+// Mounted is where the root of cgroups, version 2, is; empty: nowhere.
+func Mounted() string {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); slices.Contains(fields[2:3], "cgroup2") {
+			return fields[1]
+		}
+	}
+	return ""
 }
 
 // Found is who stands at a cgroup.

@@ -1,10 +1,13 @@
-"""An isolated world: network, mount and process namespaces that end with the process that asked for them.
+"""An isolated world: network, mount, process and cgroup namespaces that end with the process that asked for them.
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 
 Labs and tests build namespaces, bridges and daemons in such a world. The kernel removes the world whole when its first
 process dies, and that process dies with the outer one, however it dies: nothing is left to clean up. The control pipe
 carries signal numbers inwards. Its end means that the outer process is dead.
+
+Its root of cgroups is a cgroup of its own, so that BPF programs attached there see no socket of the machine, nor of
+another world. The outer process holds a lock on it and removes it; after a kill, the next world's does.
 
 The terminal sends its signals to all three processes, or to those that exist by then. Init blocks them and never takes
 one. A signal that arrives by the pipe and is pending in init has reached the command; any other is passed on to it.
@@ -24,8 +27,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -33,13 +36,15 @@ from typing import NoReturn
 MARK = "BICAST_WORLD"  # its value is the world's process namespace, so that a stale one deceives nobody
 RUN = Path("/run")  # hidden inside a world, and the system's Open vSwitch with it
 RUN_DIRECTORY = RUN / "bicast-lab"
+CGROUP = "bicast-world-"  # and the process that made it
+LOCK = "cgroup.procs"  # a file of each; the directory's own lock is for who makes another below
 FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
 CONTROL_ABOVE = 64  # out of the way of handed-in sockets
 DEAF = ("env", "--block-signal=INT")  # a Ctrl-C waits until Python is up; enter() ends it
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 UNSHARE = (
-    "unshare", "--net", "--mount", "--pid", "--propagation=private",
+    "unshare", "--net", "--mount", "--pid", "--cgroup", "--propagation=private",
     "--fork", "--kill-child=KILL", "--mount-proc",
 )  # fmt: skip
 
@@ -87,27 +92,77 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     command = [*UNSHARE, sys.executable, "-P", str(Path(__file__).resolve()), "--init", str(control), *argv]
-    world = subprocess.Popen(
-        command,
-        env=environment,
-        close_fds=False,
-        preexec_fn=_prepared(before | set(FORWARDED), os.getpid(), listeners),
-    )
-    os.close(control)
+    with _own_cgroup() as cgroup:
+        world = subprocess.Popen(
+            command,
+            env=environment,
+            close_fds=False,
+            preexec_fn=_prepared(before | set(FORWARDED), os.getpid(), cgroup, listeners),
+        )
+        os.close(control)
+        try:
+            return _relay(world, writer, watched)
+        finally:
+            os.close(writer)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _mounted_cgroups() -> Path | None:
+    """Where cgroups (v2) are mounted; None where they are not."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+
+
+@contextmanager
+def _own_cgroup() -> Iterator[Path | None]:
+    """A new cgroup below the caller's; None where cgroups (v2) are not mounted."""
+    mounted = _mounted_cgroups()
+    if mounted is None:
+        yield None
+        return
+    caller = next(line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/"))
+    above = mounted / caller
+    with ExitStack() as held:
+        with _locked(above):
+            for each in above.glob(f"{CGROUP}*"):
+                with suppress(OSError), _locked(each / LOCK, fcntl.LOCK_NB):  # a world lives there, or is not dead yet
+                    _remove(each)
+            cgroup = above / f"{CGROUP}{os.getpid()}"
+            try:
+                cgroup.mkdir()
+            except OSError as error:
+                raise WorldError(f"{cgroup}: cannot be made: {error.strerror}; containers want --privileged") from error
+            held.enter_context(_locked(cgroup / LOCK))
+        held.callback(_remove, cgroup)
+        yield cgroup
+
+
+@contextmanager
+def _locked(path: Path, how: int = 0) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        return _relay(world, writer, watched)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+        yield
     finally:
-        os.close(writer)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(descriptor)
 
 
-def _prepared(mask: set[signal.Signals | int], parent: int, listeners: Sequence[socket.socket]) -> Callable[[], None]:
-    """What happens in the child before unshare: die with the parent, and put the listeners where they belong."""
+def _remove(cgroup: Path) -> None:
+    for directory, _, _ in os.walk(cgroup, topdown=False):
+        Path(directory).rmdir()
+
+
+def _prepared(
+    mask: set[signal.Signals | int], parent: int, cgroup: Path | None, listeners: Sequence[socket.socket]
+) -> Callable[[], None]:
+    """What happens in the child before unshare: die with the parent; itself and the listeners go where they belong."""
 
     def prepare() -> None:
         _die_with_parent()
         if os.getppid() != parent:
             os._exit(1)  # the parent was killed before we asked to follow it
+        if cgroup is not None:
+            (cgroup / "cgroup.procs").write_text("0")
         place([each.fileno() for each in listeners])
         for each in FORWARDED:
             signal.signal(each, signal.SIG_DFL)
@@ -138,6 +193,9 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
 def _init(control: int, argv: Sequence[str]) -> int:
     """Process 1 of a world: prepares it, starts the command, passes signals on, reaps orphans, ends everything."""
     _checked("ip", "link", "set", "lo", "up")
+    if cgroups := _mounted_cgroups():
+        _checked("umount", "--lazy", str(cgroups))
+        _checked("mount", "-t", "cgroup2", "bicast", str(cgroups))
     _checked("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
     RUN_DIRECTORY.mkdir()
     os.set_inheritable(control, False)

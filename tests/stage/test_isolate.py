@@ -23,6 +23,7 @@ from lab.stage import isolate
 WORLD = [sys.executable, "-m", "lab.stage.isolate"]
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
 SOON_S = 60
+CGROUPS = next(line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
 
 
 def in_world(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +51,12 @@ def test_a_world_has_its_own_network_processes_and_run_directory(outside: dict[s
     assert "LOWER_UP" in links[0]
     processes = in_world(outside, "ps", "-e", "-ww", "--no-headers", "--format", "args").stdout.splitlines()
     assert ["--init" in process for process in processes] == [True, False]  # its first process, and ps
+
+
+def test_the_root_of_cgroups_that_a_world_sees_is_its_own(outside: dict[str, str]) -> None:
+    done = in_world(outside, "sh", "-c", f"mkdir {CGROUPS}/of-the-world && cat /proc/self/cgroup")
+    assert done.stdout.splitlines()[-1] == "0::/", done.stderr
+    assert not list(Path(CGROUPS).glob("**/of-the-world"))
 
 
 def test_a_world_is_entered_once_and_with_the_same_command(outside: dict[str, str]) -> None:
@@ -179,6 +186,7 @@ MOMENTS_S = [0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, None]
 def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) -> None:
     """None: when the lab is complete. Here, in a world, all processes that appear are the lab's."""
     before = mounts(), namespaces(), processes()
+    kept = cgroups()
     reader, writer = os.pipe()
     words = [sys.executable, LAB]
     with subprocess.Popen(
@@ -198,6 +206,13 @@ def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) 
         os.close(left)
     until(lambda: (mounts(), namespaces(), processes()) == before)
     assert (mounts(), namespaces(), processes()) == before
+    assert in_world(outside, "true").returncode == 0  # which takes a dead world's cgroup away
+    assert cgroups() == kept
+
+
+def cgroups() -> set[Path]:
+    """Those of worlds in this one."""
+    return set(Path(CGROUPS).glob(f"{isolate.CGROUP}*"))
 
 
 def processes() -> set[int]:

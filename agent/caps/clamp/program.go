@@ -46,7 +46,7 @@ func NewExecutor(within func(func() error) error, log *slog.Logger) *caps.Execut
 
 // Probe tells why this kernel could not clamp windows; nil where it takes the programs.
 func Probe() error {
-	if caps.Unified() == "" {
+	if cgroupbpf.Mounted() == "" {
 		return errNoRoot
 	}
 	p, err := load(nil)
@@ -168,7 +168,7 @@ func succeed(netns uint64, remembered *ebpf.Map) (*program, error) {
 }
 
 func openRoot() (*os.File, error) {
-	path := caps.Unified()
+	path := cgroupbpf.Mounted()
 	if path == "" {
 		return nil, errNoRoot
 	}

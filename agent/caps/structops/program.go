@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/caps"
+	"bicast/internal/cgroupbpf"
 )
 
 //go:embed caps.bpf.o
@@ -149,7 +150,7 @@ func (p *program) attach(called string) (err error) {
 	if err := p.Open(); err != nil {
 		return err
 	}
-	if root := caps.Unified(); root != "" {
+	if root := cgroupbpf.Mounted(); root != "" {
 		p.taking, err = link.AttachCgroup(link.CgroupOptions{
 			Path: root, Attach: ebpf.AttachCGroupSockOps, Program: p.objects.TakeNew,
 		})
