@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents clean
+.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents licences clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -17,6 +18,7 @@ help:
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make ryu     a Python environment with Ryu itself, in .venv-ryu'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
+	@echo 'make licences the licence of every dependency'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
 	@echo 'make clean   removes what these made here (not the packages) and ends runs that still live'
 
@@ -53,6 +55,9 @@ race: setup
 
 agents: setup
 	@$(die_with_make) setup/agents.sh
+
+licences: setup
+	@.venv/bin/python setup/licences.py
 
 vm: setup
 	@$(die_with_make) setup/vm.sh

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command bicast-agent carries out orders on a host: one static binary, one verb a word.
 package main
 

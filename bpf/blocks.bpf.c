@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Whatever the programs of a cgroup write at once, their sockets take in blocks: a socket that has as much unsent as a
  * block takes no more (TCP_NOTSENT_LOWAT). The size of send buffers is nobody's business here.
@@ -214,4 +214,4 @@ int sweep(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the programs that keep blocks small and the agent (agent/blocks, in Go) share: the maps' contents.
  */

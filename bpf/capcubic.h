@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A congestion control that asks the kernel's cubic for all that it does, and then keeps the window within its bounds.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Linux's own cubic, held between two bounds: a congestion control (struct_ops) that asks the kernel's cubic for all that
  * it does, and then keeps the window where the controller wants it, by a map of pairs of addresses.
@@ -157,4 +157,4 @@ int sweep(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

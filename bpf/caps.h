@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the programs that hold a terminal's own windows (caps.bpf.c, clamp.bpf.c) and the agent (agent/caps, in Go) share:
  * the maps' contents.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Congestion windows held at most where the controller wants them, by a map of pairs of addresses: for kernels that take no
  * congestion control of ours. Nothing is held at least.
@@ -194,4 +194,4 @@ int let_go(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Of several copies of a packet, each by a path of its own, the first one passes and the others end here (XDP).
  *
@@ -215,4 +215,4 @@ int eliminate(struct xdp_md *ctx)
 	return count(counters, &judged);
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the eliminator and the agent (agent/elimination, in Go) share: the maps' contents.
  */

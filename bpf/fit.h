@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Where packets come in that are to leave through something narrower, their senders are told how long they may be: TCP in
  * the first segment of either side (MSS, lowered and never raised), and who sends a packet that is longer all the same by

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The identity of a packet is the whole of it, but for what a router on the way changes:
  *   IPv4     addresses, protocol, length, identification, the fragment's place, the reserved flag, and every byte behind

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What is to happen to packets of terminals before a gateway's bridge sees them (XDP, on the ports of terminals). A device
  * has room for one such program, so it is one for all that is wanted there, each at some ports: that packets are numbered
@@ -37,4 +37,4 @@ int inside(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the program at the ports of terminals and the agent (agent/portxdp, in Go) share: the maps' contents.
  */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The window that terminals are told, lowered where a gateway sends to them (tc, egress) to what they may have on their
  * way; and what they send, looked at where it comes in (tc, ingress). Everything passes on to whoever comes next.
@@ -186,4 +186,4 @@ int bicast_watch(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the programs at the ports of terminals that lower windows and the agent (agent/caps/receivewindow, in Go) share:
  * the maps' contents.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What is known of connections: how they began, what passed, and how long packets take. A round trip is measured in two
  * halves, for what stands between the terminal and the port is seen by neither direction alone.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A TCP segment to or from a terminal. What is not plain is not looked into: fragments, IPv6 with extension headers, what
  * is tagged for a VLAN, packets longer than their headers can say, and what its receiver would not take.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words people type. Verbs call the controller, the topologies and the experiments; none of those knows of them.
 
 A verb's module offers `add(subparsers)`, which describes it to argparse, and `run(args) -> int`, which does it. What

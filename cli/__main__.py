@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of verbs. A verb's module is imported when that verb is asked for, so that `status` loads no experiment."""
 
 from __future__ import annotations

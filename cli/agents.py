@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`enroll`, `revoke` and `agents`: who may report to the controller and be ordered by it."""
 
 from __future__ import annotations

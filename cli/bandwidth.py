@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast bandwidth`: the rate of a path, from what `bicast-agent probe` wrote of it."""
 
 from __future__ import annotations

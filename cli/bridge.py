@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bridge`: makes this host's bridges what a gateway.yaml says, and says what it did."""
 
 from __future__ import annotations

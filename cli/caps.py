@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`caps`: who shares the air, what each may have on its way there, who holds it to that, and why."""
 
 from __future__ import annotations

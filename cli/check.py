@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`check`: the very reading that the controller does, before it is the controller that complains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a verb finds the controller that it asks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`doctor`: what this machine lacks to be a gateway, each with the line that mends it."""
 
 from __future__ import annotations

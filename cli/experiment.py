@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast experiment NAME`: one of the papers' experiments again, or the bench.
 
 An experiment is a module that offers `run(args) -> int`; `args` has full and json. It enters a world of its own,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `bridge` and `doctor` share: a gateway.yaml and those of its sites that live on this host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C, heard wherever it falls.
 
 What is raised in what Python itself calls between two of our lines, before and after a fork or as an object is taken

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a lab that stands offers people: an agent at each end of its connections, and lines with which to try them."""
 
 from __future__ import annotations

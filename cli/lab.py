@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast lab`: the paper's lab on this machine, with the controller on it, and the paper's comparison."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast lab home`: a home whose terminals are carried to a relay, beside a guest of it who is not."""
 
 from __future__ import annotations

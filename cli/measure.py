@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`measure`: have an uplink probed now, both ways, wait for what comes of it, and tell that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was measured, as `status` and others show it: with where it is known from, and for how long."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast mptcp`: becomes the agent's own command, whose words these are (mptcp/command)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`relay`: which hosts in the Internet carry terminals' connections."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a destination is reached: what `why --relay` and `relay test` print of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast render`: the program of a gateway.yaml as files that ovs-ofctl loads, for an OVS with no controller."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast run FILE`: the controller, in the foreground."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status`: the whole of one moment as a table, with what needs somebody's attention before it."""
 
 from __future__ import annotations

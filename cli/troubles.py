@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What in a status needs somebody's attention, in sentences."""
 
 from __future__ import annotations

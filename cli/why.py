@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`why`: where a terminal is and what led there: how its uplinks fare, and the last decisions. And by which relay a
 destination is reached.
 """

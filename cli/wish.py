@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`mode` and `switch`: what people ask of a running controller, and what it says it did."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process: its arguments, and the start of all threads from the core outwards, and their stop in reverse."""
 
 from __future__ import annotations

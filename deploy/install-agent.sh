@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the agent of a gateway, or of the rented machine at the other end, a service of this machine, or that of a relay, or
 # of a terminal, such as a laptop: systemd starts it now and at boot. It has joined before, by `bicast-agent join`.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the controller a service of this machine: /etc/bicast/gateway.yaml is a copy of the given file, and systemd
 # starts it now and at boot. This tree is what runs, so it stands in /opt/bicast, where the service may read
 # it. The bridge is prepared before, by `./bicast bridge`, and again whenever Open vSwitch has started anew.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries a plan out: all that is refused is said before anything is touched, and each command as it is done."""
 
 from __future__ import annotations

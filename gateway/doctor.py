@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of checks, and their findings."""
 
 from __future__ import annotations

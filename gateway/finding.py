@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a check says: how it is, how it should be, and the line that mends it."""
 
 from __future__ import annotations

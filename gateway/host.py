@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands of this host. A refused command is one sentence that says what was tried and what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This host's interfaces: addresses, MTU, whose port they are, what hangs on them, their offloads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host's nft chains that hang on a hook. Read from nft's text: its JSON (1.0.6) leaves a chain's devices out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must be done so that a bridge is as gateway.yaml wants it. Pure: a file and what is seen in, steps out.
 
 The same plan is carried out by `bridge` and read by `doctor`, so that the two cannot disagree.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ports of a bridge, and the devices by which its tunnels leave: what must be so of them.
 
 A tunnel's port, and those of relaying, are made by the site's agent (`bicast-agent run --role gateway`), as they must

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the checks look at, each part read once and only when a check asks for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one socket by which ovs-vswitchd sends for all ports of its userspace datapath, and how much may wait behind it.
 
     python -P gateway/sending.py BRIDGE     gives it room, in the Open vSwitch that OVS_RUNDIR names

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a plan is made of, as values: what is seen of a host, what must be so on it, and what would be harmed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates for a controller and its switches, made once by openssl and never written over.
 
                          ca.pem   (tls.ca)

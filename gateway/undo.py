@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must be done so that nothing of ours is left: the way back of a plan, as pure as that is."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mptcp sees and steers the live MPTCP connections of a network namespace from outside the processes that own
 // them, on an unpatched kernel from 5.19 on.
 //

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Puts the groups and flows of a folder on a bridge that has no controller, in the place of those that it holds of ours.
 #   ovs-flows/load.sh BRIDGE FOLDER
 # It is one transaction of the switch: each packet meets the old program or the new one, and if anything is refused,

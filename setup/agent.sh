@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds build/bicast-agent, one static binary, when its sources are newer than that; and fetches every module that
 # the tests and the linters want, so that they need no network.
 set -euo pipefail

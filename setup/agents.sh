@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the agent for every kind of machine that it is for, to build/bicast-agent-linux-NAME: static programs with no
 # library and no interpreter, which run on Android's kernel as they are.
 #

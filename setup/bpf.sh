@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles what the agent loads into the kernel (bpf/*.bpf.c) to NAME.bpf.o in the Go package that embeds it, when its
 # sources are newer than that. One object is good for every machine: BPF has one instruction set.
 set -euo pipefail

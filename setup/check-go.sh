@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What vet and staticcheck say of the Go code. `go test` vets it too; staticcheck takes two minutes where it is not built yet.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What can be said in seconds about the code without running it: form, types, shell scripts.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."

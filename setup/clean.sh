@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Removes all that `make` made here, and ends runs of this tree that are still alive. Such a run lives in a process
 # namespace of its own, carries BICAST_TREE=<this tree> and sees this tree there, on a host of this name; nothing else is
 # touched: not a controller that serves a real gateway, not another tree's lab nor a container's, not the system's Open

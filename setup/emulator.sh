@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles the link emulator (lab/links/emulator) to build/link-emulator, when its sources are newer than that.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."

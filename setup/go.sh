@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Go, as this machine has it when it is new enough for go.mod, else the one below, fetched to .go/ and checked: of the
 # distributions that we know none but the newest has such a Go. Modules and what is built stay in .go/ too.
 #

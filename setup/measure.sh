@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What `make test` leaves out: the tests that time decides, by a rate, a round trip or a deadline, the slow ones,
 # those on Ryu, and staticcheck. They run one after the other and want a machine that does nothing else. A timed test that
 # fails is measured twice more, and the median decides. Hypothesis and the elimination's random paths draw anew here, and

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the packages named in the given lists, and only those that are missing, so that a machine without
 # the Internet passes when all is there. Called by setup/setup.sh and by the machines of the Vagrantfile.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes what both languages read of api/agent.proto. What it makes is committed, so that only who changes the contract
 # needs the tools; all of them are pinned, in requirements-dev.txt and go.mod.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Go's tests of the packages that have goroutines, watched for data races (-race), in a world of their own.
 #
 #   setup/race.sh [PACKAGE ...]

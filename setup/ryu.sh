@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes .venv-ryu: Ryu itself, and what the tests need with it. Ryu 4.34, the last one, does not work with what Python 3.12
 # removed.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All that this machine needs for the lab and the tests: Debian packages, .venv, the link emulator and the agent in
 # build, and .go where the machine's own Go is missing or old.
 # Nothing but packages goes outside this directory. A second run finds everything there and takes a second.

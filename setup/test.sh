@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The quick checks, and every test that is neither timed nor slow (setup/measure.sh runs those), at the same time: Go's and
 # the whole suite on os-ken, each in a world of its own (lab/stage/isolate.py), and the suite's workers too. The last line
 # printed is pytest's own summary of the whole suite.

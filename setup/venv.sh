@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes a virtual environment from the distribution's own python3, which sees the system's packages because Mininet
 # is one. A stamp in it holds what it was made from; while that is unchanged nothing is done.
 #

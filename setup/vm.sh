@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command on Debian's own kernel, which has what the kernel of a container or a small machine may lack: Open
 # vSwitch's datapath and netem. The kernel boots in an emulated machine (no KVM is asked for) and sees this machine's
 # files, this tree among them; what is written there stays in that machine's memory and is gone when it ends. Only what

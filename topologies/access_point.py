@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Up to ten terminals on one access point, whose air they share: what they send, and what comes to them, in turns.
 
     t1 ── t1 ┌────┐        half-duplex         ┌───────┐ gw-wan  wan ┌────────┐ s4 ──── delay ── lan s4 .1.2

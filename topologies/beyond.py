@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two sites of twin.py and the internet beyond them: the far one's exit is the machine on which its bridge lives.
 
     client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-beyond ─ world ─ eth0 ───── web

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A home behind one gateway with two uplinks, and in the Internet two relays and a plain web server.
 
     television .20 ─ gw-t1 ┌─────────┐ gw-wifi ─ 100 Mbit/s ─ .100.1 ┌──────────┐ core ┌──────────┐ ── tokyo, osaka

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two hosts and the link that is measured between them.
 
     near ── link 10.0.0.1 ────────── 10.0.0.2 link ── far

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two sites of twin.py, each behind what lies between sites in truth: the uplinks are tunnels through it.
 
     br-home                                                                                               br-far

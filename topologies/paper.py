@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laboratory of the paper (paper 002, section 3.2, tables 2, 5 and 6).
 
                           gateway (OVS, userspace)                        router

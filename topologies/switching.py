@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's laboratory with two equally fast paths that differ in delay: where switching between them shows.
 
     wifi  20 Mbit/s, 20 ms there and back

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sites at the two ends of the same uplinks: the paper's laboratory with an Open vSwitch where its router stood.
 
                   home (br-home)                            far (br-far)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three uplinks, four terminals, IPv4 and IPv6: what the paper's laboratory does not show.
 
     laptop ─┬─ gw-l1 ┌──────────┐ gw-wifi ── 100 Mbit/s ──┐

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package blocks tells the programs of this host how many terminals share the access point, and how much they had best
 // write at once; and where a cgroup is named for it, has the sockets of that cgroup's programs take no more than that
 // (bpf/blocks.bpf.c).

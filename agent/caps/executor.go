@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package caps is what the executors that cap a terminal's own congestion windows have in common: how orders are read, renewed,
 // and end, and the maps that their programs see. The executors are agent/caps/structops and, where the kernel does not load our
 // congestion control, agent/caps/clamp. A gateway caps by agent/caps/receivewindow.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is the verbs of bicast-agent that make a host an agent: join, run, the guard that run starts, and release; and
 // caps, which says what it could hold.
 package command

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package elimination passes the first of several copies of a packet and drops the others at the uplinks' ports: the program is
 // bpf/eliminate.bpf.c, which says what a copy is.
 //

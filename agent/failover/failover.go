@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package failover leaves a dead path as the controller armed in advance, sooner than a report could arrive and an order return.
 // It works on without a controller, until its lease is over.
 package failover

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host is one machine, or one network namespace of it, as its agent sees and moves it: what the session says
 // hello for, reports and obeys with.
 package host

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays (docs/relay.md), as a
 // controller orders.
 //

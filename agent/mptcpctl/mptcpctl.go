@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mptcpctl applies a controller's preferences to this host's live MPTCP connections, and to none but those of the
 // terminal that the order names.
 package mptcpctl

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package probing measures paths: it answers those who measure the paths to here, sends small packets along paths from here
 // all the time, and probes one when that is ordered (docs/health.md, docs/probe.md).
 //

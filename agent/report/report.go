@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report makes what the kernel shows into what the controller reads.
 package report
 

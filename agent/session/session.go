@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package session keeps the one stream to the controller: it is opened again whenever it ends, whatever ended it, and
 // nothing that comes down it ends the agent.
 package session

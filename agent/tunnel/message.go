@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tunnel is one end of the VXLAN tunnels between two sites, each an uplink of both. The kernel carries what goes
 // in; what is kept here is where the other end is just now, who may speak for it, and how long packets may be.
 //

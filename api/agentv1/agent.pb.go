@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The contract between the brain (controller/, Python) and the hands (agent/, Go).
 //
 // An agent opens ONE stream over mutual TLS and keeps it. It says hello first; the controller answers with a welcome

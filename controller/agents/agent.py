@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One agent as the core keeps it: its session, last report, orders, and the failover that is armed at it.
 
 opened ──► reporting ◄──► silent (three periods without a report: its last report no longer counts)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An order that an agent holds as long as its session lives, sent again when it changes or is no longer held.
 
 opened ──► ordered ──► its reports say that it holds ──► they say so no more ──► ordered again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ownership of addresses: whose terminal each is, which agent speaks for it, and which connections count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core: every switch, every agent, every override and the configuration in force. An event in, effects out.
 
 It runs in one thread (edges/runtime/service.py) and knows neither OpenFlow nor gRPC nor HTTP.

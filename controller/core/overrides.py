@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The execution of overrides: modes, active uplinks and relays take effect at gateways and agents at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contents of gateway.yaml as frozen values, and the error that a bad configuration raises.
 
         terminals                    site                        uplinks

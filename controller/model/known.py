@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state beside the configuration: overrides of people, decisions that are kept, and observations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relaying: a terminal's TCP leaves the bridge for the host, which proxies it.
 
     terminal ── bridge ── port ═ host ═ a port for each uplink ── bridge ── uplinks ── relays

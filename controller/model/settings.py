@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's own settings in gateway.yaml: listeners, TLS, agents and the state file."""
 
 from __future__ import annotations

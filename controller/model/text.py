@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counted nouns and shortened texts in sentences for people."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic: address families, protocols and the classes that gateway.yaml names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An uplink in gateway.yaml: its port, next hops and tunnel, and the limits of its copies."""
 
 from __future__ import annotations

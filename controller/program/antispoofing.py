@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forged sources (RFC 2827): inside sources from an uplink or from the exit, and terminals with another MAC."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiler: it turns a site and what is known of it into the program of the site's switch.
 
     0 ENTRY   by ingress port: ARP, pings and neighbour discovery are answered. Packets for the gateway's MAC go on, if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fewest changes that turn one program into another, in an order that leaves no dangling reference."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The groups of a terminal's address: stable numbers, delivery to it, and the uplinks by which its packets leave.
 
 Groups have names for people and ids for switches. Both stay when other terminals come and go.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interception of terminals' TCP: to the host, which carries it to relays, and back from there.
 
     ENTRY   at the host's port: TCP to a relayed terminal, and TCP with its source, which the host could not relay and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exit of a site: the way to the internet for the terminals of its peer site, and back.
 
     ENTRY   at the exit's port, packets with a source outside both sites go straight to LEAVE: they can only be for the

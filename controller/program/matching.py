@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The match fields of a traffic class: one match for each combination of its values.
 
 A range of ports becomes blocks that one mask covers. Open vSwitch masks any bits of a port; OpenFlow 1.3.5 (7.2.3.7)

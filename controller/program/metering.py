@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables that count and meter copies, one for each uplink that is paid for by the byte.
 
 Only copies pass through such a table. Its one flow counts them, or its meter, which bounds them and counts what passes.

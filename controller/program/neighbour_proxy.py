@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proxy replies between terminals of one subnet behind different ports (RFC 1027; RFC 4861, 7.2.8).
 
     ENTRY      by port and subnet: the question becomes the first half of an answer

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of a switch as plain values: flows, groups, meters and their counters.
 
 Field names are OpenFlow's own (`eth_dst`, `ipv4_src`, ...). Field values have one canonical form, so

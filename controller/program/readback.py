@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state that installed groups reveal: learned MACs, and the terminal whose packets a group counts."""
 
 from __future__ import annotations

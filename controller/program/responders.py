@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that answer ARP, neighbour discovery and pings for the gateway's own addresses.
 
 A flow turns a question into its answer and sends it back. A neighbour solicitation takes two tables: OpenFlow writes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a switch's program, and the priorities of the flows in each.
 
 A packet enters at ENTRY. In each table the matching flow with the highest priority applies. A packet that matches no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Enrolment: the role and the terminal that a token binds, and what people may ask about agents.
 
 | the name is                                            | its role |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders of the core to agents, as values, and the numbers of all orders, including those to switches.
 
 `directive` numbers one order and comes back with its result.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports of agents, as values: connections, measured paths, relayed connections, and results of orders.
 
 `session` numbers one stream of one agent, so that a late message of an old stream is recognized. `directive` numbers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of people to the core, and the errors that refuse them. They know neither HTTP nor OpenFlow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between the core and the switches, as values: events from a switch, and orders to it.
 
 `session` numbers one connection of one switch, so that a late message of an old connection is recognized. `ticket`

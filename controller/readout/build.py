@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The builder of the Snapshot: the core at one moment."""
 
 from __future__ import annotations

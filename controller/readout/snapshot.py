@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The snapshot: all that can be read of the controller at one moment. The core replaces it whole.
 
 `sent` and `received` of a terminal are its own: what it sent is counted by the flows that took its packets, what it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The views of agents and of one terminal's course: parts of a Snapshot, and the answer to `why`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arbitration between two connections of one dpid: the second waits until the first is known to be alive or dead.
 
 If the first answers a barrier, two bridges have one dpid, or one bridge has two targets that both lead here. Then the

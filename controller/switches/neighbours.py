@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The neighbours of a bridge: when each is asked for its MAC, which answers count, and proxy replies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pace of a switch: when it is read, how long an answer may take, and how often its program is compiled."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One bridge as the core keeps it: what is known of it, the program that it should hold, and what is on its way.
 
         opened ──► reading ──► installing ──► steady

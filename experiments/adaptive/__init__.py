@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies only when they pay: mode auto beside copies always and never, while Wi-Fi goes from clean to dead and back.
 
 ./bicast experiment adaptive            phases of 15 s, three rounds in each mode

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Play the script and the budget, each in a laboratory of its own: nothing that one run teaches counts in the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was seen of the script in one mode, and of a budget: as values, phase by phase."""
 
 from __future__ import annotations

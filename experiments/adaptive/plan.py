@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What befalls Wi-Fi while a camera's picture goes up over it, in which modes, and how long each part of it lasts."""
 
 from __future__ import annotations

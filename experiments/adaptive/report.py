@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot: of each phase what came, what it cost on LTE, and how soon and how often it was decided."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals that share an access point: paper 000's control by windows, the ideal window, and nothing, side by side.
 
 ./bicast experiment air            1 and 10 terminals at 4 to 256 ms, uploads of 10 s

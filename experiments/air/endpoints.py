@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of an upload at the machines of the laboratory, and what they have written when it is over."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An access point with ten terminals and the controller on it, with the agents that a variant is to have."""
 
 from __future__ import annotations

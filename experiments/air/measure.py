@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The uploads themselves: of each run what came, how long round trips were, and how soon a newcomer had its part."""
 
 from __future__ import annotations

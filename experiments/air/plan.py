@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which uploads the air experiment makes: how many terminals, how far the servers, and by which rule in whose hand."""
 
 from __future__ import annotations

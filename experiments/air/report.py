@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot: a table beside the paper's bounds, figures with their promises, a line for each run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploads over plain TCP whose sender tells how its connections fare: the program at both of its ends.
 
     upload.py serve ADDRESS PORT READS

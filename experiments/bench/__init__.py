@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`.
 
 Each part yields Figures. Ratios are of one run on one Open vSwitch, with the variants taken in turns, so that

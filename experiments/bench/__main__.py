@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m experiments.bench [PART ...]`: these parts alone."""
 
 from __future__ import annotations

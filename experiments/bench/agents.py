@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Five hundred agents on one controller, each with a stream of its own, and what one agent costs its host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a switch's connection to a switch that holds all it should, and many switches at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processor time of deciding caps for as many terminals as a site may have."""
 
 from __future__ import annotations

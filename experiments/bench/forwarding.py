@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a copy costs the switch, on links without limits: bicast against plain, and a group against a flow."""
 
 from __future__ import annotations

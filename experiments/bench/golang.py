@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmarks that are written in Go beside what they measure: the pace of elimination, and the cost of window caps."""
 
 from __future__ import annotations

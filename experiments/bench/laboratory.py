@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's lab with its controller, for the parts that need traffic."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure each part: the bench's own, and other experiments in their short form, with what was promised of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """100 changes of mode under 2,000 datagrams a second: is one lost, and how long until copies end?
 
 asked              answered

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outages: an uplink's port goes down and comes up, and the controller dies under a download and returns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the bench, in the order in which they are measured, and how often each is repeated."""
 
 from __future__ import annotations

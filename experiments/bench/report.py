@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict on the figures, as an exit code, and where they are kept."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 003's figures 4 to 13: what it does to an upload how much a program writes at once.
 
 ./bicast experiment blocksize            writes of 32 B to 8 MB, each four times the one before, uploads of 4 MB

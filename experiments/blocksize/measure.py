@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the uploads of a plan, by one to three terminals at the access point of topologies/access_point.py.
 
 What they send waits in one queue for an air that they share with what comes back. The controller forwards; it has no

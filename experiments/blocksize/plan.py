@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which uploads are made: writes of every size by one, two and three terminals, and large ones under a mark."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An upload as paper 003 has it: bytes given to the socket in blocks, and the time until the server has them all.
 
     upload.py receive ADDRESS PORT COUNT BYTES

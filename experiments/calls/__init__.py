@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a call loses: 50 datagrams a second each way between two sites, by scene and mode.
 
 ./bicast experiment calls            each scene once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Place the calls of each stage, and count what each loses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which stages, modes and scenes a call goes through, and for how long."""
 
 from __future__ import annotations

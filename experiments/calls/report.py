@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of the calls, a row for each stage, scene and mode."""
 
 from __future__ import annotations

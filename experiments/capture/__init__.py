@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 002's tables 3 and 4 (section 3.3): what rides twice, captured at the client, the router and the server.
 
 The server speaks a word at a time, the client answers; in the middle the client's active subflow is switched by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hold the conversation with nothing lost, capture it at three machines, and read the captures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One conversation, where it is captured, and the client's subflows before and after its switch."""
 
 from __future__ import annotations

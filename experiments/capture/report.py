@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The claims of paper 002's section 3.3, held against the captures, and tables 3 and 4."""
 
 from __future__ import annotations

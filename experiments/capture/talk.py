@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two programs whose packets are captured (paper 002, section 3.3), over MPTCP.
 
     python talk.py serve ADDRESS PORT    sends 4 bytes, takes 1 byte back, and again

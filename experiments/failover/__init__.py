@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The active path dies under a transfer: for how long does its receiver get nothing?
 
 ./bicast experiment failover            every death and every way once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transfer whose active path dies while it runs, and how long its receiver then got nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which deaths of a path the failover experiment looks at, and in which ways it is survived."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the pauses: a panel for each death, a row for each way, a mark for each run."""
 
 from __future__ import annotations

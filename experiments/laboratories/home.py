@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The home of topologies/home.py with its controller, the agent at its gateway and those of its relays.
 
 Nothing here asks the controller whether terminals are relayed: it is the web server that says who asks it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laboratory with two paths that differ in delay, the controller on it, and the judge of whether a run counts."""
 
 from __future__ import annotations

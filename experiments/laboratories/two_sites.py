@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sites with an agent at each: of all copies the first passes. The paths between them lose what is asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything copied in both directions, and of all copies one: what is still lost, what comes twice, what it is worth.
 
 ./bicast experiment once            a deluge through the program alone; then pings, datagrams over a grid of losses,

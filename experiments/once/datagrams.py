@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbered datagrams both ways, and pings: while both paths lose some, or while Wi-Fi is cut and healed."""
 
 from __future__ import annotations

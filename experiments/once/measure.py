@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure all that a plan asks for, one after the other: what is compared takes turns in one laboratory."""
 
 from __future__ import annotations

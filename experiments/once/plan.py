@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is sent, how often, and over how bad paths."""
 
 from __future__ import annotations

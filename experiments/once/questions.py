@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of a kilobyte, each answered by a kilobyte, over one plain TCP connection: the program at either end.
 
 questions.py answer PORT                        prints `ready`, and answers one connection until it ends

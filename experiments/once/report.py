@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot: losses beside what chance takes, how long answers took, what cuts and deaths cost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP over the two paths: bulk, a download under a black Wi-Fi, questions and answers, uploads under cuts."""
 
 from __future__ import annotations

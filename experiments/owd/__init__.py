@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 004's tables 2 to 6 and figures 2, 6 to 9: the rate of a link from how long packets take over it.
 
 ./bicast experiment owd            three runs of each link

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's other way, from the sender's side alone.
 
 Datagrams of each length, shuffled within each try, to a port at which nobody listens, and how long until the error is

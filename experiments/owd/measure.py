@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure the links, each by probes from end to end and by errors, and ask every estimator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the estimates, beside paper 004's tables 2 to 6 and figures 2 and 6 to 9."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the five papers printed, as the experiments read it."""

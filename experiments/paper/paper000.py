@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What paper 000 printed: windows by the number of terminals (table 2)."""
 
 from __future__ import annotations

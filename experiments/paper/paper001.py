@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What paper 001 says in words of its figures 5 to 10, which it gives no tables of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What paper 002 printed: seconds for 500 MB by Wi-Fi loss up and down (tables 5 and 6)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What paper 003 says in words of its figure 4, which it gives no table of: throughput by the size of writes."""
 
 from __future__ import annotations

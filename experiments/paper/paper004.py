@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 004's tables 2, 3, 5 and 6."""
 
 from __future__ import annotations

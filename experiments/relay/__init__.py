@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Papers 001 and 002's relay: what it costs, and what it gains.
 
 ./bicast experiment relay            the short form of each part

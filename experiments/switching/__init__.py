@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switching a live download between two paths, softly, again and again: what does it cost, and how soon does it act?
 
 ./bicast experiment switching            20 switches at 0.5 s by each hand, beside the same download left in peace

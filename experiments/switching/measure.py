@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switch the active path of a download again and again, beside the same download left in peace."""
 
 from __future__ import annotations

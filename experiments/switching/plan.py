@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who switches, how often, and what the sender may queue meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the switches: from each order to the first data, and each run's longest pause."""
 
 from __future__ import annotations

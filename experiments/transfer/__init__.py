@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 002's tables 5 and 6 and figures 4 to 9: how long a download takes while Wi-Fi loses packets, plain and bicast.
 
 ./bicast experiment transfer            the corners of the paper's grid, 50 MB, minutes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the downloads in the paper's laboratory. Each is a line of CSV: a stopped run goes on from what is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which downloads the transfer experiment makes, in which order, and how large frames are."""
 
 from __future__ import annotations

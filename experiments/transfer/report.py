@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts, tables, document and figures 4 to 9 of the downloads, beside paper 002's."""
 
 from __future__ import annotations

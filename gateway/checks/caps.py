@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """By which hands this host can hold the windows of those who share an access point. Its agent knows, and is asked."""
 
 from __future__ import annotations

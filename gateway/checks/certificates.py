@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TLS files of gateway.yaml: there, kept, belonging together, and how long they last."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way between switch and controller: who listens on the controller's ports, and whether a firewall stands there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel can do, found out by doing it in a network namespace that is thrown away."""
 
 from __future__ import annotations

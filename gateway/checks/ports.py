@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interfaces that are the bridge's ports: what of this host is left on them, and how long a frame may be."""
 
 from __future__ import annotations

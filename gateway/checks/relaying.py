@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What taking terminals' TCP needs of the host, where a site is to: a kernel that can. The devices its agent makes."""
 
 from __future__ import annotations

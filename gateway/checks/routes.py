@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Return routes: a host with several ways out must answer from each address by that address's own way."""
 
 from __future__ import annotations

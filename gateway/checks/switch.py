@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open vSwitch and its bridges: whether `bridge` would have something to do, and whether the controller leads them."""
 
 from __future__ import annotations

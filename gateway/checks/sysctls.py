@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches of the kernel's network stack that make copies vanish, or make some of their own."""
 
 from __future__ import annotations

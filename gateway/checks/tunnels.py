@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What uplinks of kind tunnel need of the host: a kernel that can, a way to the other end, and answers that come in.
 
 Where a tunnel has no `device` its packets leave as the host's routes say, and come in wherever they come.

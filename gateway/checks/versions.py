@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs we call, and the oldest of each on which this was tried (Debian 12)."""
 
 from __future__ import annotations

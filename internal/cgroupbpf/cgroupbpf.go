@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cgroupbpf attaches BPF programs to a cgroup without a link. They outlive an agent that is killed, give back what it
 // held, and stay until the next agent, or `bicast-agent release`, detaches them.
 package cgroupbpf

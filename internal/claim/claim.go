@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package claim keeps two agents from doing what only one of them can do, such as intercepting connections in one network
 // namespace.
 //

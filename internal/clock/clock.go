@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clock reads the two kernel clocks that nobody sets, so that decisions hold while the wall clock jumps.
 package clock
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package durable replaces files so that a power cut finds the old one or the new one.
 package durable
 

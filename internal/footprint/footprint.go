@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package footprint sets how much memory and how many processors an agent uses: on a phone as little as possible, and what the
 // host has while terminals' connections go through it.
 package footprint

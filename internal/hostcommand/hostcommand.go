@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostcommand runs the host's own programs, such as nft and ip, and says why one could not do what it should.
 package hostcommand
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lab is two hosts with two paths between them, in network namespaces of their own, for tests.
 //
 //	client  wifi 10.1.0.1 ───── 10.1.0.2 wifi  server

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package memlimit computes how many connections this host has memory for, and bounds what the collector lets this process use.
 package memlimit
 

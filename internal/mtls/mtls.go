@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mtls is mutual TLS between gateway and relay: certificates of one authority, each for a name and for one of the two
 // sides of TLS.
 package mtls

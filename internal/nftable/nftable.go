@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nftable tells of a table of nftables, without running nft.
 package nftable
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plural writes a count with its noun, singular or plural.
 package plural
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package portstate remembers at which ports a program is missing, and why, and logs each change once.
 package portstate
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ratelog limits how often the log has a warning that any unauthenticated peer can cause.
 package ratelog
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package regularfile reads regular files of a bounded length. No other file is read, nor waited for: not a pipe, not a device.
 package regularfile
 

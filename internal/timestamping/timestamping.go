@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package timestamping is a UDP socket (SO_TIMESTAMPING) that knows from the kernel when each packet left and arrived, without
 // the time that a process takes to be woken.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package xdp attaches a program to network devices that are known by name and that come and go.
 package xdp
 

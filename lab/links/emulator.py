@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A link carried by build/link-emulator: delay, jitter, loss in bursts and a shared channel, alike on every kernel.
 
     node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links with a rate, a queue, loss and delay. Each direction has its own, and can change while traffic flows.
 
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shape of one direction of a link, as a value: rate, queue, delay and loss."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One direction of a link that the kernel shapes: a queue with a rate, and loss before it.
 
 Loss is netem where the kernel has it, and otherwise an nftables rule at the netdev egress hook, which also sees the

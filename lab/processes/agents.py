@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real agent on a machine of the lab: enrolled, joined and running until the block ends."""
 
 from __future__ import annotations

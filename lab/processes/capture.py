@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packets of a machine, captured by tcpdump while a block runs."""
 
 from __future__ import annotations

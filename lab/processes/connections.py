@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The live MPTCP connections of a machine, read and moved by build/bicast-agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller process in this world, the wait until it has done its work, and a mode that stays fixed."""
 
 from __future__ import annotations

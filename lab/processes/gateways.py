@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configurations of gateways of any size: every MAC is written, and all terminals are behind one port."""
 
 from __future__ import annotations

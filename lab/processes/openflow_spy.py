@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proxy between switches and the controller that records the kind and the time of every OpenFlow message.
 
 It runs outside both, so it counts messages that were really sent. Its own delay, some tenths of a millisecond, counts

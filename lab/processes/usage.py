@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The resources of a process, as the kernel counts them: processor time, memory and files."""
 
 from __future__ import annotations

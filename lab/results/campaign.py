@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A campaign: an experiment of many runs, from its command line to its table and plot.
 
 Each run is reported when it ends. A run in which the machine stalled is reported and does not count.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A measured figure: its value, how often it was measured, its spread, and the value that was promised."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The addresses of agents behind a NAT, and of the controller that they reach."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that run to their end. Their error names the command, its place and its output."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error of an experiment that could not run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An isolated world: network, mount, process and cgroup namespaces that end with the process that asked for them.
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet nodes that set themselves up: machines, the gateway's bridge, and routers that translate addresses.
 
 Everything is done in config() and start(), so that `mn --custom` raises the same topology as we do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private Open vSwitch with its own database, sockets and processes, visible only in the caller's world.
 
 Its programs (ovs-vsctl, ovs-ofctl, ovs-appctl) and Mininet find it by OVS_RUNDIR and its sisters in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stage of a topology on a private Open vSwitch, for the lab, the tests and the experiments.
 
 isolate.enter()

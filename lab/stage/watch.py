@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watch over processes that must live: a thread waits for each, and interrupts the main thread when one dies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbered datagrams at an even pace, counted at both ends: the programs at either end.
 
 datagrams.py receive PORT                     prints `ready`, until a line comes in; then one line of JSON:

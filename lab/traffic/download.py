@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A download that runs while a test changes the network, and what its receiver measured."""
 
 from __future__ import annotations

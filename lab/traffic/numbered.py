@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbered datagrams from one machine to another, while a test changes the network between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A download by HTTP that measures its pauses: the program at the client's end.
 
 pauses.py URL [tcp|mptcp]       prints `flowing` after the first megabyte, and at the end one line of JSON

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One stream over MPTCP with a time stamp for each read: the program at both of its ends.
 
     stream.py listen|connect send|receive ADDRESS PORT STAMPS [BPS [CONGESTION_CONTROL]]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stream from one machine to another while a test changes its paths, and what both ends measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real web server on the stage, and a real download from it.
 
 nginx and curl are stock. `mptcpize run` makes both speak MPTCP, where that is asked for. Every block of the content

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is `bicast mptcp`: the words with which people see and steer live MPTCP connections.
 package command
 

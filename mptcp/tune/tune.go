@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tune sets what makes MPTCP leave a dead path fast in a network namespace, says what was there before, and can
 // put it back.
 package tune

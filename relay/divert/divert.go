@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package divert leads new TCP connections of terminals to a proxy on this host, with nftables' TPROXY and a route of its own,
 // and says in nft what becomes of them while there is no proxy. Everything is in one table of nft, one rule of routing and
 // one table of routes, which are this package's alone. Where a bridge has the terminals, devices towards it, and routes by

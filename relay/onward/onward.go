@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package onward passes further subflows on to other relays, packet by packet: MPTCP knows them by the token that they show,
 // and so one connection with a relay goes by another one's way, too. nftables rewrites addresses both ways, and lets nothing
 // but what joins an MPTCP connection begin.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package proxy is the gateway's side: it carries intercepted connections of terminals to where they go through a relay. Where
 // there is no relay it connects directly, or resets them, as the policy says.
 package proxy

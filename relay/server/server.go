@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package server is the relay's side: MPTCP and TLS with gateways, plain TCP with the servers that they ask for.
 package server
 

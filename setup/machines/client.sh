@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The client: an address on each side of the gateway, a way back by the side a packet is from, an MPTCP subflow for each.
 # The first address is the one that connections begin with; the later ones are backup, as the paper has it.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The gateway: its ports named as gateway.yaml names them, the bridge made of them, and the controller as a service.
 # This tree is where the service runs from.
 #

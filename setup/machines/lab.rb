@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The paper's four machines as the Vagrantfile needs them, read from the file that the gateway itself runs on
 # (topologies/paper.yaml) and from beyond.yaml. Nothing here repeats an address or a MAC.
 require "ipaddr"

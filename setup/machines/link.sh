@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Gives an interface a rate and a loss for what it sends: the gateway's half of section 4.2 of the paper.
 # Needs a kernel with netem, as Debian's own has.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The server: nginx speaking MPTCP, with the paper's file of 500 MB, and the ways back to both of the client's addresses.
 #
 #   server.sh MAC ADDRESS/PREFIX ROUTER CONGESTION-CONTROL NETWORK-OF-THE-CLIENT ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The router's configuration as VyOS commands, in scripts for its own shell. Run by itself it prints them:
 #
 #   ruby setup/machines/vyos.rb            interfaces and routes, then rate and loss

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # The emulated machine's first steps: the host's files, with a layer in memory over them.
 /bin/busybox --install -s /bin

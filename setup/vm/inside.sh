@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Process 1 of the emulated machine: makes it a place to live in, runs one command, and says how it ended.
 #
 #   inside.sh TREE KERNEL EXIT_PORT COMMAND [ARGUMENT...]

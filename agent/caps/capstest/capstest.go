@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package capstest is a terminal that uploads, for tests of the executors that cap its windows.
 package capstest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clamp holds the congestion windows of a terminal's own sockets at most where a controller has ordered, on kernels
 // that take no congestion control of ours (agent/caps/structops): the programs are bpf/clamp.bpf.c, which says how.
 //

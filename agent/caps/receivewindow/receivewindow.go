@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package receivewindow is a gateway's executor for terminals that hold no caps themselves: it lowers the receive window that
 // their peers announce to them, and counts what passes. The programs are bpf/window.bpf.c, which says how.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package structops holds the congestion windows of a terminal's own sockets between the bounds that a controller has ordered:
 // the programs are bpf/caps.bpf.c, which says how.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package capability finds out, by trying, what an agent can do on this host. Nothing is assumed of a kernel, and what
 // is missing is told with the reason.
 package capability

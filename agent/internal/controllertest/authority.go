@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controllertest is a controller for tests: its own CA, enrolment, and sessions in which the test says every word.
 package controllertest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pathmanager gives a relay's connections to the userspace path manager, under which each can be moved by
 // itself, and gives them back however the agent ends.
 //

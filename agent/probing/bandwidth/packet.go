@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bandwidth measures the rate of one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
 // the kernels' own stamps (internal/timestamping). A Reflector answers; Measure asks, and what it gives is read by
 // controller/features/probing/probe_evaluation.py.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bandwidth
 
 // leastBehind is what answers of a train take here at least, of what they were written in: then the way here spaced them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package stamp measures the health of a path by RFC 8762's test packets (STAMP), so that what others built can be the
 // other end: a Session-Sender, a Session-Reflector, and what the answers of the last second, ten and sixty say.
 //

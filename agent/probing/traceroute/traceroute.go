@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package traceroute measures the round trips to destinations and finds the routers on the way: by echoes of ICMP, of which
 // some go only as far as a router, and by TCP where no echo comes back. Packets go as this host's routes say: a gateway's own
 // way into the Internet need not be that of an uplink.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decoder of agents' messages: api/agent.proto into values of protocol/reports.py. It names each breach."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The encoder of orders to agents, as messages of api/agent.proto."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The listener for agents: it ends TLS and passes the plain stream to the gRPC server behind it.
 
 gRPC's own TLS does not report whom it refused. Here a peer is known from its first byte, and can be disconnected at any

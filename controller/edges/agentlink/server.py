@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The thread that serves agents. The core posts orders to it and receives their reports.
 
 agent ── TLS ──► listener ──► gRPC ──► session ── post ──► core

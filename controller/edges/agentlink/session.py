@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One stream of one agent, from its hello to its end.
 
     opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The streams of all agents: which one of a name is served, which agent is in quarantine, and the core's orders.
 
 The newest stream of a name is not served at once: a copy of a phone's key could otherwise disconnect the phone again

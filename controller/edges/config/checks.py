@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of a configuration: claims that no two places may share, and warnings of likely mistakes."""
 
 from __future__ import annotations

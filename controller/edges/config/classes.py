@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traffic classes of a site: bounded, distinct, and no packet belongs to two."""
 
 from __future__ import annotations

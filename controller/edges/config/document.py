@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A YAML document whose nodes know their place, so that an error can name it.
 
 Every scalar is read as the text it was written as: YAML 1.1 would turn the MAC 10:20:30:40:50:51 into a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reader of gateway.yaml: it returns the model or raises one ConfigError. A file is taken or refused whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sites that are each other's far end: one mirrors the other, and knows its terminals."""
 
 from __future__ import annotations

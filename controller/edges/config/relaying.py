@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The relaying of a site: its ports, and the addresses that the host gets for each relayed terminal.
 
 There is one address of each family in the relaying network of every uplink. Its last bits are the terminal's own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings of the controller: where it listens, which peers it admits, and where it keeps its files."""
 
 from __future__ import annotations

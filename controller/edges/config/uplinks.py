@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The uplinks and access points of a site: tunnels, budgets, and how they are measured."""
 
 from __future__ import annotations

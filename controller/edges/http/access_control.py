@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The admission of requests: it stands before every route, so that no route can forget the check.
 
 Every request needs the API's token as a bearer token, including those of readers and monitors.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's application: reads of snapshots, and requests for the core. It decides nothing.
 
 Every write but that of a token is a PUT of a whole value, a DELETE, or a request for a single action: sending it twice

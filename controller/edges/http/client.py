@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client of the API: a request, and its answer or one sentence that explains its absence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of a Snapshot for Prometheus: gateways, uplinks, terminals, relays and paths."""
 
 from __future__ import annotations

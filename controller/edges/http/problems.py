@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error of the API in one shape: problem details, RFC 9457.
 
 `type` is always about:blank, so `title` is the status' own phrase (section 4.2.1), and `detail` is the sentence that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The routes of the API that need more than a snapshot: overrides, paths, relays and enrolment."""
 
 from __future__ import annotations

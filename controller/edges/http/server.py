@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's socket and thread, and its connections with a timeout for everything.
 
 The socket is bound here or inherited from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's token: the contents of the file that gateway.yaml names, or one made at each start for this machine alone.
 
 A made token is in /run/bicast-controller under the API's port, where clients of this machine look for it. It is made

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Ryu app: an event in, a call to the core, messages out. It knows nothing about networks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One switch's connection, from its first byte: only whole, expected messages reach the framework.
 
 The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version ends the thread

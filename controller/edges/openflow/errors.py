@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error of a missing framework. It has its own file because framework.py chooses a framework at its import, so
 a caller could not catch by name an error that is defined there.
 """

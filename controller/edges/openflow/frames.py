@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ethernet frames of ARP and neighbour discovery: those that the controller sends, and the contents of received ones.
 
 Received frames are untrusted: a frame that breaks RFC 826 or RFC 4861 has no contents, and raises nothing.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice between os-ken and Ryu: this file alone knows which one is used, names its parts, and runs it in a thread.
 
 os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads. Two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The listener for switches: each accepted connection, with its TLS, from its first byte to its end.
 
 The frameworks' own TLS is not used: os-ken's lets two threads into one SSL object, and Ryu's forgets, after the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reading of a switch: the pieces of several multipart replies, put together into one Installed."""
 
 from __future__ import annotations

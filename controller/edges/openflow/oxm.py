@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec of match fields and actions: bytes of OpenFlow 1.3 to the values of program/program.py and back.
 
 The framework's own codec takes 0.2 ms a flow and gives up a whole reply for one flow that it cannot read. Only its

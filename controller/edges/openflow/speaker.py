@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The only file that makes or reads OpenFlow messages: the core's orders into bytes, replies of switches into events.
 
 Flows, groups and meters are written and read here, not by the framework: it takes 0.2 ms for each, and its

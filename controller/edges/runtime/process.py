@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process and its machine: log lines, garbage collection, and the wall clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The thread of the core with its inbox, and the thread beside it that estimates probes."""
 
 from __future__ import annotations

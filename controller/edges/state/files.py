@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's own files: replaced atomically, locked, checked when read; and systemd's credentials."""
 
 from __future__ import annotations

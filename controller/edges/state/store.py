@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state file: overrides, decisions, budgets and estimates that outlive a restart, kept up with the core.
 
 It is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The admission of unauthenticated peers: which one of too many is evicted, and how many may come in a second.
 
 The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Hosts from which

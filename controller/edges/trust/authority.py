@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The certificate authority of the agents, and the decision who may connect, by its signature and the ledger.
 
                      ca.pem  (key and certificate)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ledger: tokens that are good once, and the certificates that count.
 
 A certificate counts because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The

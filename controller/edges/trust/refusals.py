@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of agents: an exception with the reason, one line in the log, and a counter."""
 
 from __future__ import annotations

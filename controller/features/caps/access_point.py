@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One access point with a rule: its sharers, its capacity and the caps that are decided."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agents that enforce caps: which one holds a terminal's caps, what its order is, and whether it obeys.
 
     opened ──► asked to report often ──► reporting ◄──► silent (three periods without a report)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Caps on the terminals of access points: reports in, orders out.
 
 The agent that speaks for a terminal reports what it sends; otherwise its gateway's agent reports what passes. Caps go

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The view of access points: those of the configuration, with the state of each that has a rule."""
 
 from __future__ import annotations

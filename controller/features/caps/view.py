@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types of the access points' view: parts of a Snapshot."""
 
 from __future__ import annotations

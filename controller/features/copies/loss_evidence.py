@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The evidence of loss for copies: from senders, from probes, and from the site where copies arrive."""
 
 from __future__ import annotations

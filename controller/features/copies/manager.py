@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The terminals of mode auto that get copies: evidence in, decisions out. policy/copies/adaptive.py decides for each.
 
 reports ─┬─► senders ──► of a terminal ─┐

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The use of budgets by copies, counted at both ends of each uplink with limits, and the limits that follow.
 
 readings of switches ──► accounts (policy/copies/budget.py) ──► uplinks that are barred, and why

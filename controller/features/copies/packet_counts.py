@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traffic of terminals: packets by the switches' counters, and which terminals mostly download."""
 
 from __future__ import annotations

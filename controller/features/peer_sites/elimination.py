@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent that eliminates copies at a site, and the uplinks that have fallen silent there."""
 
 from __future__ import annotations

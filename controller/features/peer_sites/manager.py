@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sites that are each other's far end, and whether each eliminates copies.
 
 A site copies all packets of a terminal if the other site eliminates copies, and otherwise only packets that may arrive

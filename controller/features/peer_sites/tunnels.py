@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tunnels that each site's agent is to make, and its reports of their other ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measurement of paths: by small packets all the time, and by probes now and then. It decides nothing.
 
 configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimates of a path in one direction: by single packets, by trains, and by what flows deliver.
 
 policy/bandwidth/rates.py fuses them. Single packets find less than trains for one reason: they measure several links in

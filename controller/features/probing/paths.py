@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paths that are measured, and how often each is probed.
 
     near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimation of a probe, from its packets to rates, outside the core's thread."""
 
 from __future__ import annotations

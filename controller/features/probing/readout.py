@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The view of measured paths, built from estimates and reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schedule of probes: when each path is probed, which one is next, and what a probe sends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agents at both ends of a path: what each is to answer and to send, and whether they have met.
 
     both here ──► met ──► the far one is told to answer ──► it does ──► the near one is told to send

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sessions of agents that relay or intercept, and the distances that they are asked to measure."""
 
 from __future__ import annotations

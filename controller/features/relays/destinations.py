@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice of a relay for each destination that connections seek: distances, the choice, and what to measure next.
 
 sought ─► walks: gateway to the place, gateway to each relay, each relay to the place ─► ways ─► choice

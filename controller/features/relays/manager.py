@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The relays, the terminals whose connections are intercepted, and the relay of each connection.
 
     overrides, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The orders to relays and gateways that follow from gateway.yaml, overrides and the ledger.
 
 Whether an agent is connected just now changes nothing: a relay without a stream to the controller carries on, and its

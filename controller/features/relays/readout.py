@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The view of relays, built from orders and reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of people about relays: to add, drain or remove one, and how a destination is reached."""
 
 from __future__ import annotations

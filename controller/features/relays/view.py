@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types of the relays' view: parts of a Snapshot, and the answer to `why --relay`."""
 
 from __future__ import annotations

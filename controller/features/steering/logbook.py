@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last decisions about each terminal, with their figures and the outcomes at agents and switches, for `why`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steering of terminals by connected agents: their reports in, decisions and orders out.
 
     reported, fired, tick ──► entries (what was decided) ──► the core changes what is wanted ──► moved: orders

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The orders to agents: to move connections, to let new ones follow, and to arm failover."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One terminal that is steered: the health of its uplinks, its active uplink, and its original backup flags."""
 
 from __future__ import annotations

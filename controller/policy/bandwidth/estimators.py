@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimators of a path's rate: from delays of packets of several lengths (paper 004), and from packet trains.
 
 A packet that never waits takes the path's own delay plus eight times its length over the rate. So the line through the

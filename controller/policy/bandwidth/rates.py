@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A measured rate with its uncertainty, and the fusion of several into one.
 
     one packet   the wire's own rate, whatever the other traffic. Over several links in a row it is 1/sum(1/rate), which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The capacity of an access point that gateway.yaml does not give: from deliveries, and until then from trains.
 
 The sum that its terminals deliver within a second is a lower bound. It is the capacity while their packets stand in a

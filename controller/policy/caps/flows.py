@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TCP flows of a terminal, as reports show them, and the rate that they deliver."""
 
 from __future__ import annotations

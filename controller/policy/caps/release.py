@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The release of an access point's caps, while a queue stands that they do not explain and capped terminals get less.
 
 A sender without a cap is there. Its window grows with the queue, while a window made for an empty queue gets less and

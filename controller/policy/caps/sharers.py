@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A terminal that shares an access point: its sending connections and the shortest round trips that it knows.
 
                   10 kB acknowledged within a second

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The window cap of each terminal of an access point, and the sentence that explains it.
 
     ideal    the part of a terminal: bandwidth x shortest round trip / 1.5 kB / active terminals, with a little to spare

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The window of a connection, by the rule `ideal` or by the printed tables of paper 000.
 
 Hysteresis: a window that would fall by less than 5 % stays, and a row of the tables yields only to one that fits with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Round trips of several terminals to the same place, over the same access point and uplinks, as a check on each other.
 
 A single terminal may err or lie, at the others' cost or to its own gain. The reports of two others are an upper bound

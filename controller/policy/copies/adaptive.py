@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice between copies and one path for a terminal in mode auto, by the health of its active uplink.
 
     copies ──(it was clean for a while, or one path is tried)──► one path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The budget of copies on an uplink that is paid for by the byte: bytes a day, and a share of the site's traffic.
 
     copies may be had ──(the day's bytes will be used up)──────────► not before the day is over

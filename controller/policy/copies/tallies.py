@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tally of an uplink's packets, lost and late: by senders, by the sites where copies arrive, and by probes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of an uplink that arriving packets reveal: no return traffic, silent copies, and unidentified packets."""
 
 from __future__ import annotations

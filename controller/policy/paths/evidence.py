@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The evidence of a report about uplinks: one agent's report and the one before it, as a reading of each uplink.
 
 The sender finds out what is lost, so the end that retransmits tells the direction:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Armed failover: the rule by which an agent leaves a stalled active path by itself, sooner than the controller could.
 
 A rule is armed while an agent can move the terminal, no person has chosen an uplink, and another path is not dead. It

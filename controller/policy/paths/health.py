@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health of an uplink for one terminal (unknown, good, lossy or dead), and its throughput.
 
                   clean                        losing

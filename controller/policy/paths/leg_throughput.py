@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The throughput of TCP on one leg of a relayed path.
 
 Paper 001's equations (1) and (2) give the limit by window and rate without loss. The limit by loss is that of CUBIC

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice of the agent that moves a terminal's connections: one agent at most, as both ends' backup flags are OR-ed.
 
 The end that serves connections moves them one by one, if an agent of role relay holds the userspace path manager

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice of the relays for a connection, with its reason.
 
     sender ── near leg ── relay ── far leg ── receiver      or direct

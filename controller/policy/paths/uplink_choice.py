@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The choice of the uplink that a terminal prefers, with its reason.
 
 The best health wins. Among equals the uplink in use stays; one that was bad until it fell silent counts as lossy. A

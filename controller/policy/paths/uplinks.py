@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The uplinks of a terminal's packets, derived from its addresses: for evidence, and for the ends of its paths.
 
 Packets to an address of a subflow subnet arrive by that subnet's uplink, whatever the mode: return routes lead there.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic of a host that nobody holds.
 
     guest.py datagrams ADDRESS PORT BPS          UDP that answers nothing, until a line comes on stdin

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let held terminals upload beside one that nobody holds, under each rule, and count what each gets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is held, who is not, how far their servers are, and under which rules."""
 
 from __future__ import annotations

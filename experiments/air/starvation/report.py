@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures: what each held terminal gets of its share.
 
 The share of a held terminal is what it gets with the rule off, and at most the mean of the held terminals there: what a

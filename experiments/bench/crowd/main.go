@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command crowd is many agents in one process: the agents' own sessions, each with its own certificate and stream, on
 // hosts that exist in memory alone.
 //

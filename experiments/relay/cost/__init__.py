@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pair of gateway and relay costs, beside a direct connection and beside others' proxies in the same run.
 
 Rates and processor time are of a road without delay or limit; first bytes of one with 20 ms there and back on each side

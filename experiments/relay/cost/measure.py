@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure transfers, first bytes, a crowd and many short connections, by each way in turns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways by which a terminal's connection reaches the server: direct, this product's pair, or another's two ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the ways side by side, beside the direct connection of the same run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a terminal's connection passes, with a relay half way.
 
     terminal ── 192.168.7.0/24 ── gateway ── 10.0.1.0/24 ── relay ── 45.0.0.0/24 ── server

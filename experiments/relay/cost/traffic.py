@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminal and server, whoever carries between them: the program at both ends.
 
     traffic.py serve PORT                              answers, until stdin ends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the product's own pair gains half way: gateway and relay with MPTCP and TLS between them, beside direct.
 
 As the part `transfers` has it of paper 001's splice, with receive windows of some 64 KiB, and nothing lost. The window

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is transferred in a given time, directly and by the pair, beside what is predicted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which round trips are halved, how often and for how long."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the gains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a terminal without MPTCP gets at home while Wi-Fi loses packets: carried to a relay in each mode, or left alone.
 
 The home is that of topologies/home.py, with the relay half way to the web server. Terminals and server send with cubic,

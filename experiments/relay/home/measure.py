@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The transfers that a plan asks for, by curl, and how long each took."""
 
 from __future__ import annotations

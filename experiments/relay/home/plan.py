@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which transfers are made, by whom and how."""
 
 from __future__ import annotations

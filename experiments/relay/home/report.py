@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the transfers, beside what Wi-Fi's line lets through."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What policies make of a relayed download on a lossy Wi-Fi, beside staying there: by loss, LTE's rate and the sender.
 
 The home is that of topologies/home.py. Wi-Fi carries 100 Mbit/s and loses packets on the way down. The relay sends with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each download twice: kept on Wi-Fi, and left to policies."""
 
 from __future__ import annotations

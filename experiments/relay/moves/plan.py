@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which senders, losses and rates of LTE are combined."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the downloads, beside those that stay."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a terminal's one connection gets by two relays at once, each on a way of its own, beside one relay.
 
 The home is that of topologies/home.py. What each relay sends there has a rate of its own, and Wi-Fi carries more than

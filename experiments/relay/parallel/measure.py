@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The downloads by two relays, and then by one."""
 
 from __future__ import annotations

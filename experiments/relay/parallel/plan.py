@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often each number of relays is measured, and how fast each relay's way is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 001's figures 7 to 10: which relay is found by ping, by routers and by us, for all pairs of 50 and of 45 hosts.
 
 The hosts, the networks between them, their borders and their policies are generated (places.py, networks.py), RTTs and

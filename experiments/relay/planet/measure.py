@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which relay each way of choosing takes, for all ordered pairs of hosts, and what comes of it."""
 
 from __future__ import annotations

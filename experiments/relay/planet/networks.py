@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks between the hosts: research networks, carriers and regions, with lines between cities and borders.
 
     host ── region ── research network of its continent ══ the other continents'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the hosts of paper 001's two sets stand here, and where networks meet.
 
 The paper prints maps (its figures 3 and 4) and no list, so these are cities with universities on the same continents:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ping and traceroute say on the planet: the same graph's delays, with what else is on the way.
 
 Three packets each, of which the mean counts: the paper does not say how many it sent. Some routers answer no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot of the choices, beside paper 001's counts and its figures 7 to 10."""
 
 from __future__ import annotations

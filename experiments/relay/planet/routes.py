@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways that packets take between hosts: from network to network by policy, and out of each by its nearest border.
 
 So the way back is often another one, and a detour by a third host may be shorter than the way.

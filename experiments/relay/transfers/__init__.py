@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paper 001's figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted of it.
 
 Pairs of hosts, their relays and RTTs are those of a planet (experiments/relay/planet). The relay is the paper's own: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transfer over plain TCP, with a window that is stated, and paper 001's relay: it splices two connections.
 
     hose.py receive ADDRESS PORT WINDOW BYTES

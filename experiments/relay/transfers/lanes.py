@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lanes, each with a sender, a relay, a receiver and the three links between them, set anew for each transfer.
 
           ┌── near ── relay N ── far ──┐

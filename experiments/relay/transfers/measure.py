@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the transfers of a plan, directly and by a relay beside it."""
 
 from __future__ import annotations

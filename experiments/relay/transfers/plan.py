@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Between whom it is transferred, by which relay, and what is lost on the way: taken from a planet's own readings."""
 
 from __future__ import annotations

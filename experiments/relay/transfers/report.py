@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, figures and plot: what each relay gained, beside predictions and paper 001's figures 5 and 6."""
 
 from __future__ import annotations

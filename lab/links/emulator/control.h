@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the link is told, and what it answers: each command and each answer is one message of a SOCK_SEQPACKET socket.
  *

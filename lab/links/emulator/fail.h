@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one way in which the emulator gives up: a line for whoever started it. */
 #ifndef FAIL_H
 #define FAIL_H

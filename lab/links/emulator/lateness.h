@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How much later than due packets left: the emulator's own error, by which an experiment knows whether to believe
  * a run. A histogram of 6 % wide buckets, so that a quantile of any number of packets costs a few kilobytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole link: two ends, a way in each direction, and how late packets left. */
 #ifndef LINK_H
 #define LINK_H

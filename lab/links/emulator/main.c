@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A link with delay, between two veths, in a network namespace of its own. See way.h for what it does to packets and
  * control.h for what it is told. It ends with the process that started it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Room for packets, taken from the system in slabs and never given back: no page is missing when a packet is due. */
 #ifndef POOL_H
 #define POOL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An end of the link: a veth whose peer is some machine's interface, read and written by AF_PACKET.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who has packets waiting: a small table of MACs, each with the number of its packets. */
 #ifndef SENDERS_H
 #define SENDERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One direction of a link, in virtual time: what it does to packets, without a socket and without a clock.
  *

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package acceptloop accepts TCP connections and serves each in a goroutine of its own.
 package acceptloop
 

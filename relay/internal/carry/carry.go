@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package carry takes bytes from one connection to another, both ways, and how each way ends: a half-close is a half-close
 // at the other side, a reset is a reset there, and who reads slowly is sent no more than waits in the kernel and in one
 // buffer. A pair in which nothing moves any more is ended.

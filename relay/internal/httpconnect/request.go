@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package httpconnect encodes and decodes what gateway and relay say: one CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6) and one
 // answer on each connection, and behind them the tunnel's bytes alone. A connection whose request was refused is never read for
 // another one: what a gateway sends before it is answered may be whatever a terminal wrote.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pool keeps connections to a relay that are opened already, so that a request costs no round trip for TCP and TLS.
 package pool
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reach is what a gateway reaches through a relay: servers of the Internet at listed ports, and nothing that is the
 // relay's own, or near it.
 package reach
