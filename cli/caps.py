@@ -13,7 +13,7 @@ from cli.client import add_options, asked
 from cli.measured import bandwidth
 from cli.tables import aligned
 
-NOWHERE = "no access point is in gateway.yaml; docs/caps.md tells how one is written there"
+NOWHERE = "no access point is in gateway.yaml; docs/explanation/caps.md tells how one is written there"
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:

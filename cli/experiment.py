@@ -151,7 +151,7 @@ EXPERIMENTS = {
     "bench": Experiment(
         "experiments.bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",
-        "Measures all that docs/measured.md promises in figures: forwarding, changes of mode, connecting, dead ports, "
+        "Measures all that docs/results.md promises in figures: forwarding, changes of mode, connecting, dead ports, "
         "a dead controller, agents, and then the experiments above. Prints promise, figure, n, spread and verdict. "
         "`.venv/bin/python -m experiments.bench PART ...` measures parts alone.",
         "about 60 minutes; what is measured is kept after each part.",

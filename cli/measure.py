@@ -27,7 +27,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Have the road of an uplink between two of our sites probed now, in both directions, and tell what "
         "it carries: by which method, and the interval that has the true rate in it in 95 of 100 cases. It takes half "
         "a minute and puts some megabytes there, whatever was spent today; without being asked the controller does "
-        "it every ten minutes at most (docs/measuring.md).",
+        "it every ten minutes at most (docs/how-to/measure.md).",
     )
     parser.add_argument(
         "uplink",

@@ -29,7 +29,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "relay",
         help="say which hosts carry terminals' connections",
         description="Have hosts in the Internet as relays: gateways carry the TCP of their relayed terminals to them "
-        "over MPTCP (docs/relay.md). A relay is kept over restarts until it is removed.",
+        "over MPTCP (docs/how-to/relay.md). A relay is kept over restarts until it is removed.",
     )
     verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     wish = verbs.add_parser(

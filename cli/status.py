@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     for gateway in dict.fromkeys(one["gateway"] for one in status["terminals"] if _is_copied_alone(status, one)):
         print(
             f"no site mirrors {gateway}: what is copied there reaches servers twice, or from two addresses "
-            "(docs/home-gateway.md)"
+            "(docs/how-to/home.md)"
         )
     if any(one["active_by"] == "policies" for one in status["terminals"]):
         print("+ policies chose it; `bicast why TERMINAL` tells why")

@@ -6,7 +6,8 @@
                                       server
 
 ve-far is a port of br-far from the beginning on, and a device when somebody makes it in the world's own namespace, as
-docs/tunnels.md tells; until then nobody gets beyond. web knows no way to either site: who asks it must be translated.
+docs/how-to/far-site.md tells; until then nobody gets beyond. web knows no way to either site: who asks it must
+be translated.
 IPv6 has the client by Wi-Fi's subnet (fd00:110::3), the exit (fd00:98::2) and web (2001:db8:77::77).
 
     mn --custom topologies/beyond.py --topo beyond

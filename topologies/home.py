@@ -10,9 +10,9 @@
 The terminals are 192.168.110.20 to .22; no program there, nor at web, asks for MPTCP. The first two are relayed; the
 guest is there to be left alone, and to show what a terminal gets on Wi-Fi without the product. The relays are half
 way, 45.0.10.9 and 45.0.20.9, and web is 45.0.30.9. The world's own namespace is the gateway's host: the rl- ports are
-devices when its agent makes them (docs/relay.md), and by a line of its own it reaches the Internet, from where the
-relays' agents reach the controller at CONTROLLER. The Internet knows the home's terminals by Wi-Fi, and the addresses
-by which they are carried to relays, 10.97.1.0/24 and 10.97.2.0/24, by the uplink to which each belongs.
+devices when its agent makes them (docs/how-to/relay.md), and by a line of its own it reaches the Internet, from where
+the relays' agents reach the controller at CONTROLLER. The Internet knows the home's terminals by Wi-Fi, and the
+addresses by which they are carried to relays, 10.97.1.0/24 and 10.97.2.0/24, by the uplink to which each belongs.
 
     mn --custom topologies/home.py --topo home
     mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5

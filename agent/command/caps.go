@@ -16,7 +16,7 @@ import (
 const capsHelp = `
 usage: bicast-agent caps
 
-Says how the windows of connections can be held on this kernel (docs/caps.md), a line for each executor, and why not. It is found
+Says how the windows of connections can be held on this kernel (docs/explanation/caps.md), a line for each executor, and why not. It is found
 out by trying, with the rights of whoever asks: root, for what the machine can.
 
   congestion-control   at a terminal, between two bounds

@@ -24,7 +24,7 @@ const relayHelp = `
 usage: bicast-agent relay --listen ADDRESS:PORT --certificate FILE --key FILE --ca FILE --gateway NAME ...
                           [--allow-ports PORTS] [--congestion NAME] [--netns NETNS]
 
-Is a relay until it is ended (docs/relay.md): MPTCP and TLS 1.3 with gateways, plain TCP with the servers that they ask for by
+Is a relay until it is ended (docs/how-to/relay.md): MPTCP and TLS 1.3 with gateways, plain TCP with the servers that they ask for by
 HTTP CONNECT. Who shows no certificate of that authority for one of those names gets nothing. Nobody reaches this host's
 own addresses, nor private ones, nor ports that are not listed.
 `

@@ -38,7 +38,7 @@ comes back by itself whenever the controller does. Its role is the one of its ce
              relayed; moves no connection
   relay      a relay or a server: connections that it serves are moved one by one. New ones are made under the
              userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it.
-             Where the controller orders it, gateways' connections go through it to servers (docs/relay.md)
+             Where the controller orders it, gateways' connections go through it to servers (docs/how-to/relay.md)
 
 With --netns another network namespace is read and ordered (a name of ` + "`ip netns`" + `, or a path); the controller is
 still reached from this one.

@@ -28,7 +28,7 @@ usage: bicast-agent take --relay HOST:PORT --name NAME --certificate FILE --key 
        bicast-agent take --undo
 
 Takes the TCP connections that terminals make through this gateway, and carries them over MPTCP to a relay, which makes them
-from there on (docs/relay.md). Terminals are those whose packets come by one of the inside devices, from an address of one of
+from there on (docs/how-to/relay.md). Terminals are those whose packets come by one of the inside devices, from an address of one of
 the networks. Those to this host's own addresses, to private ones and to others that no relay
 reaches are left alone, and so is all that is not TCP. It wants nft, and root.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays (docs/relay.md), as a
+// Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays (docs/how-to/relay.md), as a
 // controller orders.
 //
 //	Take ─▶ devices towards the bridge, nft, a proxy ─ for each terminal by addresses of its own ─▶ relays ─▶ Taking

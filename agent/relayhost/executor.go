@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relayhost runs a relay on this host (docs/relay.md), as a controller orders.
+// Package relayhost runs a relay on this host (docs/how-to/relay.md), as a controller orders.
 //
 //	Relay ─▶ a listener for gateways, and plain TCP with the servers that they ask for ─▶ Relaying
 //

@@ -50,7 +50,7 @@ func (k *kernel) knows() error {
 func hears() error {
 	file, err := openOuter(false, 0, beyondAll)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return fmt.Errorf("%w: that wants CAP_NET_RAW and, of a unit of systemd's, AF_PACKET (docs/tunnels.md)", err)
+		return fmt.Errorf("%w: that wants CAP_NET_RAW and, of a unit of systemd's, AF_PACKET (docs/how-to/far-site.md)", err)
 	}
 	if err != nil {
 		return err

@@ -1844,7 +1844,7 @@ func (x *Passing) GetHasScale() bool {
 	return false
 }
 
-// Of those who measure the paths to here (docs/probe.md, docs/health.md).
+// Of those who measure the paths to here (docs/how-to/probe.md, docs/explanation/health.md).
 type Answering struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`                                   // why nobody is answered; empty: those are who were named
@@ -4125,7 +4125,7 @@ func (x *Probe) GetTrainPackets() uint32 {
 	return 0
 }
 
-// Be a relay (docs/relay.md), or none: port 0. It takes the place of what was ordered before: connections go on, but those
+// Be a relay (docs/how-to/relay.md), or none: port 0. It takes the place of what was ordered before: connections go on, but those
 // of gateways that are not named any more, which are cut. It lives on when the stream ends. The agent's end is its end.
 type Relay struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4384,7 +4384,7 @@ func (x *Onward) GetOtherPort() uint32 {
 	return 0
 }
 
-// Take terminals' TCP connections, and carry them to relays (docs/relay.md). It takes the place of what was ordered before:
+// Take terminals' TCP connections, and carry them to relays (docs/how-to/relay.md). It takes the place of what was ordered before:
 // connections go on. With no terminals everything is as it was before the first. It lives on when the stream ends. At the agent's end
 // it is undone; where the agent is killed, nft does with new connections what block says.
 type Take struct {

@@ -6,7 +6,7 @@
 
 One, two and three terminals send at the same time by the access point of topologies/access_point.py: 20 Mbit/s, 1.5 MB
 of queue, and 64 ms there and back. At last each writes 8 MB at once under a mark (TCP_NOTSENT_LOWAT) as the agent sets
-it for so many sharers (docs/blocks.md).
+it for so many sharers (docs/how-to/blocks.md).
 """
 
 from __future__ import annotations

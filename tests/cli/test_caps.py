@@ -70,7 +70,7 @@ def test_that_caps_are_released_is_said_with_the_reason(api: str, desk: Desk, ca
 
 def test_without_an_access_point_it_says_where_one_is_written(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["caps"]) == OK
-    assert "docs/caps.md" in capsys.readouterr().out
+    assert "docs/explanation/caps.md" in capsys.readouterr().out
 
 
 def test_status_warns_of_what_is_not_held_and_of_what_is_not_believed(api: str, desk: Desk, capsys: Captured) -> None:

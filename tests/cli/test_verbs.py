@@ -409,8 +409,8 @@ def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsy
 
 
 def test_check_says_that_nothing_is_copied_where_no_site_is_the_other_end(tmp_path: Path, capsys: Captured) -> None:
-    """The very file of docs/home-gateway.md, with no mode written at its first terminal."""
-    page = (ROOT / "docs" / "home-gateway.md").read_text()
+    """The very file of docs/how-to/home.md, with no mode written at its first terminal."""
+    page = (ROOT / "docs/how-to/home.md").read_text()
     file = tmp_path / "gateway.yaml"
     file.write_text(page[page.index("```yaml\n") + 8 :].partition("```")[0])
     assert main(["check", str(file)]) == OK

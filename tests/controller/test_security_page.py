@@ -1,4 +1,4 @@
-"""docs/security.md says who may do what: each cell of its table is tried, and what it names is there."""
+"""docs/explanation/security.md says who may do what: each cell of its table is tried, and what it names is there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.fakes.hand import FakeConnection, FakeHand
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
 
 TREE = Path(__file__).resolve().parents[2]
-PAGE = (TREE / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (TREE / "docs/explanation/security.md").read_text(encoding="utf-8")
 WORDS = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
 PHONE = "10.1.0.7"
 

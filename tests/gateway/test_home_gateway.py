@@ -14,7 +14,7 @@ from gateway.ovs import read
 from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import ROOT, shell
 
-PAGE = (ROOT / "docs" / "home-gateway.md").read_text()
+PAGE = (ROOT / "docs/how-to/home.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

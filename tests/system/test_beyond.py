@@ -1,4 +1,4 @@
-"""Home's terminals reach whom neither site knows, through the far site's exit, made by the lines of docs/tunnels.md."""
+"""Home's terminals reach whom neither site knows, through the far site's exit, made as docs/how-to/far-site.md says."""
 
 from __future__ import annotations
 

@@ -135,10 +135,10 @@ def _of_copies(site: Site) -> str:
     if not copied:
         return (
             f"sites.{site.name}: nothing is copied, as no site mirrors it: terminals without `mode` are in mode single "
-            "(docs/home-gateway.md)"
+            "(docs/how-to/home.md)"
         )
     return (
         f"sites.{site.name}.terminals: packets of {', '.join(copied)} are copied, and no site mirrors {site.name}: "
         "where each uplink has a NAT of its own, servers and relays answer copies with resets; leave `mode` out then "
-        "(docs/home-gateway.md)"
+        "(docs/how-to/home.md)"
     )

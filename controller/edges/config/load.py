@@ -49,7 +49,7 @@ from controller.protocol.enrolment import CONTROLLER
 #
 # The thread that reads it also handles signals, so nothing is opened that may never end. An editor may be halfway
 # through, and a YAML file cut between two lines is YAML too: so a file counts when it has not changed for a moment.
-# Only a file that is written apart and renamed is never read half; docs/home-gateway.md says so.
+# Only a file that is written apart and renamed is never read half; docs/how-to/home.md says so.
 
 LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25

@@ -21,7 +21,7 @@ from lab.stage.failure import ExperimentFailed
 from lab.stage.nodes import ROOMY_RECEIVE, Machine
 from lab.stage.stage import Stage, raised
 
-# Certificates of a relay and a gateway, of one authority, by openssl as in docs/relay.md.
+# Certificates of a relay and a gateway, of one authority, by openssl as in docs/how-to/relay.md.
 
 RELAY_NAME, GATEWAY_NAME = "tokyo", "home"
 

@@ -6,8 +6,8 @@
 
 Gateway and relay are routers, too: what nobody takes passes them as it is. As fast as it goes, with the kernel's
 offloads; or, with `delay_ms`, that each way on each side of the relay. MPTCP stands still where a veth hands packets
-over within the call that sends them, as no road does (docs/relay.md): so each end has a processor of its own to receive
-by, and whoever receives has 4 MiB for it from the first byte on.
+over within the call that sends them, as no road does (docs/how-to/relay.md): so each end has a processor of its own to
+receive by, and whoever receives has 4 MiB for it from the first byte on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/gateway-yaml.md tells every key that can be written, and none that cannot."""
+"""docs/reference/gateway-yaml.md tells every key that can be written, and none that cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.edges.config.document import Mapped, Node
 from tests.controller import sites
 
 TREE = Path(__file__).resolve().parents[4]
-REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
+REFERENCE = (TREE / "docs/reference/gateway-yaml.md").read_text(encoding="utf-8")
 EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
 MODULES = (load, settings, classes, uplinks, relaying)
 NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
