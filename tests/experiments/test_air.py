@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,23 +16,18 @@ from experiments.air.endpoints import Received, Sampled, received, sampled
 from experiments.air.laboratory import Laboratory, laboratory
 from experiments.air.measure import Run, uploaded
 from experiments.air.plan import (
-    FULL,
-    GATEWAY,
     IDEAL_GATEWAY,
     IDEAL_TERMINALS,
     JB_TERMINALS,
     MIX,
     NOBODY,
     OFF,
-    QUICK,
     SHORT,
-    Plan,
     Scene,
     Task,
     Variant,
 )
 from experiments.air.report import HEADER, figures, told
-from experiments.paper import paper000
 from lab.links.emulator import STALL_MS, Lateness
 from lab.stage.failure import ExperimentFailed
 from topologies.access_point import AIR_BPS
@@ -101,19 +95,6 @@ def test_under_loss_the_floor_is_judged_by_how_much_more_comes(terminals: int, k
     assert judged(a_run(near, OFF, 6.0), a_run(near, IDEAL_TERMINALS, 6.0))["of off's"] is None
 
 
-def test_the_hands_are_judged_by_how_far_they_are_apart() -> None:
-    what = f"{TEN}: the gateway's hand beside the terminals', total"
-    ours = a_run(TEN, IDEAL_TERMINALS, 18.0)
-    assert judged(ours, a_run(TEN, IDEAL_GATEWAY, 17.2))[what] is True
-    assert judged(ours, a_run(TEN, IDEAL_GATEWAY, 19.0))[what] is False
-
-
-def test_the_paper_s_table_is_never_to_be_much_better_than_ideal() -> None:
-    ours = a_run(TEN, IDEAL_TERMINALS, 18.0)
-    assert judged(ours, a_run(TEN, JB_TERMINALS, 18.3))["of ideal's"] is True
-    assert judged(ours, a_run(TEN, JB_TERMINALS, 18.5))["of ideal's"] is False
-
-
 def test_caps_that_nobody_held_are_told() -> None:
     forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, held=9)
     assert judged(forgotten)["runs whose caps were not held as wanted"] is False
@@ -164,28 +145,6 @@ def test_sockets_are_counted_within_the_span_alone() -> None:
         sampled([], 1, 0, 1)
 
 
-@pytest.mark.parametrize("plan", [QUICK, FULL, SHORT], ids=lambda plan: plan.name)
-def test_a_plan_has_each_task_once_and_changes_hands_twice_at_most(plan: Plan) -> None:
-    assert len(set(plan.tasks)) == len(plan.tasks)
-    hands = [hand for hand, _ in groupby(task.variant.hand for task in plan.tasks)]
-    assert len(hands) == len(set(hands))
-
-
-def test_the_full_plan_has_what_is_to_be_measured() -> None:
-    plain = {(task.scene, task.variant) for task in FULL.tasks}
-    for terminals in (1, 5, 10):
-        for rtt in ("4", "16", "64", "256", MIX):
-            assert {(Scene(terminals, rtt), each) for each in (OFF, JB_TERMINALS, IDEAL_TERMINALS)} <= plain
-            assert (Scene(terminals, rtt), IDEAL_GATEWAY) in plain
-    assert {task.variant.hand for task in FULL.tasks if task.scene.window_scale} == {GATEWAY}
-
-
-def test_the_paper_s_bounds_are_those_of_its_table() -> None:
-    assert paper000.bounds("jb", 10, 64) == (4, 2)
-    assert paper000.bounds("jb", 1, 256) == (555, 250)
-    assert paper000.bounds("gb", 3, 4) == (11, 10)
-
-
 def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [a_run(TEN, OFF, 18.0), a_run(TEN, IDEAL_TERMINALS, 18.1), a_run(Scene(10, "256", 1, 1.0), OFF, 6.0)]
     CAMPAIGN.present(SHORT, runs, tmp_path, as_json=True)
@@ -194,12 +153,3 @@ def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixtur
         lines = list(csv.reader(file))
     assert (tuple(lines[0]), len(lines)) == (HEADER, 4)
     assert Path(document["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_people_read_a_table_for_each_scene_beside_the_paper_s_bounds() -> None:
-    lines = told([a_run(TEN, OFF, 18.0), a_run(TEN, JB_TERMINALS, 9.0), a_run(TEN, OFF, 18.0)]).splitlines()
-    at = lines.index("10 terminals, 64 ms")
-    assert lines[at + 1].split()[:2] == ["variant", "Mbit/s"]
-    off, paper = (" ".join(line.split()) for line in lines[at + 2 : at + 4])
-    assert off == "off 18.00 1.00 1.000 128.0 2.00 70.0 12 - 0.0 1.5"
-    assert paper == "paper (JB), terminals 9.00 0.50 1.000 128.0 2.00 70.0 12 4-2 0.0 1.5"

@@ -14,33 +14,13 @@ import pytest
 
 from experiments import bench
 from experiments.bench import golang, outages, report
-from experiments.bench.measure import MEASURES
 from experiments.bench.mode_change import LATE_S, Change, Round
-from experiments.bench.plan import PARTS, SMOKE
 from experiments.transfer.measure import Row
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.report import Results, figure_of, verdicts
 from lab.processes.controller import TREE
-from lab.results.figures import at_least, below, middle, percentile, table, worst
+from lab.results.figures import at_least, below, middle, percentile, worst
 from lab.traffic.numbered import Counted
-
-
-@pytest.mark.parametrize("part", [*PARTS, *SMOKE])
-def test_each_part_of_the_table_can_be_measured(part: str) -> None:
-    assert callable(MEASURES[part])
-
-
-def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
-    figures = [
-        middle("a", [1.0, 2.0, 4.0], "ms", below(3)),
-        worst("b", [0.5], "", at_least(0.85)),
-        middle("c", [7], "s"),
-    ]
-    lines = table(figures).splitlines()
-    assert lines[0].split() == ["WHAT", "MEASURED", "UNIT", "N", "FROM", "TO", "PROMISED", "VERDICT"]
-    assert lines[1].split() == ["a", "2", "ms", "3", "1", "4", "<", "3", "MET"]
-    assert lines[2].split() == ["b", "0.5", "1", "0.5", "0.5", ">=", "0.85", "NOT", "MET"]
-    assert lines[3].split() == ["c", "7", "s", "1", "7", "7"]
 
 
 def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

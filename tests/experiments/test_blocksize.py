@@ -11,7 +11,7 @@ import pytest
 from controller.policy.caps.terminal_cap import BLOCK_BYTES
 from experiments.blocksize import CAMPAIGN
 from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, uploaded
-from experiments.blocksize.plan import FULL, MOST_BYTES, QUICK, TERMINALS, TRACED_BYTES, Plan, Task, said
+from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Plan, Task
 from experiments.blocksize.report import HEADER, figures
 from experiments.paper import paper003
 from lab.results.figures import Figure
@@ -50,27 +50,11 @@ def test_a_mark_keeps_a_large_write_from_waiting_in_the_socket(runs: list[Run]) 
     assert marked.unsent_bytes <= MARK_BYTES + SEGMENT_BYTES < free.unsent_bytes
 
 
-def test_quick_is_a_part_of_full_and_both_have_what_the_paper_draws() -> None:
-    assert set(QUICK.tasks) <= set(FULL.tasks)
-    assert (FULL.blocks[0], FULL.blocks[-1], len(FULL.blocks)) == (32, MOST_BYTES, 19)
-    assert FULL.size_bytes == 16_000_000
-    for plan in (QUICK, FULL):
-        assert {(n, block) for n in TERMINALS for block in TRACED_BYTES} <= {
-            (task.terminals, task.block_bytes) for task in plan.tasks
-        }
-        marked = {task.terminals: task.low_water_bytes for task in plan.tasks if task.low_water_bytes}
-        assert tuple(marked[n] for n in TERMINALS) == BLOCK_BYTES
-
-
 def test_what_is_marked_is_within_what_the_paper_found_best() -> None:
     best = {one.terminals: one for one in paper003.said() if one.what == paper003.BEST}
     assert set(best) == set(TERMINALS)
     for terminals, bytes_ in zip(TERMINALS, BLOCK_BYTES, strict=True):
         assert best[terminals].least_block_bytes <= bytes_ <= best[terminals].most_block_bytes
-
-
-def test_sizes_are_said_as_in_the_paper() -> None:
-    assert [said(size) for size in (32, 8192, 131072, MOST_BYTES)] == ["32 B", "8 KB", "128 KB", "8 MB"]
 
 
 def an_upload(mbit_s: float, began: float = 100.0) -> Upload:
@@ -92,24 +76,12 @@ def test_together_is_all_bytes_from_the_first_beginning_to_the_last_end() -> Non
     assert run.apart_bps == pytest.approx(0)
 
 
-@pytest.mark.parametrize(("shares", "jain"), [((6, 6, 6), 1.0), ((9, 3), 0.8), ((1e6, 1, 1), 1 / 3)])
-def test_jain_s_index_is_that_of_the_terminals(shares: tuple[float, ...], jain: float) -> None:
-    assert a_run(Task(len(shares), 32, 0), *shares).jain == pytest.approx(jain, abs=1e-4)
-
-
 def test_what_the_paper_found_best_is_held_against_the_best_here() -> None:
     those = told(a_run(Task(1, 32, 0), 10), a_run(Task(1, 131072, 0), 16), a_run(Task(1, MOST_BYTES, 0), 20))
     assert those["writes of 128 KB to 512 KB, the paper's best: of the best here"].value == pytest.approx(80)
     assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
     theirs = [one for what, one in those.items() if what.startswith("paper 003")]
     assert [(one.value, one.n, one.met) for one in theirs] == [(6, 0, None), (66, 0, None)]
-
-
-def test_large_writes_under_a_mark_are_told_by_themselves() -> None:
-    those = told(a_run(Task(1, MOST_BYTES, 0), 16), a_run(Task(1, MOST_BYTES, 262144), 12))
-    assert those["1 terminal, writes of 8 MB: together"].value == pytest.approx(16)
-    assert those["1 terminal, writes of 8 MB, a mark of 256 KB: together"].value == pytest.approx(12)
-    assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.capture import measure, plan, report
+from experiments.capture import measure, plan
 from experiments.capture.measure import Conversation
 from experiments.capture.plan import AFTER, BEFORE
 from experiments.capture.report import Claim, claims
@@ -100,20 +100,6 @@ def test_a_copy_with_another_sequence_number_is_no_copy(bicast: Conversation) ->
     (claim,) = broken(forged)
     assert "twice" in claim.sentence
     assert claim.counter_examples == (f"{first}: 1 times",)
-
-
-def test_a_conversation_that_broke_off_has_no_tables_and_says_so(bicast: Conversation) -> None:
-    cut = replace(bicast, client=[], server=[], router_wifi=[], router_lte=[])
-    assert "0 segments where 24 were expected" in report.text(cut, claims(cut))
-
-
-def test_the_document_tells_what_the_text_tells(bicast: Conversation) -> None:
-    told = report.document(bicast, claims(bicast))
-    assert told["client_segments"] == 2 * plan.WORDS
-    assert all(claim["holds"] for claim in told["claims"])  # type: ignore[attr-defined]
-    text = report.text(bicast, claims(bicast))
-    assert text.count("HOLDS") == 6
-    assert "DOES NOT HOLD" not in text
 
 
 @pytest.mark.parametrize("truth", [("1", "0"), ("True", "False")])

@@ -12,8 +12,8 @@ import pytest
 
 from experiments.once import CAMPAIGN
 from experiments.once.datagrams import DOWN, THIN_PPS, UP, Cut, Flowed, Pinged, ping_counts
-from experiments.once.measure import Deluged, Died, Followed, Run, Tunnelled, carry_out, left_by_headers
-from experiments.once.plan import FULL, OFF, ONCE, QUICK, SCENARIOS, SINGLE, TWICE, Losses, Plan
+from experiments.once.measure import Deluged, Died, Followed, Run, Tunnelled, carry_out
+from experiments.once.plan import OFF, ONCE, SCENARIOS, SINGLE, TWICE, Losses, Plan
 from experiments.once.report import HEADER, figures, interval
 from experiments.once.transfers import Asked, Blackened, Carried, Uploaded
 from lab.results.figures import Figure
@@ -153,11 +153,6 @@ def test_what_ping_says_of_answers_and_duplicates_is_read(summary: str, expected
     assert ping_counts(f"--- 192.168.0.2 ping statistics ---\n{summary}\n") == expected
 
 
-def test_what_comes_beside_the_first_is_counted() -> None:
-    stream = a_stream(5, 0, 2, 1, 2, 2, 0)
-    assert (stream.lost, stream.doubled) == ([3, 4], 3)
-
-
 def test_a_lost_datagram_belongs_to_the_cut_before_it() -> None:
     whole = a_stream(400, *range(400))
     # Sent after 99, 100 and 350: at 102, 102.02 and 107.02; and the first two of all.
@@ -177,16 +172,6 @@ def test_a_pause_at_a_cut_is_judged_whatever_waits_on_the_path_that_remains() ->
         reads = Streamed([9.0, 10.0, 10.0 + pause_s], [1.0, 2.0, 3.0], whole=True)
         name = f"bicast, {queue_ms} ms waiting on LTE, longest pause at a cut"
         assert told(Uploaded(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
-
-
-def test_an_upload_s_goodput_is_that_before_the_first_cut() -> None:
-    reads = Streamed([7.0, 9.0, 9.5, 10.5], [1000.0, 2000.0, 3000.0, 9000.0], whole=True)
-    assert Uploaded(ONCE, 48, (10.0, 14.0), reads, "").bps == pytest.approx(2000 * 8 / 2)
-
-
-@pytest.mark.parametrize(("tries", "chance", "expected"), [(1000, 0.0, (0, 0)), (1000, 1.0, (1000, 1000))])
-def test_without_chance_there_is_one_number_of_losses(tries: int, chance: float, expected: tuple[int, int]) -> None:
-    assert interval(tries, chance) == expected
 
 
 def test_the_interval_is_that_of_a_binomial_distribution() -> None:
@@ -268,24 +253,6 @@ def test_a_death_is_judged_by_the_latest_telling_and_the_slowest_switch() -> Non
     assert those["then out of all groups at far within"].met is False
 
 
-def test_what_others_published_stands_beside_ours_as_theirs() -> None:
-    reads = Streamed([9.0, 10.5, 11.0], [1.0, 2.0, 100.0], whole=True)
-    those = told(Blackened(ONCE, 9.5, 130, reads, ""))
-    assert those["48.8 MB downloaded, Wi-Fi black for 10 s in the middle; bicast, on the wires"].value == 130
-    assert those["bicast, longest stall"].value == 1500
-    theirs = [one for what, one in those.items() if "published" in what and "unverified" in what]
-    assert [(one.n, one.low, one.high, one.met) for one in theirs] == [
-        (0, 106, 106, None),
-        (0, 246, 293, None),
-        (0, 1900, 1900, None),
-    ]
-
-
-def test_headers_of_tunnels_take_what_they_are_longer() -> None:
-    assert left_by_headers(1450) == pytest.approx(1374 / 1424)  # frames of 1514 bytes in either case
-    assert left_by_headers(1350) == pytest.approx((1274 / 1414) / (1424 / 1514))
-
-
 def test_bulk_through_tunnels_is_held_against_the_same_over_ethernet() -> None:
     def carrying(how: str, way: str, mbit_s: float, whole: bool = True) -> Carried:
         return Carried(how, way, mbit_s * 1e6, 1000, 0, 0, 0, whole, "")
@@ -315,14 +282,3 @@ def test_who_follows_too_late_or_loses_a_packet_meanwhile_breaks_the_promise() -
         assert those["bicast, duplicated"].met is not doubled
         assert those["single, followed after"].met is not late
         assert those["single, lost meanwhile of 500/s"].met is None
-
-
-def test_pings_through_tunnels_are_judged_by_themselves() -> None:
-    those = told(Pinged(CLEAN, 400, 0, 0, ""), Tunnelled(Pinged(CLEAN, 400, 1, 0, ""), 1450))
-    assert those["400 pings at 10 ms, both paths clean: lost"].met is True
-    assert those["400 pings at 10 ms through tunnels, both paths clean: lost"].met is False
-
-
-def test_quick_is_a_part_of_full() -> None:
-    assert set(QUICK.flows) <= set(FULL.flows)
-    assert len(FULL.flows) == 36 + 12

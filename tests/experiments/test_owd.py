@@ -9,9 +9,8 @@ from controller.policy.bandwidth.estimators import Samples, Slope
 from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
 from experiments.owd import measure
 from experiments.owd.measure import Run
-from experiments.owd.plan import FULL, Link
+from experiments.owd.plan import Link
 from experiments.owd.report import figures
-from experiments.paper import paper004
 
 
 def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
@@ -22,13 +21,6 @@ def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
     assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
     assert np.allclose(far.answered - far.received, near.answered - near.received)
     assert (far.sent, far.heard) == (near.sent, near.heard)
-
-
-def test_packets_have_room_between_them() -> None:
-    for link in FULL.links:
-        assert link.every_us >= 1000
-        assert link.every_us * link.rate_bps >= 10 * 8 * 1482 * 1e6
-    assert {link.rate_bps for link in FULL.links} == {10**7, 10**8, 10**9}
 
 
 def run(bps: float, off: float, link: Link, stalled: str = "") -> Run:
@@ -55,8 +47,3 @@ def test_of_a_token_bucket_no_single_packet_is_to_tell() -> None:
     told = {one.what: one for one in figures([run(101e6, 0.01, link), run(100e6, 0, link)])}
     assert told["100 Mbit/s by a token bucket: not told by one packet"].met is False
     assert told["  trains: off by"].met is True
-
-
-def test_the_papers_figures_are_there() -> None:
-    assert {one.table for one in paper004.said(10**9)} == {2, 3, 5, 6}
-    assert not paper004.said(10**7)

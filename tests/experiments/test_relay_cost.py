@@ -92,11 +92,6 @@ def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -
     assert leaking["memory at the relay, grown in the second half"] == (0, True)
 
 
-def test_who_is_not_installed_is_told() -> None:
-    assert f"{SING_BOX}: not installed" in judged(a_transfer(DIRECT, 20.0), a_transfer(HAPROXY, 2.0))
-    assert f"{HAPROXY}: not installed" not in judged(a_transfer(HAPROXY, 2.0, stalled="others had 40 %"))
-
-
 def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
     before = Moment(passed=1000, working=500, interrupted=100, ours=300)
     assert disturbed(before, Moment(1200, 640, 120, 430)) == ""  # a tenth of ours is interrupts'

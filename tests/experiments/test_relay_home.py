@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.relay.home.measure import LINE_BPS, Run
-from experiments.relay.home.plan import ALONE, DOWN, QUICK, UP, Task
+from experiments.relay.home.plan import ALONE, DOWN, UP, Task
 from experiments.relay.home.report import figures
 from lab.results.figures import Figure
 
@@ -38,10 +38,3 @@ def test_a_run_in_which_the_machine_stalled_counts_nowhere_and_a_broken_one_brea
     assert found([run("bicast", 1.0, stalled="on core 20 ms")], "") == []
     (broken,) = found([run("bicast", 1.0, whole=False), run("bicast", 1.0)], "not what was sent")
     assert (broken.value, broken.met) == (1, False)
-
-
-def test_every_mode_is_measured_both_ways_and_one_who_is_left_alone() -> None:
-    tasks = list(QUICK.tasks)
-    assert {(task.how, task.direction) for task in tasks} == {
-        (how, direction) for how in ("bicast", "single", "off", ALONE) for direction in (DOWN, UP)
-    }

@@ -45,15 +45,6 @@ def test_each_way_of_sending_brings_the_whole_file_by_mptcp(rows: Rows) -> None:
     assert all(fastest < row.seconds < 60 for row in found)
 
 
-def test_the_rows_are_a_line_a_download(rows: Rows) -> None:
-    lines = rows.file.read_text().splitlines()
-    assert lines[0].startswith("wifi_up_loss_percent,wifi_down_loss_percent,congestion_control,lte_backup,mode,run,")
-    assert [line.split(",")[:6] for line in lines[1:]] == [
-        ["10", "0", "cubic", "yes", "plain", "1"],
-        ["10", "0", "cubic", "yes", "bicast", "1"],
-    ]
-
-
 def test_what_is_there_is_not_measured_again(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Task] = []
 
@@ -79,16 +70,6 @@ def test_a_download_that_proves_nothing_is_made_again(
     reading = results.reading(CUBIC, (10, 0), "plain")
     assert reading is not None
     assert (reading.runs, results.bad) == ((2.0,), 1)
-
-
-def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
-    told = capsys.readouterr().out
-    assert "server's sender cubic, LTE backup; limit 93.8 Mbit/s" in told
-    assert "42.2" in told  # the paper's bicast at this corner
-    plot = rows.file.parent / "corner-figure4.png"
-    assert str(plot) in told
-    assert plot.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_the_document_names_the_files_and_the_verdicts(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from experiments.paper import paper002
 from experiments.transfer import report
 from experiments.transfer.measure import HEADER, Row, Rows
-from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
+from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task
 from experiments.transfer.report import Results, limit_bps, verdicts
 from lab.stage.failure import ExperimentFailed
 
@@ -27,29 +26,6 @@ def test_the_papers_tables_are_read_with_loss_up_in_rows_and_down_in_columns() -
     assert set(bicast) == set(plain) == {(up, down) for up in range(11) for down in range(6)}
     assert (plain[10, 5], bicast[10, 5]) == (141.4, 61.3)
     assert (plain[10, 0], plain[0, 5], bicast[7, 3]) == (43.4, 80.6, 45.3)
-
-
-def test_quick_makes_every_corner_in_every_setting_and_repeats_what_is_promised() -> None:
-    tasks = quick().tasks
-    assert len(set(tasks)) == len(tasks)
-    firsts = {(task.setting, (task.up_percent, task.down_percent), task.how) for task in tasks if task.number == 1}
-    assert firsts == {(setting, cell, how) for setting in SETTINGS for cell in CORNERS for how in ("plain", "bicast")}
-    assert sum((task.setting, task.up_percent, task.down_percent) == (CUBIC, *PROMISED) for task in tasks) == 6
-    for setting in (BBR, BBR_BOTH):
-        assert sum((task.setting, task.how) == (setting, "bicast") for task in tasks) == 12
-
-
-@pytest.mark.parametrize(("plan", "laboratories"), [(quick(), 4), (full(), 12)])
-def test_a_laboratory_is_raised_once_for_all_that_can_share_it(plan: object, laboratories: int) -> None:
-    settings = [task.setting for task in plan.tasks]  # type: ignore[attr-defined]
-    assert 1 + sum(one != other for one, other in pairwise(settings)) == laboratories
-
-
-def test_full_makes_the_papers_grid_with_the_papers_size_once_everywhere_before_any_repeat() -> None:
-    plan = full()
-    assert plan.size_bytes == 500_000_000
-    assert len(set(plan.tasks)) == len(plan.tasks) == 3 * 4 * 66 * 2
-    assert [task.number for task in plan.tasks] == sorted(task.number for task in plan.tasks)
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
