@@ -22,11 +22,3 @@ def test_what_is_committed_is_what_the_tools_make(tmp_path: Path) -> None:
     made = generated(tmp_path)
     assert len(made) == 5
     assert generated(TREE) == made, "api/agent.proto was changed: run setup/proto.sh, and commit what it makes"
-
-
-def test_both_languages_mean_the_same_contract() -> None:
-    from api import agent_pb2
-
-    assert agent_pb2.FromAgent.DESCRIPTOR.full_name == "bicast.agent.v1.FromAgent"
-    report = agent_pb2.Report(sequence=7, connections=[agent_pb2.Connection(token=1, serves=True)])
-    assert agent_pb2.FromAgent.FromString(agent_pb2.FromAgent(report=report).SerializeToString()).report == report

@@ -25,19 +25,6 @@ SILENT = """
 def pytest_runtest_protocol(item):
     return True if item.name == "test_silent" else None
 """
-REPEATED = """
-class Same(pytest.Item):
-    def runtest(self): pass
-
-class Repeated(pytest.File):
-    def collect(self):
-        yield Same.from_parent(self, name="same")
-        yield Same.from_parent(self, name="same")
-
-def pytest_collect_file(file_path, parent):
-    if file_path.name == "test_two.py":
-        return Repeated.from_parent(parent, path=file_path)
-"""
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["without workers", "with a worker"])
 
 
@@ -49,25 +36,11 @@ def run(place: Path, more: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @WORKERS
-def test_a_run_in_which_every_test_reports_passes(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    ended = run(tmp_path, "", *workers)
-    assert ended.returncode == 0, ended.stdout
-
-
-@WORKERS
 def test_a_test_that_does_not_report_fails_the_run_and_is_named(tmp_path: Path, workers: tuple[str, ...]) -> None:
     ended = run(tmp_path, SILENT, *workers)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 of 2 collected tests did not report" in ended.stdout
     assert "test_two.py::test_silent: 1 collected" in ended.stdout
-
-
-@WORKERS
-def test_two_tests_of_one_id_fail_the_run_and_are_named(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    ended = run(tmp_path, REPEATED, *workers)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "1 of 4 collected tests did not report" in ended.stdout
-    assert "test_two.py::same: 2 collected" in ended.stdout
 
 
 @WORKERS

@@ -40,9 +40,3 @@ def test_a_source_that_does_not_compile_leaves_the_last_program(tree: Path) -> N
     assert done.returncode != 0
     assert "way.c" in done.stderr
     assert [file.name for file in (tree / "build").iterdir()] == ["link-emulator"]
-
-
-def test_its_usage_is_told(tree: Path) -> None:
-    compiled(tree)
-    done = run([tree / "build/link-emulator"], os.environ)
-    assert (done.returncode, done.stderr) == (64, "usage: link-emulator SOCKET PARENT STALL_US\n")

@@ -52,13 +52,6 @@ def test_an_environment_that_was_moved_is_made_anew(made: Path, tmp_path: Path) 
     assert str(moved) in (moved / "venv/bin/pip").read_text()
 
 
-@pytest.mark.slow
-def test_an_environment_that_lost_its_interpreter_is_made_anew(made: Path) -> None:
-    (made / "venv/bin/python").unlink()
-    make(made)
-    assert run([made / "venv/bin/python", "-c", ""], os.environ).returncode == 0
-
-
 def test_an_installation_that_failed_is_tried_again(made: Path) -> None:
     (made / "requirements.txt").write_text("no-such-distribution==1\n")
     environment = dict(os.environ, PIP_NO_INDEX="1")

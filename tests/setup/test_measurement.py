@@ -61,18 +61,6 @@ def test_measurement_fails_when_two_of_three_attempts_fail(tmp_path: Path, rates
     assert "1 failed, 1 passed" in ended.stdout.splitlines()[-1]
 
 
-def test_measurement_does_not_repeat_a_test_that_passes(tmp_path: Path) -> None:
-    ended = measured(tmp_path, "20 14 14")
-    assert ended.returncode == 0
-    assert "three times" not in ended.stdout
-
-
-def test_measurement_does_not_repeat_an_untimed_test(tmp_path: Path) -> None:
-    ended = measured(tmp_path, "20", SUITE.replace("assert True", "assert False"))
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "three times" not in ended.stdout
-
-
 def test_measurement_raises_a_world_again_whose_set_up_failed(tmp_path: Path) -> None:
     broken = """
     rates = FIGURES.read_text().split()
@@ -84,12 +72,3 @@ def test_measurement_raises_a_world_again_whose_set_up_failed(tmp_path: Path) ->
     assert ended.returncode == 0, ended.stdout
     assert "    failed: OSError: no world" in ended.stdout
     assert "2 passed" in ended.stdout.splitlines()[-1]
-
-
-def test_measurement_keeps_a_counterexample_for_the_next_run(tmp_path: Path) -> None:
-    never = (
-        "from hypothesis import given, strategies\n@given(strategies.integers())\ndef test_never(n): assert n < 10**6\n"
-    )
-    for _ in range(2):
-        assert measured(tmp_path, "", never).returncode == pytest.ExitCode.TESTS_FAILED
-        assert any((tmp_path / ".hypothesis" / "examples").iterdir())

@@ -100,17 +100,6 @@ def test_the_router_gets_table_2s_addresses_and_the_ways_back() -> None:
     assert routes == {(route.to, route.via) for route in PaperTopo().nodeInfo("router")["routes"]}
 
 
-def test_the_links_are_the_papers_until_told_otherwise() -> None:
-    assert re.findall(r"link\.sh (\S+ \S+ \S+)", provisions("ovs")["links"]) == ["gw-wifi 100 0", "gw-lte 10 1"]
-    down = provisions("router")["links"]
-    for syntax in (r"qos policy network-emulator {} {} (\S+)", r"traffic-policy network-emulator {} {} (\S+)"):
-        loss = "loss" if syntax.startswith("qos") else "packet-loss"
-        assert re.findall(syntax.format("gw-wifi", "bandwidth"), down) == ["100mbit"]
-        assert re.findall(syntax.format("gw-wifi", loss), down) == ["0"]
-        assert re.findall(syntax.format("gw-lte", "bandwidth"), down) == ["10mbit"]
-        assert re.findall(syntax.format("gw-lte", loss), down) == ["1"]
-
-
 def test_rate_and_loss_of_each_direction_come_from_the_environment() -> None:
     wish = {"WIFI_UP_LOSS": "10", "WIFI_DOWN_LOSS": "5", "LTE_MBPS": "20"}
     assert "link.sh gw-wifi 100 10 " in provisions("ovs", **wish)["links"]
@@ -124,8 +113,3 @@ def test_a_loss_that_is_no_number_is_refused_by_name(loss: str) -> None:
     done = ruby("setup/machines/vyos.rb", WIFI_DOWN_LOSS=loss)
     assert done.returncode != 0
     assert f"WIFI_DOWN_LOSS={loss}: expected a number" in done.stderr
-
-
-def test_the_routers_scripts_are_shell() -> None:
-    for script in provisions("router").values():
-        assert run(["bash", "-n", "-c", script], os.environ).returncode == 0
