@@ -59,24 +59,6 @@ def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> No
     assert len(prefers(client)) == 1 and not prefers(guest)
 
 
-def test_what_a_guest_says_of_anothers_terminal_counts_nothing() -> None:
-    scene = Scene(mode="off")
-    scene.world, told_by_client = [FakeConnection.between(SERVER, WIFI, LTE)], scene.world
-    guest = scene.client("guest", terminal="client")
-    scene.world = told_by_client
-    scene.client()
-    for _ in range(6):
-        for subflow in guest.world[0].subflows:
-            subflow.terminal.segments_sent += 100
-            subflow.terminal.retransmits += 30
-            subflow.terminal.bytes_acked += 70_000
-        scene.second()
-    assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
-    view = course(scene.core, "client", scene.now, 0.0)
-    assert view.own_end.agents == ("client",)
-    assert view.uplinks[0].because == "nothing that client told says how it fares"
-
-
 def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
@@ -321,20 +303,3 @@ def test_a_reflex_at_an_agent_that_is_gone_is_told_with_the_end_of_its_lease() -
     assert view.own_end.nobody == "agent client is gone (the test ended it)" and not view.own_end.agents
     scene.pass_time(31.0)
     assert not course(scene.core, "client", scene.now, 0.0).reflexes
-
-
-def test_where_only_the_other_end_tells_it_is_said_who_does_and_who_does_not() -> None:
-    scene = Scene()
-    scene.relay()
-    scene.connection().subflows[1].server.backup = True
-    scene.downloads(3)
-    view = course(scene.core, "client", scene.now, 0.0)
-    assert view.other_end.agents == ("relay-1",) and view.other_end.nobody is None
-    assert view.own_end.nobody == "no agent that is this terminal has come"
-    lte = next(each for each in view.uplinks if each.uplink == "lte")
-    assert lte.because == "nothing that relay-1 told says how it fares"
-    scene.client("client")
-    assert course(scene.core, "client", scene.now, 0.0).own_end.nobody == "agent client has not reported yet"
-    scene.join(FakeHand("client", Role.TERMINAL, (PHONE,), scene.world))
-    told = course(scene.core, "client", scene.now, 0.0).own_end.nobody
-    assert told == "agent client: none of its addresses (10.1.0.7) is of the terminal client"

@@ -167,22 +167,6 @@ def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
     assert after.tried_from is not None and after.tried_from.startswith("127.0.0.1:")
 
 
-def test_strangers_do_not_have_it_told_again(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They fill what is remembered of them, and that alone."""
-    monkeypatch.setattr(refusals, "REMEMBERED", 1)
-    identity = house.enrolled("phone")
-    house.agents.revoke("phone")
-    told = []
-    for _ in range(2):
-        house.stream(identity).ended()
-        house.join("laptop", "a" * 26)
-        house.join("laptop", "a" * 26, asked=b"")
-    house.join("Laptop", "a" * 26, asked=b"")
-    while "'Laptop'" not in (line := log.get(timeout=PATIENCE_S).getMessage()):
-        told.append(line)
-    assert sum("'phone'" in line for line in told) == 1
-
-
 def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
     def standing() -> EnrolmentState:
         return house.agents.enrolled()[0].standing

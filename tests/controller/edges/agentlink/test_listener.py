@@ -153,18 +153,6 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def test_the_host_that_has_most_makes_place_first(few_places: int, build: Callable[[], House]) -> None:
-    house = build()
-    with contextlib.ExitStack() as stack:
-        lonely = stack.enter_context(silent(house.agents.join, host="127.0.0.2"))
-        many = [stack.enter_context(silent(house.agents.join, host="127.0.0.3")) for _ in range(few_places + 2)]
-        for stranger in many[:3]:
-            to_the_end(stranger)
-        context = ssl.create_default_context(cadata=house.ca_pem.decode())
-        context.set_alpn_protocols(["h2"])
-        stack.enter_context(context.wrap_socket(lonely, server_hostname="bicast-controller"))
-
-
 def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

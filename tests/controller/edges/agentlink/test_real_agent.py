@@ -110,10 +110,11 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
 
 
 def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
-    line = house.line("phone")
-    joined = house.agent(*line)
+    (line,) = [each for each in house.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
+    typed = ["sh", "-c", f"{line} --directory phone"]  # as it stands, where the agent need not be installed
+    joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
-    replayed = house.agent(*line)
+    replayed = house.agent(*line.split()[1:], "--directory", "phone")
     assert replayed.returncode == 1 and "was used before" in replayed.stderr
     agent = house.run_agent("phone")
     house.until(lambda: house.served("phone"))
@@ -129,30 +130,6 @@ def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     house.run_agent("phone")
     house.until(lambda: house.served("phone"))
-
-
-def test_the_line_that_enroll_prints_runs_as_it_stands(house: House) -> None:
-    """In a shell of the controller's machine, whether or not the agent is installed."""
-    told = house.bicast("enroll", "phone").splitlines()
-    (line,) = [each for each in told if "bicast-agent join" in each]
-    typed = ["sh", "-c", f"{line} --directory phone"]
-    joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
-    assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
-    house.run_agent("phone")
-    house.until(lambda: house.served("phone"))
-
-
-def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(house: House) -> None:
-    def said(end: signal.Signals, sentence: str) -> None:
-        phone = house.run_agent("phone")
-        house.until(lambda: house.served("phone"))
-        phone.send_signal(end)
-        phone.wait()
-        house.until(lambda: f"agent phone is gone: {sentence}" in house.log("controller"))
-
-    assert house.agent(*house.line("phone")).returncode == 0
-    said(signal.SIGTERM, "it was stopped")
-    said(signal.SIGKILL, "the connection broke off")
 
 
 def test_an_agent_ends_when_it_is_stopped_also_where_the_controller_does_not_answer(house: House) -> None:

@@ -83,12 +83,3 @@ def test_who_was_revoked_while_he_waited_is_not_let_in(house: House, monkeypatch
     assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
     house.closed()
     assert house.quiet()
-
-
-def test_agents_of_other_names_are_not_asked(house: House) -> None:
-    phone, opened = house.served(house.enrolled("phone"))
-    laptop, _ = house.served(house.enrolled("laptop"))
-    house.agents.perform(Direct(opened.session, 1, Disarm("x")))
-    assert phone.hear().directive.id == 1
-    laptop.finish()
-    assert house.closed().session != opened.session

@@ -9,11 +9,8 @@ import pytest
 from cryptography import x509
 
 from api import agent_pb2 as pb
-from controller.edges.agentlink.server import Agents
-from controller.edges.trust.refusals import AgencyError
-from controller.model.settings import AgentService
 from controller.protocol.reports import AgentOpened, Role
-from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
+from tests.controller.edges.agentlink.house import House
 
 ROLES = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
 
@@ -60,15 +57,3 @@ def test_a_token_gives_the_role_with_which_it_was_made(house: House) -> None:
     house.agents.invite("phone", Role.RELAY)
     assert house.agents.enrolled()[0].role is Role.TERMINAL
     assert house.enrolled("phone", Role.RELAY) and house.agents.enrolled()[0].role is Role.RELAY
-
-
-def test_a_ledger_without_roles_is_refused_whole_with_what_to_do(house: House) -> None:
-    house.enrolled("phone")
-    house.agents.stop()
-    path = house.directory / "ledger.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
-    settings = AgentService(ANYWHERE, ANYWHERE, str(house.directory))
-    with pytest.raises(AgencyError, match=r"version.*2.*this is the ledger of agents.*all agents must join again"):
-        Agents(settings, lambda event, taken: None, bind)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
-    house.again()

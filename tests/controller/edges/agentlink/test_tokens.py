@@ -92,12 +92,6 @@ def test_a_token_is_for_one_name_and_stays_good_for_it(house: House, log: Log) -
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_a_token_that_was_never_made_is_refused(house: House, log: Log) -> None:
-    ended = house.join("phone", "a" * 26)
-    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED
-    refused(house, log, "token_unknown")
-
-
 def test_a_new_token_ends_the_one_before(house: House) -> None:
     old, new = house.agents.invite("phone").token, house.agents.invite("phone").token
     assert isinstance(house.join("phone", old), Ended)

@@ -47,14 +47,6 @@ def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_an_address_of_another_machine_is_one_sentence(desk: Desk) -> None:
-    with pytest.raises(CannotServe, match=r"192\.0\.2\.1:8653"):
-        serve(
-            make_app(desk.read, desk.program, desk.decisions, desk, TOKEN),
-            replace(SETTINGS, api=Endpoint("192.0.2.1", 8653)),
-        )
-
-
 def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
     app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
     before = _servers()

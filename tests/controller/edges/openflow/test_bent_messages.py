@@ -13,7 +13,6 @@ from hypothesis import strategies as some
 
 from controller.core.core import Core
 from controller.edges.config.load import parse
-from controller.edges.openflow.connection import versions_offered
 from controller.edges.openflow.frames import advertise, ask
 from controller.edges.openflow.framework import SwitchError
 from controller.edges.openflow.speaker import SwitchSession, packet_out
@@ -160,12 +159,6 @@ def test_no_bent_reply_does_more_than_end_its_connection(sent: list[bytes], when
         for name in REPLIES[when:]:
             talk.said(REAL[name])
         talk.look()
-
-
-@given(bent(["hello"]))
-def test_no_bent_hello_does_more_than_be_refused(data: bytes) -> None:
-    with contextlib.suppress(SwitchError):
-        assert all(version >= 0 for version in versions_offered(data[0] if data else 0, data))
 
 
 OPENING = [("hello", None), ("features", FEATURES_REQUEST), ("ports", MULTIPART_REQUEST)]  # and what they answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from controller.edges.openflow import app, connection, framework
 from controller.edges.openflow.connection import ECHO_S, SILENT_ECHOES
 from controller.edges.openflow.errors import FrameworkError
-from controller.model.settings import Endpoint, Tls
+from controller.model.settings import Endpoint
 from controller.protocol.switch_messages import (
     Ask,
     Close,
@@ -27,7 +26,6 @@ from controller.protocol.switch_messages import (
     SwitchRefused,
 )
 from tests.controller.edges.openflow.conftest import Desk
-from tests.controller.edges.openflow.home import GATEWAY
 from tests.controller.edges.openflow.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
 from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
 
@@ -63,24 +61,11 @@ def _listening() -> set[tuple[str, int]]:
     return found
 
 
-def test_the_venv_decides_which_framework_is_tried() -> None:
-    assert ("ryu" if ".venv-ryu" in sys.prefix else "os_ken") == framework.NAME
-
-
 def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
     other = "os_ken" if framework.NAME == "ryu" else "ryu"
     done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK=other)
     assert done.returncode == 1
     assert f"FrameworkError: {other} is installed nowhere here" in done.stderr
-
-
-@pytest.mark.parametrize("words", [("-m", "controller"), ("-m", "cli", "run")], ids=" ".join)
-def test_whoever_runs_the_controller_is_told_so_in_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(GATEWAY)
-    done = _run(*words, str(file), BICAST_FRAMEWORK="pox")
-    assert done.returncode == 1
-    assert done.stderr == "bicast: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu\n"
 
 
 def test_nothing_is_monkey_patched() -> None:
@@ -92,16 +77,6 @@ def test_nothing_is_monkey_patched() -> None:
         f"assert before == [{names}]"
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_the_app_module_holds_one_app_class() -> None:
-    """The app manager takes the first in the alphabet and forgets the others."""
-    apps = [
-        found
-        for _, found in inspect.getmembers(app, inspect.isclass)
-        if issubclass(found, framework.App) and found.__module__ == app.__name__
-    ]
-    assert apps == [app.Bicast]
 
 
 def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
@@ -121,12 +96,6 @@ def test_an_address_in_use_is_refused_in_words() -> None:
             FrameworkError, match=f"cannot listen for switches on 127.0.0.1:{port}: Address already in use"
         ):
             app.Wire(Endpoint("127.0.0.1", port), None, lambda _: None)
-
-
-def test_a_missing_certificate_is_refused_in_words(tmp_path: Path) -> None:
-    missing = str(tmp_path / "controller.pem")
-    with pytest.raises(FrameworkError, match=f"TLS certificate {missing}"):
-        app.Wire(Endpoint("127.0.0.1", 0), Tls(missing, missing, missing), lambda _: None)
 
 
 def test_one_process_can_stop_and_start_again(ovs: Ovs) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.openflow.frames import ask
-from controller.edges.openflow.speaker import SwitchSession, encode, reason_of
+from controller.edges.openflow.speaker import SwitchSession
 from controller.model.known import Port
 from controller.program.diff import (
     AddFlow,
@@ -164,20 +164,6 @@ def test_an_error_nobody_asked_for_is_told_without_a_change(desk: Desk, bridge: 
     assert desk.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "words"),
-    [
-        (5, 2, "flow mod failed: bad table id"),
-        (6, 0, "group mod failed: group exists"),
-        (12, 0, "meter mod failed: unknown"),
-        (77, 3, "error type 77: code 3"),
-        (0xFFFF, 2600, "experimenter error 2600"),
-    ],
-)
-def test_reasons_are_words(kind: int, code: int, words: str) -> None:
-    assert reason_of(kind, code) == words
-
-
 def test_foreign_things_stay_and_are_left_out(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     foreign = [
         "table=0,priority=5,in_port=1,actions=output:3",
@@ -312,11 +298,6 @@ def test_a_read_that_is_refused_is_told_by_its_ticket(desk: Desk) -> None:
         xid, _ = peer.wait(MULTIPART_REQUEST)
         peer.send(message(ERROR, struct.pack("!HH", 1, 5), xid))
         assert desk.wait(SwitchRefused) == SwitchRefused(session, 9, None, "bad request: eperm")
-
-
-def test_a_field_that_does_not_exist_is_our_own_error() -> None:
-    with pytest.raises(ValueError, match="'ipv5_src' is no field of OpenFlow"):
-        encode(AddFlow(Flow(0, 1, fields(ipv5_src="1.2.3.4"))), 1)
 
 
 def large() -> tuple[Change, ...]:

@@ -19,7 +19,6 @@ from controller.edges.openflow.listener import server_context
 from controller.model.settings import Tls
 from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, Program, fields
-from controller.protocol.switch_messages import SwitchClosed
 from tests.controller.edges.openflow.conftest import Desk
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.controller.edges.openflow.switches import Ovs
@@ -171,17 +170,6 @@ def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk) ->
     with Peer(secured.wire.address) as silent:
         assert silent.is_ended()
         assert time.monotonic() - began > OPENING_S / 2
-
-
-def test_who_stops_in_the_handshake_keeps_nobody_waiting(
-    secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "OPENING_S", 3600.0)
-    client = _client(authority, authority.sign(dpid(9)))
-    with Peer(secured.wire.address), Peer(secured.wire.address, client) as good:
-        good.become_switch(9)
-        secured.opened(9)
-    secured.wait(SwitchClosed)
 
 
 def test_handshakes_in_every_place_do_not_keep_a_switch_out(

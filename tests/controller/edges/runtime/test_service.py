@@ -273,25 +273,6 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     made.service.stop()
 
 
-@pytest.mark.parametrize("wished", [("set_mode", Mode.SINGLE), ("set_active", "lte")])
-def test_who_wishes_is_answered_when_the_switch_holds_it(
-    gateway: Gateway, wished: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
-    verb, what = wished
-    answers: list[OverrideResult] = []
-    asking = threading.Thread(target=lambda: answers.append(getattr(gateway.service, verb)("client", what)))
-    asking.start()
-    assert gateway.ordered.wait(60)
-    gateway.service.snapshot()  # what was asked before this has been done
-    asking.join(0.1)
-    assert not answers
-    gateway.let_go()
-    asking.join(60)
-    (answer,) = answers
-    assert answer.changed and not answer.failed
-
-
 def test_what_a_switch_does_not_confirm_is_told_as_sent_also_to_who_wishes_the_same_again(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
