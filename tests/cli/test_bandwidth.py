@@ -89,18 +89,6 @@ def test_what_is_not_known_is_said_with_its_reason(tmp_path: Path, lines: list[s
     assert "alpha cannot be told: 48 packets came" in capsys.readouterr().err
 
 
-def test_a_path_that_lets_nothing_longer_through_says_its_mtu(
-    tmp_path: Path, lines: list[str], capsys: Captured
-) -> None:
-    def short(line: str) -> str:
-        _, length, sent, *_ = line.split(",")
-        return f"0,{length},{sent},,," if int(length) > 1256 else line
-
-    narrow = [*lines[:2], *(short(line) for line in lines[2:] if line.startswith("0,"))]
-    assert main(["bandwidth", file(tmp_path, narrow), "--json"]) == OK
-    assert json.loads(capsys.readouterr().out)["mtu_bytes"] == 1276  # of a step of 16
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

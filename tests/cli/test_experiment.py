@@ -12,7 +12,6 @@ import pytest
 
 from cli import USAGE
 from cli import experiment as verb
-from cli.__main__ import main
 from lab.processes.controller import TREE
 
 
@@ -32,27 +31,6 @@ def test_quick_is_what_is_run_unless_full_is_asked_for_and_never_both(capsys: py
     assert parse("transfer", "--full", "--json").full
     with pytest.raises(SystemExit) as ended:
         parse("transfer", "--quick", "--full")
-    assert ended.value.code == USAGE
-
-
-@pytest.mark.parametrize("name", verb.EXPERIMENTS)
-def test_each_experiment_teaches_what_it_measures_what_it_takes_and_how_long(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["experiment", name, "--help"])
-    assert ended.value.code == 0
-    told = " ".join(capsys.readouterr().out.replace("-\n", "-").split())
-    one = verb.EXPERIMENTS[name]
-    assert f"usage: bicast experiment {name} " in told and one.measures in told
-    assert f"How long it takes: {one.lasts}" in told and any(unit in one.takes for unit in ("seconds", "minutes"))
-    assert ("--full" in told) is (one.full is not None)
-
-
-def test_what_an_experiment_has_not_is_no_option_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse("capture").full is False
-    with pytest.raises(SystemExit) as ended:
-        parse("capture", "--full")
     assert ended.value.code == USAGE
 
 

@@ -67,28 +67,6 @@ def test_a_link_of_known_rate_calibrates_its_hosts(api: str, desk: Desk, capsys:
     assert capsys.readouterr().out.count("these hosts take 1.250 ns a byte: kept, and taken off from now on") == 2
 
 
-def test_hosts_that_could_not_be_calibrated_are_not_said_to_be(api: str, desk: Desk, capsys: Captured) -> None:
-    because = "of a link of 1 Mbit/s these hosts would take 79.6 ns a byte, expected 0 to 20"
-    failed = replace(UP, error=because)
-    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
-    assert main(["measure", "lte", "--link", "1"]) == REFUSED
-    told = capsys.readouterr().out
-    assert told.count(f"  not whole: {because}\n") == 2 and "kept" not in told
-
-
-def test_a_probe_that_was_not_whole_may_have_told_the_rate_all_the_same(api: str, desk: Desk, capsys: Captured) -> None:
-    because, narrow = "1 train of 10 is left out: the way there spaced it", 1280
-    by_method = (replace(UP.by_method[0], age_s=0.0),)
-    partly = replace(UP, by_method=by_method, error=because, mtu_bytes=narrow)
-    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(partly, replace(partly, direction="down"))),))
-    assert main(["measure", "lte"]) == OK
-    told = capsys.readouterr().out
-    assert told.count(f"  not whole: {because}\n") == 2
-    assert told.count("  nothing longer came than fits an MTU of 1280 bytes\n") == 2
-    assert main(["status"]) == OK
-    assert capsys.readouterr().out.count("; nothing above 1280 bytes comes through; the last probe: 1 train") == 2
-
-
 def test_what_was_known_before_a_probe_that_failed_is_not_told_by_it(api: str, desk: Desk, capsys: Captured) -> None:
     failed = replace(UP, error="the agent home went away while it probed")
     desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import signal
 import socket
@@ -24,13 +23,6 @@ Where = Callable[[], AbstractContextManager[tuple[int, int]]]
 
 
 @contextmanager
-def _terminal() -> Iterator[tuple[int, int]]:
-    ours, its = pty.openpty()
-    yield ours, its
-    os.close(ours)
-
-
-@contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
     ours, its = os.pipe()
     yield ours, its
@@ -47,8 +39,8 @@ def _journal() -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize(
     ("where", "journal", "form"),
-    [(_terminal, False, TIMED), (_pipe, False, TIMED), (_journal, True, BARE), (_journal, False, TIMED)],
-    ids=["terminal", "pipe", "journal", "beside the journal"],
+    [(_pipe, False, TIMED), (_journal, True, BARE), (_journal, False, TIMED)],
+    ids=["pipe", "journal", "beside the journal"],
 )
 def test_a_line_of_the_log_has_one_time(tmp_path: Path, where: Where, journal: bool, form: str) -> None:
     (tmp_path / "gateway.yaml").write_text(SITE.format(*free_ports(4)))
