@@ -8,8 +8,8 @@ import pytest
 
 from experiments.paper import paper001
 from experiments.relay.planet.measure import Pair, Run, Taken, chosen
-from experiments.relay.planet.networks import KM_PER_MS, Networks
-from experiments.relay.planet.places import SETS, distance_km
+from experiments.relay.planet.networks import Networks
+from experiments.relay.planet.places import SETS
 from experiments.relay.planet.readings import Readings
 from experiments.relay.planet.report import figures
 from experiments.relay.planet.routes import chains
@@ -20,16 +20,6 @@ SEED = 7
 @pytest.fixture(scope="module", params=SETS)
 def readings(request: pytest.FixtureRequest) -> Readings:
     return Readings(SETS[request.param], SEED)
-
-
-@pytest.mark.slow
-def test_nothing_is_faster_than_light_and_some_detours_are_shorter(readings: Readings) -> None:
-    rtts = {pair: readings.routes.rtt_ms(*pair) for pair in readings.pairs()}
-    for pair, rtt_ms in rtts.items():
-        assert rtt_ms > 2 * distance_km(*pair) / KM_PER_MS
-        assert readings.leg(*pair).rtt_ms > rtt_ms
-    detours = [rtts[a, via] + rtts[via, b] < rtts[a, b] for a, b in rtts for via in readings.hosts if via not in (a, b)]
-    assert any(detours)
 
 
 @pytest.mark.slow
