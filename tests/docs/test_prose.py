@@ -24,17 +24,13 @@ UNREVISED = {
     "docs/explanation/caps.md",
     "docs/explanation/elimination.md",
     "docs/explanation/health.md",
-    "docs/explanation/steering.md",
     "docs/explanation/switches.md",
     "docs/how-to/agent.md",
     "docs/how-to/blocks.md",
     "docs/how-to/far-site.md",
-    "docs/how-to/home.md",
     "docs/how-to/measure.md",
     "docs/how-to/probe.md",
-    "docs/how-to/relay.md",
     "docs/reference/gateway-yaml.md",
-    "docs/results.md",
 }
 
 
