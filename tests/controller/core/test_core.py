@@ -33,7 +33,6 @@ from controller.protocol.switch_messages import (
     SwitchRefused,
 )
 from controller.readout.build import snapshot
-from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, TOLD_FOR_S
 from controller.switches.pacing import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
 from controller.switches.switch import TOLD_EVERY_S, GatewayState
 from tests.controller import sites
@@ -362,42 +361,6 @@ def test_a_gateway_of_one_address_converges() -> None:
     assert pair.switch().state is GatewayState.STEADY
     values = [value for flow in pair.installed().flows.values() for _, value in flow.match]
     assert not [value for value in values if str(value).endswith(("/32", "/128"))]
-
-
-def test_an_unknown_dpid_is_let_go_with_nothing_installed() -> None:
-    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS, dpid=99)])
-    pair.connect(99)
-    pair.drain()
-    assert not pair.fakes[99].changes
-    assert ["0000000000000063" in close.reason for close in pair.closed] == [True]
-
-
-def test_of_two_bridges_with_one_dpid_the_one_that_is_served_stays_and_both_are_named() -> None:
-    pair = connected()
-    served, rival = pair.switch().session, FakeSwitch(PORTS)
-    for _ in range(3):
-        pair.connect_beside(rival)
-        pair.drain()
-        pair.pass_time(1)
-    assert pair.switch().session == served and not rival.changes
-    assert len(pair.closed) == 3 and served not in {close.session for close in pair.closed}
-    assert "dpid 0000000000000001" in pair.closed[0].reason and f"at {pair.switch().peer}," in pair.closed[0].reason
-    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
-    assert view.rival == "fake" and view.state is GatewayState.STEADY
-    pair.pass_time(TOLD_FOR_S)
-    assert pair.switch().door.rival is None
-
-
-def test_a_switch_that_comes_back_while_its_old_connection_is_dead_is_served_soon() -> None:
-    pair = connected()
-    newer = pair.come_back()
-    pair.port("lte0", None)
-    pair.drain()
-    pair.pass_time(ANSWERS_WITHIN_S)
-    pair.drain()
-    assert pair.switch().session == newer and pair.switch().door.rival is None
-    assert pair.switch().state is GatewayState.STEADY and "lte0" not in pair.switch().observed.ports
-    assert pair.installed() == pair.compiled()
 
 
 def test_whoever_waits_takes_the_place_of_one_that_ends() -> None:

@@ -219,11 +219,3 @@ def test_of_two_certificates_of_a_name_the_older_counts_until_the_newer_was_used
     assert ended.code is DENIED and "a newer certificate" in ended.said
     refused(house, log, "replaced")
     newer.finish()
-
-
-def test_a_revoked_agent_loses_its_connection_too(house: House) -> None:
-    identity = house.enrolled("phone")
-    stream, _ = house.served(identity)
-    house.agents.revoke("phone")
-    house.closed()
-    stream.lost()

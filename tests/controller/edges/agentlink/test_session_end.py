@@ -48,7 +48,7 @@ def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_aga
         opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())
         stream = asyncio.create_task(session.live(opened, pb.Hello(protocol=1)))
         await deaf.is_read.wait()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         for _ in range(cancellations):
             stream.cancel()
             await asyncio.sleep(0)

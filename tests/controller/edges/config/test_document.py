@@ -41,7 +41,7 @@ def _said_of(path: Path) -> str:
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    reader.join(5)
+    reader.join(60)
     assert not reader.is_alive(), "it waits"
     return said[0]
 

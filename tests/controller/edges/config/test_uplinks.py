@@ -35,7 +35,6 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("no other end", ("sites", "far"), None, "wifi.measure", "nothing: no site of this file is at the other end"),
     ("no agents", ("controller",), {}, "wifi.measure", "controller.agents beside it"),
     ("at both ends", ("sites", "far", "uplinks", "wifi", "measure"), BETWEEN, "wifi.measure", "one end starts"),
-    ("half", (*OF_WIFI, "remote"), None, "wifi.measure.remote", "a value"),
     ("one host", (*OF_WIFI, "remote"), "198.51.100.7", "wifi.measure.remote", "another address than `local`"),
     ("two families", (*OF_WIFI, "remote"), "2001:db8::1", "wifi.measure.remote", "an IPv4 address, as `local` is"),
     ("a group", (*OF_WIFI, "remote"), "224.0.0.1", "wifi.measure.remote", "one machine"),
@@ -47,7 +46,6 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
         "wifi.measure.remote",
         "the address of the host of far",
     ),
-    ("more", (*OF_WIFI, "port"), "8620", "wifi.measure.port", "one of the keys local, remote"),
 ]
 
 

@@ -61,14 +61,6 @@ def refusals(http: httpx.Client) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("bicast_api_refusals_total ")))
 
 
-def test_the_log_tells_of_refusals_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    some = access_control.TokenRefusals()
-    late = [some.note("192.0.2.1", now) for now in (0.0, 0.5, 59.0, 60.0)]
-    first, second = caplog.messages
-    assert "from 192.0.2.1 without the token" in first and "2 more since" in second
-    assert not any(late)
-
-
 def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 2)
     some = access_control.TokenRefusals()

@@ -9,18 +9,6 @@ from tests.controller.edges.http.checks import problem
 from tests.controller.edges.http.desk import START, Desk
 
 
-def test_a_mode_is_set_and_the_answer_says_what_was_done(http: httpx.Client, desk: Desk) -> None:
-    answer = http.put("/api/v1/terminals/client/mode", json={"mode": "single"})
-    assert answer.status_code == 200
-    assert answer.json() == {
-        "done": ["client is now in mode single"],
-        "changed": True,
-        "messages": 2,
-        "failed": [],
-    }
-    assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == ["single", "bicast"]
-
-
 def test_the_mode_of_all_is_set_at_its_own_place_only(http: httpx.Client, desk: Desk) -> None:
     problem(http.put("/api/v1/terminals/all/mode", json={"mode": "off"}), 404)
     assert desk.snapshot == START

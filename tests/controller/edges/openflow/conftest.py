@@ -3,7 +3,6 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -117,8 +116,3 @@ def bridge(ovs: Ovs, desk: Desk) -> Iterator[SwitchOpened]:
     ovs.bridge("br", 0xB1, desk.target, ports=8)
     yield desk.opened(0xB1)
     ovs.remove("br")
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path

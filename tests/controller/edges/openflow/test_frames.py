@@ -167,11 +167,6 @@ def test_no_frame_whatever_raises_anything(frame: bytes, changes: list[tuple[int
         assert not any(address.is_unspecified or address.is_multicast for address in addresses)
 
 
-@given(some.binary(max_size=120), some.sampled_from([b"", b"\x08\x06", b"\x86\xdd"]))
-def test_no_bytes_whatever_raise_anything(data: bytes, eth_type: bytes) -> None:
-    _tells(bytes(12) + eth_type + data)
-
-
 @given(some.ip_addresses(v=6), some.ip_addresses(v=6), some.binary(min_size=6, max_size=6))
 def test_whoever_we_ask_for_hears_us_as_we_are(source: IPv6Address, target: IPv6Address, mac: bytes) -> None:
     good: Callable[[IPv6Address], bool] = lambda address: not (address.is_multicast or address.is_unspecified)  # noqa: E731

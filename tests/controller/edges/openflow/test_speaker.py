@@ -76,16 +76,6 @@ GROUP = Group(G, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(2))),)
 METER = Meter(M, 100, 10)
 
 
-def test_a_switch_is_known_by_its_ports(desk: Desk, bridge: SwitchOpened) -> None:
-    assert bridge.dpid == 0xB1
-    assert bridge.peer.startswith("127.0.0.1:")
-    assert set(bridge.ports) == {"br", *(f"br{number}" for number in range(1, 9))}
-    assert bridge.ports["br"].number == 0xFFFFFFFE
-    assert [bridge.ports[f"br{number}"].number for number in range(1, 9)] == list(range(1, 9))
-    assert bridge.ports["br1"].up
-    assert len(bridge.ports["br1"].mac.split(":")) == 6
-
-
 def test_a_port_that_goes_and_comes_is_told(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     for word, up in (("down", False), ("up", True)):
@@ -228,8 +218,8 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridg
     assert after.port_counters[2].sent.packets == before.port_counters[2].sent.packets + 3
 
 
-def test_neighbours_are_heard_asked_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, directory: Path) -> None:
-    capture = directory / "br2.pcap"
+def test_neighbours_are_heard_asked_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path) -> None:
+    capture = tmp_path / "br2.pcap"
     ovs.vsctl("set", "interface", "br2", f"options:tx_pcap={capture}")
     desk.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
     asker, target = IPv6Address("fd00::3"), IPv6Address("fd00::2")

@@ -155,16 +155,6 @@ def test_the_copies_that_systemd_gives_are_read(
     assert server_context(tls).cert_store_stats()["x509_ca"] == 1
 
 
-def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> None:
-    with Peer(secured.wire.address) as peer:
-        peer.send(message(HELLO))
-        peer.is_ended()
-    assert secured.drain() == []
-    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
-        good.become_switch(9)
-        assert secured.opened(9).dpid == 9
-
-
 def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk) -> None:
     began = time.monotonic()
     with Peer(secured.wire.address) as silent:
