@@ -28,12 +28,6 @@ def install(bicast: bool) -> None:
     ovs.await_caches()
 
 
-def bicast(on: bool) -> None:
-    for group in _groups(on):
-        ovs.ofctl("mod-group", BRIDGE, group)
-    ovs.await_caches()
-
-
 def _groups(bicast: bool) -> list[str]:
     groups = []
     for inside, own_uplink in SIDES.items():

@@ -72,12 +72,10 @@ def test_no_loss_loses_nothing_and_keeps_the_order(net: Stage, link: ShapedLink)
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("percent", [0.1, 1, 10])
-def test_loss_is_within_its_binomial_interval(net: Stage, link: ShapedLink, percent: float) -> None:
-    link.forward.set(loss_percent=percent)
-    count = 40_000 if percent < 1 else 20_000
-    seen = to_right(net, count)
-    assert within_binomial(count - seen.received, count, percent), seen
+def test_loss_is_within_its_binomial_interval(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(loss_percent=1)
+    seen = to_right(net, 20_000)
+    assert within_binomial(20_000 - seen.received, 20_000, 1), seen
     assert seen.in_order
 
 
@@ -97,15 +95,6 @@ def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: 
 
 
 @pytest.mark.timed
-def test_each_direction_has_its_own_rate(net: Stage, link: ShapedLink) -> None:
-    there, back = 20_000_000 // SLOWNESS, 5_000_000 // SLOWNESS
-    link.forward.set(rate_bps=there)
-    link.backward.set(rate_bps=back)
-    assert to_right(net, 1000, 1400).wire_bps == pytest.approx(there, rel=0.1)
-    assert to_left(net, 400, 1400).wire_bps == pytest.approx(back, rel=0.1)
-
-
-@pytest.mark.timed
 def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: ShapedLink) -> None:
     """Between no loss and one so small that three in a run are unheard of; the rate changes with it."""
     changes = 0
@@ -121,13 +110,6 @@ def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: S
     assert seen.received >= 10_000 - 2
 
 
-def test_loss_changes_while_packets_flow(net: Stage, link: ShapedLink) -> None:
-    link.forward.set(loss_percent=100)
-    assert to_right(net, 500).received == 0
-    link.forward.set(loss_percent=0)
-    assert to_right(net, 500).received == 500
-
-
 @pytest.mark.timed
 def test_a_queue_holds_what_it_says(net: Stage, link: ShapedLink) -> None:
     """Who comes last into a full queue waits for as long as the queue is deep; who finds it full is lost."""
@@ -141,12 +123,6 @@ def test_a_queue_holds_what_it_says(net: Stage, link: ShapedLink) -> None:
 def test_without_a_rate_no_token_bucket_remains(net: Stage, link: ShapedLink) -> None:
     link.forward.set(rate_bps=None)
     assert "tbf" not in net.machine("left").run("tc", "qdisc", "show", "dev", "link").stdout
-
-
-@pytest.mark.timed
-def test_without_a_rate_nothing_limits(net: Stage, link: ShapedLink) -> None:
-    link.forward.set(rate_bps=None)
-    assert to_right(net, 3000, 1400).wire_bps > 1.5 * PACED_BPS
 
 
 @pytest.mark.parametrize("wrong", [{"loss_percent": -1}, {"loss_percent": 101}, {"rate_bps": 0}, {"queue_bytes": 10}])
@@ -207,7 +183,3 @@ def carried(device: str, within_s: float) -> int:
     while packets() - before < 10 and time.monotonic() < deadline:
         time.sleep(0.01)
     return packets() - before
-
-
-def test_a_shape_is_a_value() -> None:
-    assert Shape(1000, 1.5) == Shape(rate_bps=1000, loss_percent=1.5)

@@ -69,7 +69,3 @@ def test_a_dead_daemon_does_not_keep_it_from_stopping() -> None:
         ovs.select.select([switch], [], [])
         os.close(switch)
     assert daemons() == set()
-
-
-def test_the_system_s_open_vswitch_cannot_be_reached() -> None:
-    assert not Path("/run/openvswitch").exists()

@@ -15,7 +15,6 @@ import pytest
 from controller.edges.config import load
 from lab.processes.capture import captured
 from lab.stage import ovs
-from lab.stage.command import CommandFailed
 from lab.stage.stage import Stage, raised
 from lab.traffic.web import WebServer, download, web_server
 from topologies.paper import BRIDGE, SERVER, PaperTopo
@@ -58,7 +57,6 @@ def plain(net: Stage) -> Iterator[None]:
     before = [(way, way.shape) for path in paths for way in (path.forward, path.backward)]
     for way, _ in before:
         way.set(loss_percent=0)
-    handwritten.bicast(False)
     yield
     for way, shape in before:
         way.set(loss_percent=shape.loss_percent, rate_bps=shape.rate_bps)
@@ -90,34 +88,6 @@ def test_the_bridge_is_the_one_of_the_gateway_file(net: Stage) -> None:
     assert ovs.vsctl("get", "Bridge", BRIDGE, "datapath_type") == "netdev\n"
 
 
-def test_ping_goes_through_open_vswitch_once_when_plain_and_twice_when_bicast(net: Stage, plain: None) -> None:
-    for source in ("192.168.110.3", "192.168.210.3"):
-        ping = ["ping", "-c", "1", "-W", "60", "-I", source, SERVER]
-        assert "DUP" not in net.machine("client").run(*ping).stdout
-        handwritten.bicast(True)
-        told = net.machine("client").run("ping", "-c", "5", "-i", "0.1", "-W", "60", "-I", source, SERVER).stdout
-        assert "(DUP!)" in told
-        assert "ttl=62" in told  # the gateway and the router, one each
-        handwritten.bicast(False)
-
-
-def test_lte_has_the_rate_and_loss_of_the_paper(net: Stage) -> None:
-    wifi, lte = net.uplink("wifi"), net.uplink("lte")
-    assert (lte.forward.shape.rate_bps, lte.forward.shape.loss_percent) == (10_000_000, 1)
-    assert lte.forward.shape == lte.backward.shape
-    assert (wifi.forward.shape.rate_bps, wifi.backward.shape.loss_percent) == (100_000_000, 0)
-
-
-def test_without_flows_nothing_is_forwarded(net: Stage) -> None:
-    ovs.ofctl("del-flows", BRIDGE)
-    ovs.await_caches()
-    try:
-        done = net.machine("client").run("ping", "-c", "2", "-i", "0.2", "-W", "1", SERVER, check=False)
-        assert "0 received" in done.stdout
-    finally:
-        handwritten.install(bicast=False)
-
-
 def test_the_shapers_survive_open_vswitch(net: Stage) -> None:
     """OVS removes foreign queues whenever it is reconfigured, unless told not to."""
     ovs.vsctl("set", "Bridge", BRIDGE, "other_config:mac-aging-time=301")
@@ -125,15 +95,6 @@ def test_the_shapers_survive_open_vswitch(net: Stage) -> None:
     ovs.vsctl("del-port", BRIDGE, "passing")
     for uplink in ("gw-wifi", "gw-lte"):
         assert "qdisc tbf" in net.gateways[0].run("tc", "qdisc", "show", "dev", uplink).stdout
-
-
-def test_a_download_rides_mptcp_and_arrives_whole(net: Stage, web: WebServer, plain: None) -> None:
-    offered = web.offer("whole", 12_345_678)
-    for bicast in (False, True):
-        handwritten.bicast(bicast)
-        got = download(net.machine("client"), offered.url)
-        assert (got.size_bytes, got.sha256, got.mptcp) == (offered.size_bytes, offered.sha256, True)
-        assert got.size_bytes * 8 / got.seconds < 100_000_000
 
 
 def test_a_download_without_mptcp_is_told_apart(net: Stage, web: WebServer, plain: None) -> None:
@@ -146,31 +107,6 @@ def test_a_download_without_mptcp_is_told_apart(net: Stage, web: WebServer, plai
     finally:
         router.run("nft", "delete", "table", "ip", "strip")
     assert (got.size_bytes, got.mptcp) == (1000, False)
-
-
-def test_counters_that_somebody_has_read_elsewhere_deceive_nobody(
-    net: Stage, web: WebServer, plain: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nstat subtracts what it last saw, in whichever namespace."""
-    history = tmp_path / "history"
-    monkeypatch.setenv("NSTAT_HISTORY", str(history))
-    net.machine("client").run("nstat", "--zeros")
-    history.write_text(re.sub(r"(MPTcpExtMPCapableSYNACKRX +)\d+", r"\g<1>1000000", history.read_text()))
-    assert download(net.machine("client"), web.offer("counted", 1000).url).mptcp
-
-
-def test_a_missing_file_is_an_error_that_names_machine_and_address(net: Stage, web: WebServer, plain: None) -> None:
-    with pytest.raises(CommandFailed, match=rf"client: .*http://{SERVER}/nothing.* 404"):
-        download(net.machine("client"), f"http://{SERVER}/nothing")
-
-
-def test_what_wifi_loses_arrives_by_lte_when_bicast(net: Stage, plain: None) -> None:
-    net.uplink("wifi").forward.set(loss_percent=100)
-    client = net.machine("client")
-    ping = ["ping", "-c", "3", "-i", "0.1", SERVER]
-    assert "0 received" in client.run(*ping, "-W", "1", check=False).stdout
-    handwritten.bicast(True)
-    assert "3 received" in client.run(*ping, "-W", "60").stdout
 
 
 @pytest.mark.timed
@@ -202,8 +138,3 @@ def overtakings(numbers: list[int]) -> int:
     """Those that came behind a later one, of numbers that begin anew after 65535."""
     steps = ((later - earlier) % (1 << 16) for earlier, later in pairwise(numbers))
     return sum(step == 0 or step >= 1 << 15 for step in steps)
-
-
-def test_what_overtook_another_is_counted() -> None:
-    assert overtakings([65534, 65535, 0, 1, 5, 6]) == 0
-    assert overtakings([65534, 0, 65535, 1, 2, 1]) == 2

@@ -184,19 +184,6 @@ def test_a_channel_that_only_one_direction_shares_is_its_own(code: ctypes.CDLL) 
         assert way.leave(NEVER) == [Left(0, MBIT_1000_BYTES_NS)]
 
 
-def test_who_looks_rarely_at_a_shared_channel_sees_the_same_times(code: ctypes.CDLL) -> None:
-    often, rarely = both_ways(code, contention=0.1), both_ways(code, contention=0.1)
-    seen: tuple[list[Left], list[Left]] = ([], [])
-    for number in range(60):
-        now, direction = number * 5 * MS, number % 3 % 2
-        for pair in (often, rarely):
-            pair[direction].arrive(number, now, source=number % 4)
-        for told, way in zip(seen, often, strict=True):
-            told.extend(way.leave(now))
-    for told, one, other in zip(seen, often, rarely, strict=True):
-        assert other.leave(NEVER) == told + one.leave(NEVER)
-
-
 @pytest.mark.parametrize(("waiting", "part"), [(1, 1.0), (2, 0.9), (5, 0.6), (30, 0.1)])
 def test_each_further_sender_that_waits_takes_its_part_of_the_rate(
     code: ctypes.CDLL, waiting: int, part: float
