@@ -208,22 +208,6 @@ def test_a_death_is_judged_by_the_latest_telling_and_the_slowest_switch() -> Non
     assert those["then out of all groups at far within"].met is False
 
 
-def test_bulk_through_tunnels_is_held_against_the_same_over_ethernet() -> None:
-    def carrying(how: str, way: str, mbit_s: float, whole: bool = True) -> Carried:
-        return Carried(how, way, mbit_s * 1e6, 1000, 0, 0, 0, whole, "")
-
-    plain = [carrying(ONCE, UP, 90), carrying(ONCE, UP, 70), carrying(ONCE, UP, 80), carrying(ONCE, DOWN, 10)]
-    those = list(figures([*plain, Tunnelled(carrying(ONCE, UP, 60, whole=False), 1450)]))
-    inside = {one.what.strip(): one for one in those[[one.what for one in those].index(BROKEN) :]}
-    assert inside[BROKEN].met is False
-    assert inside["up, bicast: goodput"].value == 60
-    assert inside["of the same over Ethernet, above"].value == 75
-    assert inside["their headers alone leave"].value == pytest.approx(96.49, abs=0.01)
-
-
-BROKEN = "bulk through tunnels: transfers whose bytes differ"
-
-
 def test_who_follows_too_late_or_loses_a_packet_meanwhile_breaks_the_promise() -> None:
     for took_s, numbers, late, lost, doubled in (
         (3.0, (0, 1), False, False, False),

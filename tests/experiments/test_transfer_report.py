@@ -113,11 +113,3 @@ def test_bbr_is_judged_by_its_worst_cell_against_the_limit() -> None:
     assert bbr.met is True
     *_, bbr, _ = verdicts(Results([*good, row(BBR, CORNERS[3], "bicast", allowed * 1.3)], SIZE_BYTES))
     assert (bbr.met, bbr.where, bbr.measured) == (False, CORNERS[3], pytest.approx(1.3))
-
-
-def test_a_figure_is_drawn_for_each_loss_down_and_nothing_for_nothing(tmp_path: Path) -> None:
-    rows = [row(CUBIC, (up, down), "plain", 5.0 + up) for up in (0, 10) for down in (0, 5)]
-    plots = report.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
-    assert [plot.name for plot in plots] == ["quick-figure4.png", "quick-figure9.png"]
-    assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
-    assert report.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []

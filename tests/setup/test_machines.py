@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,27 +33,17 @@ def as_machine(name: str, directory: Path, then: str) -> Done:
     return done
 
 
-def answer(done: Done) -> Any:
-    return json.loads(done.stdout)
-
-
-def test_the_client_has_a_subflow_address_on_each_side_and_lte_is_backup(tmp_path: Path) -> None:
-    shown = as_machine("client", tmp_path, "ip mptcp endpoint show").stdout.splitlines()
-    assert [line.split(" id ")[0].split()[0] for line in shown] == ["192.168.110.3", "192.168.210.3"]
-    assert ["backup" in line.split() for line in shown] == [False, True]
-    assert all("subflow" in line.split() for line in shown)
-
-
-def test_the_client_answers_by_the_side_it_was_asked_on(tmp_path: Path) -> None:
-    look = "ip -j route get 192.168.0.2 from 192.168.110.3; ip -j route get 192.168.0.2 from 192.168.210.3"
-    first, second = (json.loads(line)[0] for line in as_machine("client", tmp_path, look).stdout.splitlines())
+def test_the_client_has_a_subflow_address_and_a_way_on_each_side_and_lte_is_backup(tmp_path: Path) -> None:
+    ways = [f"ip -j route get 192.168.0.2 {source}" for source in ("", "from 192.168.110.3", "from 192.168.210.3")]
+    *told, shown = as_machine("client", tmp_path, "; ".join([*ways, "ip mptcp endpoint show"])).stdout.split("\n", 3)
+    begins, first, second = (json.loads(line)[0] for line in told)
+    assert begins["prefsrc"] == "192.168.110.3"
     assert (first["gateway"], first["dev"]) == ("192.168.110.2", "eth1")
     assert (second["gateway"], second["dev"]) == ("192.168.210.2", "eth2")
-
-
-def test_the_client_begins_on_the_first_side(tmp_path: Path) -> None:
-    (route,) = answer(as_machine("client", tmp_path, "ip -j route get 192.168.0.2"))
-    assert route["prefsrc"] == "192.168.110.3"
+    endpoints = shown.splitlines()
+    assert [line.split(" id ")[0].split()[0] for line in endpoints] == ["192.168.110.3", "192.168.210.3"]
+    assert ["backup" in line.split() for line in endpoints] == [False, True]
+    assert all("subflow" in line.split() for line in endpoints)
 
 
 @pytest.mark.parametrize("machine", ["client", "server"])
@@ -63,18 +52,14 @@ def test_copies_from_the_wrong_side_are_accepted(machine: str, tmp_path: Path) -
     assert done.stdout.split() == ["0", "0"]
 
 
-def test_the_server_knows_the_ways_back(tmp_path: Path) -> None:
-    look = "for each in 110.3 210.3 100.2 200.2; do ip -j route get 192.168.$each; done"
-    routes = [json.loads(line)[0] for line in as_machine("server", tmp_path, look).stdout.splitlines()]
-    assert [route["gateway"] for route in routes] == ["192.168.0.1"] * 4
-
-
 @pytest.mark.parametrize("wish", ["cubic", "bbr"])
-def test_the_servers_congestion_control_is_the_wished_one(
+def test_the_server_knows_the_ways_back_with_the_wished_congestion_control(
     wish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONGESTION_CONTROL", wish)
-    shown = as_machine("server", tmp_path, "ip route show 192.168.110.0/24").stdout
+    look = "for each in 110.3 210.3 100.2 200.2; do ip -j route get 192.168.$each; done"
+    *told, shown = as_machine("server", tmp_path, f"{look}; ip route show 192.168.110.0/24").stdout.splitlines()
+    assert [json.loads(line)[0]["gateway"] for line in told] == ["192.168.0.1"] * 4
     assert f"congctl {wish}" in shown
 
 
