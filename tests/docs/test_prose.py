@@ -21,7 +21,6 @@ UNREVISED = {
     "docs/explanation/adaptive.md",
     "docs/explanation/agents.md",
     "docs/explanation/architecture.md",
-    "docs/explanation/caps.md",
     "docs/explanation/elimination.md",
     "docs/explanation/health.md",
     "docs/explanation/switches.md",
@@ -30,7 +29,6 @@ UNREVISED = {
     "docs/how-to/far-site.md",
     "docs/how-to/measure.md",
     "docs/how-to/probe.md",
-    "docs/reference/gateway-yaml.md",
 }
 
 
