@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents licences clean
+.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -19,6 +19,9 @@ help:
 	@echo 'make ryu     a Python environment with Ryu itself, in .venv-ryu'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make licences the licence of every dependency'
+	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
+	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'
+	@echo 'make pictures the drawings in docs/pictures, from their sources (wants graphviz)'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
 	@echo 'make clean   removes what these made here (not the packages) and ends runs that still live'
 
@@ -55,6 +58,15 @@ race: setup
 
 agents: setup
 	@$(die_with_make) setup/agents.sh
+
+results: setup
+	@.venv/bin/python setup/results.py
+
+reference: setup
+	@.venv/bin/python -m setup.reference
+
+pictures:
+	@setup/pictures.sh
 
 licences: setup
 	@.venv/bin/python setup/licences.py

@@ -70,8 +70,8 @@ def until(line: str, where: str = "sh") -> str:
 
 
 @pytest.mark.slow
-def test_the_lines_of_readme_make_tunnels_and_eliminate_copies(outside: dict[str, str], tmp_path: Path) -> None:
-    written = (ROOT / "README.md").read_text()
+def test_the_lines_of_the_page_make_tunnels_and_eliminate_copies(outside: dict[str, str], tmp_path: Path) -> None:
+    written = (ROOT / "docs/how-to/mininet.md").read_text()
     _, _, after = written.partition("    mn --custom topologies/natted.py --topo natted --controller remote\n")
     lines = [line.removeprefix("    mininet> ") for line in after.partition("\n\n")[0].splitlines()]
     run, *agents, ping, status = (line.replace("controller.log", "/run/bicast-lab/controller.log") for line in lines)
