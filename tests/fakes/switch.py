@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from controller.model.known import Port
 from controller.program.diff import (
@@ -23,6 +23,7 @@ from controller.program.diff import (
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
+    diff,
 )
 from controller.program.program import (
     GROUP_IDS,
@@ -73,6 +74,12 @@ class FakeSwitch:
         return cls({name: Port(at, f"02:00:00:00:00:{at:02x}", up=True) for at, name in enumerate(names, start=1)})
 
     # What a controller says to it
+
+    def load(self, program: Program) -> Self:
+        """Change what it holds of ours into this program."""
+        for change in diff(self.installed().program, program):
+            self.change(change)
+        return self
 
     def apply(self, order: Apply) -> tuple[SwitchRefused | SwitchApplied, ...]:
         """In order; a refusal stops nothing behind it (without bundles, OpenFlow promises no more)."""

@@ -21,10 +21,8 @@ from controller.program.diff import (
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
-    diff,
 )
 from controller.program.program import (
-    EMPTY,
     Action,
     Bucket,
     DecTtl,
@@ -230,9 +228,7 @@ def test_a_packet_leaves_both_switches_in_the_same_way(
     real: RealSwitch, case: tuple[Program, list[tuple[Packet, int]]]
 ) -> None:
     program, arrivals = case
-    switch = fake()
-    for change in diff(EMPTY, program):
-        switch.change(change)
+    switch = fake().load(program)
     real.load(program)
     for packet, in_port in arrivals:
         assert switch.send(packet, in_port) == real.send(packet, in_port)

@@ -11,8 +11,6 @@ import pytest
 from controller.model.config import ConfigError, Mode, Site
 from controller.model.known import Known
 from controller.program.compile import compile
-from controller.program.diff import diff
-from controller.program.program import Program
 from tests.controller import sites
 from tests.controller.features.peer_sites import test_peer_program
 from tests.controller.sites import PHONE_MAC, PORTS
@@ -53,24 +51,13 @@ def known(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = 
     return sites.known(far(), modes, active)
 
 
-def program(now: Known) -> Program:
-    return compile(far(), now)
-
-
-def installed(program: Program) -> FakeSwitch:
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, program):
-        switch.change(change)
-    return switch
-
-
 def switch_with(now: Known) -> FakeSwitch:
-    return installed(program(now))
+    return FakeSwitch(PORTS).load(compile(far(), now))
 
 
 def switch_of(written: dict[str, Any]) -> FakeSwitch:
     end = sites.loaded(written).sites[1]
-    return installed(compile(end, sites.known(end)))
+    return FakeSwitch(PORTS).load(compile(end, sites.known(end)))
 
 
 @pytest.fixture
@@ -240,8 +227,7 @@ def test_strangers_are_taken_from_the_exit_s_written_mac_alone(version: int) -> 
     written = document()
     for each in written["sites"]["far"]["terminals"]["beyond"]["addresses"]:
         each["mac"] = EXIT_MAC
-    site = sites.loaded(written).sites[1]
-    switch = installed(compile(site, sites.known(site)))
+    switch = switch_of(written)
     packet = from_beyond(STRANGERS[version], AT_HOME[version])
     assert switch.send(replace(packet, eth_src=EXIT_MAC), EXIT).sent
     assert not switch.send(packet, EXIT).sent
@@ -274,7 +260,7 @@ def test_an_exit_keeps_every_group_and_changes_no_flow_that_was_there() -> None:
     written = document()
     written["sites"]["far"]["terminals"]["beyond"]["exit"] = "false"
     end = sites.loaded(written).sites[1]
-    before, after = compile(end, sites.known(end)), program(known())
+    before, after = compile(end, sites.known(end)), compile(far(), known())
     assert before.groups == after.groups
     assert before.flows.items() < after.flows.items()
 

@@ -19,7 +19,6 @@ from controller.policy.paths.uplinks import Leaves, way
 from controller.program.compile import compile
 from controller.program.diff import ModifyGroup, diff
 from controller.program.matching import Direction, blocks, matches
-from controller.program.program import Program
 from controller.protocol.requests import UnknownClass
 from tests.controller import sites
 from tests.controller.features.peer_sites import test_peer_program
@@ -64,16 +63,9 @@ def known(site: Site, wishes: Mapping[str, Mode] | None = None, active: Mapping[
     return Known(Wanted(dict(wishes or {}), dict(active or {})), Observed(PORTS, sites.learned(site)))
 
 
-def switch_with(program: Program) -> FakeSwitch:
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, program):
-        switch.change(change)
-    return switch
-
-
 def home(wishes: Mapping[str, Mode] | None = None, active: Mapping[str, str] | None = None, **more: Any) -> FakeSwitch:
     site = config(**more).sites[0]
-    return switch_with(compile(site, known(site, wishes, active)))
+    return FakeSwitch(PORTS).load(compile(site, known(site, wishes, active)))
 
 
 def by(switch: FakeSwitch, packet: Packet) -> set[int]:
@@ -162,7 +154,7 @@ def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | No
     end["subnets"]["servers"]["gateways"] = ["203.0.113.1/24", "2001:db8::1/64"]
     end["terminals"]["server"]["addresses"] = [{"address": CALLED, "port": "c1"}, {"address": CALLED6, "port": "c1"}]
     site = sites.loaded(written).sites[1]
-    return switch_with(compile(site, known(site, wishes, active)))
+    return FakeSwitch(PORTS).load(compile(site, known(site, wishes, active)))
 
 
 def test_what_comes_back_from_another_port_is_not_of_the_class() -> None:
@@ -176,7 +168,7 @@ def test_the_classes_of_the_site_that_has_the_terminals_count_there_and_no_other
     written["sites"]["far"]["classes"] = {"own": {"protocols": ["udp"]}}
     written["sites"]["far"]["terminals"]["server"]["modes"] = {"own": "bicast"}
     site = sites.loaded(written).sites[1]
-    switch = switch_with(compile(site, known(site)))
+    switch = FakeSwitch(PORTS).load(compile(site, known(site)))
     source = {"eth_dst": test_peer_program.GATEWAY_MAC}
     assert by(switch, udp(test_peer_program.SERVER, "192.168.110.3", **source)) == BY_WIFI, "home has no such class"
     assert by(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, "to none of home's"
@@ -330,11 +322,11 @@ def test_no_packet_is_of_two_classes_and_those_that_are_refused_have_one_in_comm
     except ConfigError as error:
         assert "apart from first" in error.expected
         alone = [config(classes={"x": each}, modes={"x": "off"}, mode="single").sites[0] for each in (first, second)]
-        switches = [switch_with(compile(site, known(site, active={"client": "lte"}))) for site in alone]
+        switches = [FakeSwitch(PORTS).load(compile(site, known(site, active={"client": "lte"}))) for site in alone]
         of_ipv6 = "2001:db8::/32" in [*first.get("addresses", []), *second.get("addresses", [])]
         assert of_ipv6 or any(all(by(switch, packet) == BY_WIFI for switch in switches) for packet in packets)
     else:
-        switch = switch_with(compile(site, known(site)))
+        switch = FakeSwitch(PORTS).load(compile(site, known(site)))
         for packet in packets:
             assert by(switch, packet), "two flows of one priority would be ill defined"
 

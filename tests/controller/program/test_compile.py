@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from controller.model.config import Datapath, Mode, Site
 from controller.model.known import Known, Observed, Port, Wanted
 from controller.program.compile import compile
-from controller.program.diff import diff
 from controller.program.groups import served
 from controller.program.program import GROUP_IDS, Flow, Output, SetField, fields
 from controller.program.readback import remembered
@@ -26,10 +25,7 @@ SERVER = "192.168.0.2"
 
 
 def switch_with(known: Known, site: Site | None = None) -> FakeSwitch:
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, compile(site or sites.paper_site(), known)):
-        switch.change(change)
-    return switch
+    return FakeSwitch(PORTS).load(compile(site or sites.paper_site(), known))
 
 
 def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
@@ -113,9 +109,7 @@ def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str)
         {"address": "fd00:1::7", "port": "c1", "mac": PHONE_MAC},
     ]
     site = sites.loaded(written).sites[0]
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, compile(site, sites.known(site))):
-        switch.change(change)
+    switch = switch_with(sites.known(site), site)
     phone = "10.1.0.7" if "." in source else "fd00:1::7"
     there = leaves(switch, tcp(source, phone, eth_dst=CLIENT_GATEWAY_MAC), C1)
     assert {port: packet.eth_dst for port, packet in there.items()} == {C1: PHONE_MAC}
@@ -342,9 +336,7 @@ def test_flows_follow_a_port_that_returns_with_another_number_or_mac() -> None:
     for port in (replace(PORTS["lan0"], number=33), replace(PORTS["lan0"], mac="02:00:00:00:00:33")):
         ports = {**PORTS, "lan0": port}
         again = compile(site, replace(known, observed=replace(known.observed, ports=ports)))
-        switch = FakeSwitch(ports)
-        for change in diff(switch.installed().program, again):
-            switch.change(change)
+        switch = FakeSwitch(ports).load(again)
         sent = switch.send(from_phone(eth_dst=port.mac), port.number).sent
         assert {each.port for each in sent} == {WIFI, LTE}
 
@@ -418,8 +410,7 @@ def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
         {terminal.name: mode for terminal, mode in zip(site.terminals, chosen, strict=False)},
         {terminal.name: f"up{at}" for terminal, at in zip(site.terminals, active, strict=False)},
     )
-    for change in diff(switch.installed().program, compile(site, Known(wanted, Observed(switch.ports)))):
-        switch.change(change)
+    switch.load(compile(site, Known(wanted, Observed(switch.ports))))
     inside = switch.ports[site.inside_ports[0]].number
     for terminal in site.terminals:
         place = terminal.addresses[1 if sixth else 0]

@@ -13,6 +13,7 @@ from controller.program.diff import ModifyGroup, diff
 from controller.program.readback import counting_ids, remembered
 from tests.controller import relayed_site, sites
 from tests.controller.pair import Pair
+from tests.controller.program.test_compile import leaves
 from tests.controller.relayed_site import PORTS
 from tests.controller.sites import PHONE_MAC
 from tests.fakes.packet import Packet, arp_request, echo, ip, sctp, tcp, udp
@@ -36,12 +37,6 @@ def ready(
 ) -> FakeSwitch:
     site = relayed_site.site(**relaying)
     return relayed_site.switch_with(site, relayed_site.known(site, modes, active, missing, down))
-
-
-def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
-    sent = switch.send(packet, in_port).sent
-    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
-    return {each.port: each.packet for each in sent}
 
 
 @pytest.mark.parametrize(

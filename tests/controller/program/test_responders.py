@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from controller.model.config import Datapath, Site
 from controller.model.known import Known, Observed, Port
 from controller.program.compile import compile
-from controller.program.diff import diff
 from controller.protocol.switch_messages import Solicited
 from tests.controller import sites
 from tests.controller.pair import Pair
@@ -45,9 +44,7 @@ def site_of(behind: list[int], datapath: Datapath = Datapath.NETDEV, **more: Any
 
 def switch_of(site: Site) -> FakeSwitch:
     switch = FakeSwitch.with_ports(*site.ports)
-    for change in diff(switch.installed().program, compile(site, Known(observed=Observed(switch.ports)))):
-        switch.change(change)
-    return switch
+    return switch.load(compile(site, Known(observed=Observed(switch.ports))))
 
 
 def address(terminal: int, family: int) -> str:
@@ -179,8 +176,7 @@ def test_who_asks_is_learned_and_whose_mac_is_written_is_not_shown(family: int) 
 def test_a_port_that_is_not_there_is_not_answered_for(family: int) -> None:
     site = site_of([1, 2, 3])
     switch = FakeSwitch.with_ports(*(name for name in site.ports if name != "lan3"))
-    for change in diff(switch.installed().program, compile(site, Known(observed=Observed(switch.ports)))):
-        switch.change(change)
+    switch.load(compile(site, Known(observed=Observed(switch.ports))))
     assert not ask(switch, "lan1", asks(1, address(3, family))).sent
     assert len(ask(switch, "lan1", asks(1, address(2, family))).sent) == 1
 

@@ -109,10 +109,7 @@ NEWEST, OLDEST = -1, 0
 
 
 def holding(program: Program, takes: int = NEWEST) -> FakeSwitch:
-    switch = Undecided(PORTS, takes)
-    for change in diff(switch.installed().program, program):
-        switch.change(change)
-    return switch
+    return Undecided(PORTS, takes).load(program)
 
 
 def ways(switch: FakeSwitch) -> list[set[int]]:

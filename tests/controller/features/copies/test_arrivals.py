@@ -76,12 +76,6 @@ def test_an_uplink_that_brings_less_keeps_its_copies() -> None:
     assert "as is seen where copies come in" in ends.told_of()
 
 
-def test_an_uplink_that_brings_more_than_another_has_lost_nothing() -> None:
-    ends = Copied()
-    ends.comes(SECONDS, lte=80)
-    assert [entry.copies for entry in ends.decided()] == [False]
-
-
 @pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}])
 def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(modes: dict[str, str]) -> None:
     written = auto(**modes)

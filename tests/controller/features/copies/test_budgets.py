@@ -16,12 +16,11 @@ from controller.model.config import Mode
 from controller.model.known import CopyRateLimit, Known, Wanted
 from controller.policy.copies.budget import Moment
 from controller.program.compile import compile
-from controller.program.diff import ModifyGroup, ModifyMeter, diff
+from controller.program.diff import ModifyGroup, ModifyMeter
 from controller.program.metering import counted
 from controller.program.program import METER_IDS, GroupKind
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, wholly_written
-from controller.readout.build import snapshot
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.copied_terminal import Uploading
@@ -101,10 +100,7 @@ def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None)
     ports = PORTS | {"sat0": replace(PORTS["lte0"], number=9)}
     before = sites.known(site)
     observed = replace(before.observed, ports=ports)
-    one = FakeSwitch(ports)
-    for change in diff(one.installed().program, compile(site, Known(wanted, observed, rates=rates or {}))):
-        one.change(change)
-    return one
+    return FakeSwitch(ports).load(compile(site, Known(wanted, observed, rates=rates or {})))
 
 
 def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
@@ -277,18 +273,6 @@ def test_what_a_meter_drops_is_not_used() -> None:
     assert account is not None and 120 * PACKET <= account.spent.copied_bytes <= 150 * PACKET
 
 
-def test_what_was_used_is_shown_at_the_site_where_it_is_written() -> None:
-    scene = Metered()
-    scene.lives(40, packets=30)
-    (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
-    budgets = {uplink.name: uplink.budget for uplink in home.uplinks}
-    assert budgets["wifi"] is None and budgets["lte"] is not None
-    assert budgets["lte"].copied_bytes == scene.by_lte and budgets["lte"].budget_bytes_per_day == BUDGET
-    assert (budgets["lte"].barred or "").startswith("used up until ")
-    buckets = {bucket.uplink for group in home.groups if "client bicast" in group.label for bucket in group.buckets}
-    assert buckets == {"wifi", "lte"}
-
-
 uplinks = st.sampled_from(["wifi", "lte"])
 some = st.frozensets(uplinks)
 
@@ -306,9 +290,7 @@ def test_whatever_is_barred_or_dry_a_packet_leaves_where_it_would_without_budget
     wishes = Wanted({"client": mode}, {"client": active})
     left = []
     for site, wanted in ((free, wishes), (limited, replace(wishes, barred={"home": barred}))):
-        one = FakeSwitch(ports)
-        for change in diff(one.installed().program, compile(site, Known(wanted, observed, screened))):
-            one.change(change)
+        one = FakeSwitch(ports).load(compile(site, Known(wanted, observed, screened)))
         if dry:
             one.exhausted |= set(one.meters)
         left.append(set(leaves(one, from_client(), C1)))

@@ -12,7 +12,6 @@ from controller.features.steering.logbook import By, Logbook
 from controller.model.config import ConfigError, Mode, Site
 from controller.model.known import Known
 from controller.program.compile import compile
-from controller.program.diff import diff
 from tests.controller import sites
 from tests.controller.sites import PORTS
 from tests.fakes.packet import Packet, tcp, udp
@@ -45,10 +44,7 @@ def far() -> Site:
 
 
 def switch_with(known: Known) -> FakeSwitch:
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, compile(far(), known)):
-        switch.change(change)
-    return switch
+    return FakeSwitch(PORTS).load(compile(far(), known))
 
 
 def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
@@ -83,15 +79,6 @@ def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> Non
     entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
     moves.owe(config.ends(config.sites[0]), entry)
     assert dict(moves.due(0.0)) == {1: [entry], 2: []}
-
-
-def test_each_end_knows_the_other_and_who_is_alone_has_none() -> None:
-    config = sites.loaded(document())
-    home, end = config.sites
-    assert (config.other_end(home), config.other_end(end)) == (end, home)
-    assert (config.ends(home), config.ends(end)) == ((1, 2), (2,))
-    alone = sites.loaded(sites.document())
-    assert alone.other_end(alone.sites[0]) is None and alone.ends(alone.sites[0]) == (1,)
 
 
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])

@@ -72,45 +72,6 @@ def test_of_what_is_lost_for_its_length_alone_the_path_s_mtu_is_told() -> None:
     assert of(*packets(Link())).mtu_bytes is None
 
 
-def test_nothing_came() -> None:
-    lost = (replace(each, received_ns=None, answered_ns=None, heard_ns=None) for each in packets(Link()))
-    found = of(*lost, link_bps=1e8)
-    assert isinstance(found.one_packet, Unknown) and "900 packets" in found.one_packet.because
-    assert isinstance(found.alpha, Unknown)
-    borne(found)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 59])
-def test_too_few_came(number: int) -> None:
-    found = of(*packets(Link())[:number])
-    assert isinstance(found.one_packet, Unknown)
-    borne(found)
-
-
-def test_longer_packets_that_take_less_time_are_no_rate() -> None:
-    told = (
-        replace(each, received_ns=(each.received_ns or 0) - 2 * each.length * 400, heard_ns=None)
-        for each in packets(Link())
-        if not each.train
-    )
-    found = of(*told)
-    assert isinstance(found.one_packet, Unknown) and "longer packets do not take longer" in found.one_packet.because
-    borne(found)
-
-
-def test_a_clock_that_was_set_meanwhile_is_said() -> None:
-    told = [each for each in packets(Link()) if not each.train]
-    for number in range(450, 900):
-        one = told[number]
-        told[number] = replace(
-            one, received_ns=(one.received_ns or 0) + 30_000_000, answered_ns=(one.answered_ns or 0) + 30_000_000
-        )
-    found = of(*told)
-    assert isinstance(found.one_packet, Unknown) and "a clock was set meanwhile" in found.one_packet.because
-    page = written(PathEstimate(), found)
-    assert dict(page.unknown)[Method.ONE_PACKET].startswith("a clock was set")
-
-
 def told(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
     return book_of(page, at, one_packet, trains).figure(None, at)
 

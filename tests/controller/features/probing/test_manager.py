@@ -208,14 +208,6 @@ def test_who_cannot_measure_is_told_nothing_and_says_why(who: str) -> None:
     assert not any(agent.measured for agent in agents) and world.road().why_not == "no stamps"
 
 
-def test_a_new_configuration_takes_orders_back() -> None:
-    world, home, far = both()
-    world.carry(world.core.reconfigure(sites.loaded(document()), world.now))
-    world.seconds(2)
-    assert far.orders_of(AnswerProbes)[-1] == AnswerProbes() and home.orders_of(HealthProbes)[-1] == HealthProbes()
-    assert all(road.why_not for road in world.core.measuring.told(world.now))
-
-
 def test_another_way_is_another_meeting() -> None:
     world, home, far = both()
     written = tunnelled()
@@ -299,15 +291,6 @@ def test_figures_are_told_with_what_they_are_made_of() -> None:
             assert told.least_bps is not None and told.least_bps <= bps <= (told.most_bps or 0)
             assert (told.error, told.because, told.running, told.ended) == ("", "", False, 1)
             assert told.next_in_s is not None and told.next_in_s > 400
-
-
-def test_single_packets_that_find_less_than_trains_are_told_of_several_links() -> None:
-    world, home, _ = both(links={name: Link(bps=8e6, trains_bps=16e6) for name in NUMBERS})
-    world.seconds(8)
-    order = world.over(home)
-    told = world.direction(order.name, "down" if order.down else "up")
-    assert told.methods == ("trains",) and told.bps == pytest.approx(16e6, rel=0.05)
-    assert {each.method for each in told.by_method} == {"trains", "one packet over several links"}
 
 
 def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:

@@ -440,13 +440,6 @@ def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
 
 
-def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 150e6)
-    world = seeking(choose=Choosing.PARALLEL)
-    assert len(world.chosen()[PREFIX]) == 1
-    assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
-
-
 def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:
     world = standing(choose=Choosing.TRACEROUTE)
     world.internet.rtt_ms = far_away()

@@ -10,14 +10,13 @@ import pytest
 from controller.agents.agent import ANSWERS_WITHIN_S, GONE_AFTER_S
 from controller.core import overrides
 from controller.features.steering.logbook import By, LogEntry
-from controller.model.config import Config, Mode
+from controller.model.config import Config
 from controller.model.known import Wanted
 from controller.policy.paths.failover import LEASE_S, RENEW_S, Reflex
 from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
 from controller.protocol.orders import Arm, Direct, Disarm, Prefer
 from controller.protocol.reports import PathManager, ReflexFired, Role
 from controller.protocol.requests import Impossible, OverrideResult
-from controller.readout.snapshot import ActiveBy
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.core.test_core import all_answer
@@ -271,18 +270,6 @@ def test_flags_that_nobody_of_ours_can_take_back_are_told_and_not_ordered_every_
     assert len(prefers(relay)) == 1
 
 
-def test_where_no_agent_reaches_the_connections_the_gateway_moves_and_it_is_said() -> None:
-    scene = Scene()
-    _, entries = scene.switch_to("lte")
-    assert scene.gateway_is_on("lte")
-    assert entries[0].hands_say() == ("no agent reaches its connections: none of its connections was ordered to move",)
-    scene.client(unable="CAP_NET_ADMIN is missing")
-    scene.second()
-    _, entries = scene.switch_to("wifi")
-    (said,) = entries[0].hands_say()
-    assert "client: CAP_NET_ADMIN is missing" in said and "none of its connections was ordered to move" in said
-
-
 def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refused_whole() -> None:
     scene = Scene()
     server = scene.relay(path_manager=PathManager.KERNEL)
@@ -487,15 +474,6 @@ def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> N
     assert {each.agent: each.done for each in scene.entries()[0].hands.values()} == {"relay-1": False, "client": True}
 
 
-def test_nobody_fires_for_a_terminal_that_is_not_its_own() -> None:
-    scene = Scene()
-    stranger = FakeHand("relay-2", Role.RELAY, ("203.0.113.9",), scene.world)
-    scene.join(stranger)
-    scene.second()
-    scene.tell(ReflexFired(stranger.session, "client", "a lie", 500, 1, 7))
-    assert scene.active == "wifi" and not scene.entries()
-
-
 def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
     scene, told = Scene(), []
     relay = scene.relay()
@@ -561,17 +539,3 @@ def test_a_wish_disarms_also_the_hand_that_sees_no_connection_at_the_moment() ->
     scene.second()
     scene.switch_to("wifi")
     assert not relay.armed
-
-
-def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:
-    scene = Scene()
-    scene.relay()
-    scene.connection()
-    scene.downloads(2)
-    assert course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.DEFAULT
-    scene.switch_to("lte")
-    view = course(scene.core, "client", scene.now, 1000.0)
-    assert (view.active_uplink, view.active_by, view.movers) == ("lte", ActiveBy.PEOPLE, ("relay-1",))
-    assert view.decisions[0].at == scene.now + 1000.0 and view.decisions[0].hands[0].agent is None
-    assert LTE_HOP_MAC and not view.reflexes
-    scene.carry(overrides.mode(scene.core, "client", Mode.BICAST, scene.now)[1])

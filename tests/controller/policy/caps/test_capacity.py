@@ -67,14 +67,6 @@ def test_whatever_trains_told_what_is_delivered_is_right_within_forty_seconds(to
     assert link.place.meter is not None and not link.place.meter.rate.probed
 
 
-def test_nobody_is_capped_before_a_queue_has_stood() -> None:
-    link = OneLink([Sender(0.016, 4e6), Sender(0.064, 4e6, plain_s=0.01)], steady)
-    link.run(20)
-    assert link.bandwidth_bps == 0 and not any(link.place.windows(name) for name in link.senders)
-    told = {cap.because for cap in link.place.ruling.caps.values()}
-    assert told == {"no cap: the bandwidth of its access point is not known yet"}
-
-
 @pytest.mark.parametrize(("rtt_s", "plain_s"), [(0.004, 0.02), (0.016, 0.03), (0.064, 0.06)])
 def test_round_trips_that_are_long_for_no_queue_hold_the_air_empty_for_seconds_only(
     rtt_s: float, plain_s: float

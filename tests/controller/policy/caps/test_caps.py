@@ -421,41 +421,6 @@ def test_a_writer_is_told_blocks_by_how_many_send() -> None:
     assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be alone"
 
 
-@pytest.mark.parametrize(
-    ("access_point", "streams", "because"),
-    [
-        (
-            IDEAL,
-            equal(3, Stream(rtt_us=16_200)),
-            "ideal: 3 active, 20 Mbit/s x (16.2 + 2) ms / 3 = 11 + 1 segments, 1 connection",
-        ),
-        (
-            IDEAL,
-            equal(2, Stream(), Stream(FAR, 256_000)),
-            "ideal: 2 active, 20 Mbit/s x 4.0 ms to 10.9.0.4 / 2 = 4 + 1 segments of which 3 each, "
-            "20 Mbit/s x (256.0 + 2) ms to 10.9.1.4 / 2 = 216 + 1 segments of which 109 each, 2 connections",
-        ),
-        (
-            IDEAL,
-            equal(5, *[Stream(srtt_us=90_000)] * 4),
-            "ideal: 5 active, 20 Mbit/s x 4.0 ms / 5 = 2 + 1 segments of which 2 each, 4 connections; paced at "
-            "0.92 Mbit/s each, as two segments each are more than its part; no floor while a queue stands (round "
-            "trip 90 ms)",
-        ),
-        (
-            paper(CapTables.JELLY_BEAN),
-            equal(3, Stream(rtt_us=16_000, srtt_us=160_000)),
-            "paper (jb): 3 active, 60/50 by number, 80/60 by round trips 10.0 times the shortest, 16.0 ms (case A) = "
-            "60/50 segments, 1 connection",
-        ),
-    ],
-)
-def test_a_reason_has_its_figures(
-    access_point: AccessPoint, streams: dict[str, tuple[Stream, ...]], because: str
-) -> None:
-    assert Air(access_point).passes(streams).caps[ME].because == because
-
-
 def test_a_reason_names_few_places() -> None:
     because = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].because
     assert because.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in because

@@ -47,10 +47,6 @@ def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 1
 BULK = told([], [flow(50_000)])
 
 
-def test_a_connection_counts_with_the_first_report_that_shows_bulk() -> None:
-    assert BULK.active and len(BULK.live) == 1 and BULK.live_connections == 1
-
-
 def test_what_a_quiet_connection_sent_before_it_is_told_of_again_is_not_new() -> None:
     asleep = told([], [flow(3 * 10**6)], *[[]] * 4000)
     assert not asleep.active

@@ -62,13 +62,6 @@ def test_the_smaller_of_both_tables_rules_max_and_min_each_by_itself(tables: Cap
             assert ruled(tables, case, terminals, ratio) == expected, (terminals, ratio)
 
 
-@pytest.mark.parametrize(("rtt_us", "case"), [(99_999, Case.A), (100_000, Case.B)])
-def test_the_cases_are_split_at_100_ms(rtt_us: int, case: Case) -> None:
-    ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, Stream(rtt_us=rtt_us)))
-    (window,) = ruling.caps[address(0)].windows.values()
-    assert window.case is case and window.most == {Case.A: 90, Case.B: 555}[case]
-
-
 @pytest.mark.parametrize(("tables", "case"), CASES)
 def test_beyond_ten_terminals_each_has_its_part_of_the_last_row_and_two_segments_at_least(
     tables: CapTables, case: Case

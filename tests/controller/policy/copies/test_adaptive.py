@@ -82,11 +82,6 @@ def begun_and_ended(made: list[CopyDecision]) -> list[tuple[bool, float]]:
 # At first
 
 
-def test_before_anything_is_known_there_are_copies() -> None:
-    assert COPIES.copies and COPIES.because == "it is not known yet"
-    assert decide("phone", COPIES, START + 10**6) is None
-
-
 # On one path
 
 
@@ -123,11 +118,6 @@ def test_a_tail_of_delay_has_copies_too() -> None:
         made[0].because
         == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on, bad luck aside"
     )
-
-
-def test_probes_begin_copies_where_nobody_sends() -> None:
-    _, made = after(ONE_PATH, *for_s(1, probed(3, 1)))
-    assert begun_and_ended(made) == [(True, 0.75)] and "as probes tell" in made[0].because
 
 
 def test_probes_of_one_a_second_begin_copies_too() -> None:
@@ -195,11 +185,6 @@ def test_what_is_measured_to_be_clean_ends_copies_after_a_while_and_it_says_the_
     _, made = after(COPIES, *for_s(20, came()))
     because = "wifi: 0.0% of 4100 packets lost, 0.0% late in 10 s; clean up to 1% and 3%"
     assert made == [CopyDecision("phone", False, because, START + PERIOD_S + CLEAN_S)]
-
-
-def test_probes_end_copies_too() -> None:
-    ((copies, at),) = begun_and_ended(after(COPIES, *for_s(40, probed(3)))[1])
-    assert not copies and at == 25.0, "three a report: 300 packets later"
 
 
 def test_senders_alone_do_not_end_copies_but_have_one_path_tried_later() -> None:

@@ -50,11 +50,6 @@ def test_before_anything_was_counted_copies_may_be_had() -> None:
         assert barred(opened(limits, None, at(0)), at(0)) is None
 
 
-def test_where_there_is_no_limit_nothing_is_used_up() -> None:
-    account = told(opened(Limits(None, None), None, at(0)), (0, 0, 0), (1, 10**6, 10**6))
-    assert barred(account, at(1)) is None
-
-
 def test_what_a_switch_counted_before_we_came_is_not_of_today() -> None:
     assert barred(told(opened(A_DAY, None, at(0)), (0, 5000, 9000)), at(0)) is None
 
@@ -73,11 +68,6 @@ def test_copies_end_before_the_last_bytes_are_used_and_do_not_come_back_for_what
     assert barred(quiet, at(2000)), "nothing was copied for long, and still 10 MB are too few"
 
 
-def test_to_the_budget_copies_use_what_is_theirs() -> None:
-    account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(18)))
-    assert account.spent.copied_bytes == 85 * MB and barred(account, at(17)) is None
-
-
 def test_a_restart_forgets_nothing_and_counts_what_was_copied_meanwhile() -> None:
     before = told(opened(A_DAY, None, at(0)), (0, 10, 10), (10, 50, 90))
     kept = replace(before.spent)
@@ -94,11 +84,6 @@ def test_what_was_copied_over_midnight_counts_on_the_new_day() -> None:
     account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
     account = counted(account, reading(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
     assert account.spent.day == "2026-11-23" and account.spent.copied_bytes == 10 * MB
-
-
-def test_a_switch_that_counts_anew_takes_nothing_back() -> None:
-    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 40, 80), (2, 20, 30))
-    assert account.spent.copied_bytes == 60 * MB
 
 
 def test_a_greater_budget_counts_at_once_and_a_smaller_one_too() -> None:

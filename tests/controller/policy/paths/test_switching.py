@@ -98,43 +98,6 @@ def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life
     assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
 
 
-@pytest.mark.parametrize(
-    ("path", "number", "threshold"),
-    [
-        (told(CLEAN), "0% of 100 segments sent again in 1 report", "good up to 3%"),
-        (
-            told(CLEAN, UplinkReading(100, 12, 90_000, 0)),
-            "6% of 200 segments sent again in 2 reports",
-            "from 3% to 10% it stays what it was",
-        ),
-        (
-            told(UplinkReading(8, 2, 9, 0)),
-            "25% of 8 segments sent again in 1 report",
-            "fewer than 50 make nothing lossy",
-        ),
-        (
-            told(CLEAN, LOSING, LOSING),
-            "13% of 300 segments sent again in 3 reports",
-            "lossy when 3 reports have more than 3% each",
-        ),
-        (
-            told(*[LOSING] * 3, *[CLEAN] * 5),
-            "0% of 300 segments sent again in 3 reports",
-            "good up to 3% for 5 s, of which 2 s are over",
-        ),
-        (told(UplinkReading(1, 0, 900, 0)), "0% of 1 segment sent again in 1 report", "good up to 3%"),
-        (told(STALLED), "no acknowledgement for 600 ms, data in flight", "dead from 400 ms on"),
-        (
-            health.passed(told(CLEAN), 112.0),
-            "nothing was sent over it for 12 s, and it was good before",
-            "unknown from 10 s on",
-        ),
-    ],
-)
-def test_a_reason_has_its_number_and_its_threshold(path: UplinkPath, number: str, threshold: str) -> None:
-    assert path.because == f"{number}; {threshold}"
-
-
 def test_a_report_with_no_traffic_says_nothing() -> None:
     path = told(CLEAN)
     assert health.reported(path, NOTHING, 500) == path

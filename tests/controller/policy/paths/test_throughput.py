@@ -82,13 +82,6 @@ def test_but_when_it_does_not_deliver_again_it_is_left_once_more() -> None:
     assert line.run(20).course.active == "lte"
 
 
-def test_why_says_what_it_is_kept_for() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(60)
-    assert kept_because(line.course, line.paths, line.now) == (
-        "it is kept: it delivers 60 Mbit/s, and lte carries 10 Mbit/s at most"
-    )
-
-
 def test_a_lossy_uplink_is_left_for_a_faster_one() -> None:
     line = Line(wifi=(6, 12), lte=(10, 0)).run(25)
     assert line.course.active == "lte"
