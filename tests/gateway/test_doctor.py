@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ import pytest
 from cli.__main__ import main
 from controller.edges.config.load import load
 from gateway import doctor, host, nft
-from gateway.checks import caps, certificates, clock, kernel, routes, switch, sysctls, versions
+from gateway.checks import caps, certificates, clock, kernel, routes, sysctls, versions
 from gateway.doctor import Check
 from gateway.finding import Finding, State
 from gateway.scene import Scene
@@ -158,31 +157,6 @@ def test_a_port_taken_by_a_stranger_is_freed_by_the_mending_line(gateway_file: F
     assert findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"].state is State.OK
 
 
-def test_the_controller_s_own_port_is_its_own(gateway_file: Files, tmp_path: Path) -> None:
-    """As the kernel shows the arguments of `./bicast run FILE`."""
-    tmp_path.joinpath("cli.py").write_text(
-        "import socket; s = socket.create_server(('127.0.0.1', 6653)); print(flush=True); s.accept()"
-    )
-    words = [sys.executable, "-m", "cli", "run", "gateway.yaml"]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as ours:
-        assert ours.stdout is not None
-        ours.stdout.readline()
-        assert findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"].state is State.OK
-        ours.kill()
-
-
-def test_a_connected_bridge_is_said_to_be(prepared: str, gateway_file: Files) -> None:
-    file = gateway_file()
-    assert main(["bridge", file]) == 0
-    with socket.create_server(("127.0.0.1", 6653)) as listener:
-        listener.settimeout(60)
-        connection, _ = listener.accept()
-        connection.sendall(bytes([4, 0, 0, 8, 0, 0, 0, 1]))  # OFPT_HELLO
-        shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=true")
-        assert findings(scene_of(file), switch.connected)["br-home connection"].state is State.OK
-        connection.close()
-
-
 NAMES = {"ca": "CA", "switch-a1": "switch"}
 
 
@@ -273,8 +247,6 @@ def test_each_tool_is_in_the_package_that_would_be_installed(tool: str) -> None:
         ("Open vSwitch", "ovs-vsctl (Open vSwitch) 2.17.9\nDB Schema 8.3.0", State.BAD),
         ("Open vSwitch", "ovs-vsctl (Open vSwitch) 3.10.0\nDB Schema 8.3.0", State.OK),
         ("iproute2", "ip utility, iproute2-5.15.0, libbpf 0.5.0", State.BAD),
-        ("iproute2", "ip utility, iproute2-6.15.0, libbpf 1.5.0", State.OK),
-        ("kernel", "5.10.0-30-amd64", State.BAD),
         ("Python", "3.13.5", State.OK),
         ("kernel", "unheard of", State.BAD),
     ],
@@ -371,7 +343,3 @@ def test_an_unsynchronized_clock_is_a_warning(monkeypatch: pytest.MonkeyPatch, a
     monkeypatch.setattr(clock, "adjtimex", lambda: answer)
     (found,) = clock.clock(Scene())
     assert found.state is state
-
-
-def test_the_clock_is_only_read() -> None:
-    assert clock.adjtimex() in range(clock.TIME_ERROR + 1)

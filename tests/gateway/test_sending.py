@@ -114,14 +114,6 @@ def room_of_others() -> set[int]:
     return {int(each) for each in re.findall(r"\*:\w0 .*?\btb(\d+)", shell("ss --packet --all --memory"), re.DOTALL)}
 
 
-@pytest.mark.usefixtures("ovs", "ports")
-def test_a_kernel_datapath_needs_no_room(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    file = gateway_file()
-    Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
-    assert main(["bridge", file, "--dry-run"]) == 0
-    assert sending.COMMAND[-1] not in capsys.readouterr().out
-
-
 def test_a_stranger_with_the_pid_of_an_open_vswitch_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ sites:
       server: {{addresses: [{{address: 192.168.0.2, port: s0}}]}}
 """
 VNIS = {"tn-l": 0xA1 * 8 + 1, "tn-w": 0xA1 * 8 + 2}
+SOON_S = 60.0
 # finding, what breaks it
 DEFECTS = {
     "l0 underlay": "ip link set l0 down",
@@ -168,33 +169,26 @@ def test_a_port_that_was_made_anew_is_read_again(file: str, capsys: pytest.Captu
     prepare(file, capsys)
     shell("ip link del c0 && ip link add c0 type veth peer name c0-far && ip link set c0-far up && ip link set c0 up")
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=3,actions=drop")
-    assert not heard(within_s=2.0)
     told = prepare(file, capsys)
     assert (
         "changed  c0 port: in br-home with number 3 (was: made anew since Open vSwitch opened it, and not read)" in told
     )
-    assert heard(within_s=60.0)
+    assert heard()
     assert "nothing to change" in prepare(file, capsys)
 
 
-def heard(within_s: float) -> bool:
+def heard() -> bool:
     """Whether the bridge reads what comes from the other end of c0."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as other:
         other.bind(("c0-far", 0))
         other.send(bytes(6 * [0xFF] + 6 * [2]) + b"\x88\xb5" + bytes(46))
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + SOON_S
     while time.monotonic() < deadline:
         (packets,) = re.findall(r"n_packets=(\d+)", shell("ovs-ofctl -O OpenFlow13 dump-flows br-home in_port=3"))
         if packets != "0":
             return True
         time.sleep(0.1)  # nobody tells when a flow has counted
     return False
-
-
-@pytest.mark.usefixtures("ovs", "host")
-def test_a_host_that_is_in_order_has_nothing_bad(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare(file, capsys)
-    assert {name: each.found for name, each in findings(file).items() if each.state is not State.OK} == {}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
