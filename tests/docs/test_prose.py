@@ -22,7 +22,6 @@ UNREVISED = {
     "docs/explanation/health.md",
     "docs/explanation/switches.md",
     "docs/how-to/agent.md",
-    "docs/how-to/far-site.md",
     "docs/how-to/measure.md",
     "docs/how-to/probe.md",
 }
