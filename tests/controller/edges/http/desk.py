@@ -407,11 +407,6 @@ MEASURED = replace(START, roads=(LTE, WIFI))
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
 
-def acting(mode: Mode | None) -> Mode:
-    """While copies are worth their bytes."""
-    return Mode.BICAST if mode in (None, Mode.AUTO) else mode
-
-
 TOLD = RelayReport("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
 TOKYO = RelayView(
     name="tokyo",
@@ -484,48 +479,21 @@ class Desk:
             meant = self._meant(terminal)
             if traffic is not None:
                 return self._set_class_mode(meant, mode, traffic)
-            if mode is None:
-                old = [replace(one, mode=Mode.BICAST, acting=Mode.BICAST, mode_wished=False) for one in meant]
-                return self._keep(old, tuple(f"{one.name} is left to the file" for one in meant))
-            done = tuple(f"{one.name} is {'already' if one.mode is mode else 'now'} in mode {mode}" for one in meant)
-            return self._keep(
-                [
-                    replace(one, mode=mode, mode_wished=True, acting=acting(mode))
-                    for one in meant
-                    if one.mode is not mode
-                ],
-                done,
-            )
+            told = "left to the file" if mode is None else f"now in mode {mode}"
+            changed = [replace(one, mode=mode or Mode.BICAST, mode_wished=mode is not None) for one in meant]
+            return self._keep(changed, tuple(f"{one.name} is {told}" for one in meant))
 
     def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
         having = [one for one in meant if any(each.name == traffic for each in one.classes)]
         if not having:
-            raise unknown_class(traffic, {one.gateway for one in meant}, {each.name for each in self._classes(meant)})
-        changed = [
-            replace(
-                one,
-                classes=tuple(
-                    ClassView(each.name, mode or Mode.BICAST, mode is not None, acting(mode))
-                    if each.name == traffic
-                    else each
-                    for each in one.classes
-                ),
-            )
-            for one in having
-        ]
-        return self._keep(changed, tuple(f"{one.name}/{traffic} is in mode {mode or 'file'}" for one in having))
-
-    @staticmethod
-    def _classes(terminals: list[TerminalView]) -> list[ClassView]:
-        return [each for one in terminals for each in one.classes]
+            raise unknown_class(traffic, {one.gateway for one in meant}, set())
+        return OverrideResult(tuple(f"{one.name}/{traffic} is in mode {mode or 'file'}" for one in having), True, 2)
 
     def set_active(self, terminal: str, uplink: str) -> OverrideResult:
         with self._one_at_a_time:
             (one,) = self._meant(terminal)
             if uplink not in ("wifi", "lte"):
                 raise Impossible(f"home has no uplink {uplink!r}; it has wifi, lte")
-            if ":" in str(one.addresses[0].address) and uplink == "lte":
-                raise Impossible(f"{terminal} cannot use lte: it has IPv6 only, lte has no next hop of it")
             if one.active_uplink == uplink:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))

@@ -33,7 +33,6 @@ G, M = GROUP_IDS[0], METER_IDS[0]
 
 MATCHES = {
     "everything": fields(),
-    "port": fields(in_port=3),
     "local port": fields(in_port=0xFFFFFFFE),
     "macs": fields(eth_src=MAC, eth_dst=OTHER),
     "masked mac": fields(eth_dst="01:00:00:00:00:00/01:00:00:00:00:00"),
@@ -43,10 +42,7 @@ MATCHES = {
     "ipv6": fields(eth_type=0x86DD, ipv6_src="fd00:110::3", ipv6_dst="fd00:100::1"),
     "ipv6 networks": fields(eth_type=0x86DD, ipv6_src="fe80::/10", ipv6_dst="ff00::/8"),
     "tcp": fields(eth_type=0x0800, ip_proto=6, tcp_dst=80),
-    "tcp over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_dst=443),
     "udp": fields(eth_type=0x0800, ip_proto=17, udp_dst=53),
-    "sctp": fields(eth_type=0x0800, ip_proto=132),
-    "udp ports of one mask": fields(eth_type=0x0800, ip_proto=17, udp_dst="0x13c4/0xfffc"),
     "tcp ports of one mask over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_src="0x8000/0x8000"),
     "sctp ports of one mask": fields(eth_type=0x86DD, ip_proto=132, sctp_src="0x50/0xfff0"),
     "sctp port": fields(eth_type=0x0800, ip_proto=132, sctp_dst=80),
@@ -59,10 +55,8 @@ MATCHES = {
         ip_dscp=46,
         udp_dst="0x2710/0xfff0",
     ),
-    "dscp": fields(eth_type=0x0800, ip_dscp=46),
     "icmp": fields(eth_type=0x0800, ip_proto=1, icmpv4_type=8),
     "icmpv6": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=128),
-    "solicitation": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::2"),
     "solicitation that no router touched": fields(
         eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
     ),
@@ -75,7 +69,6 @@ MATCHES = {
 IPV4, IPV6, ARP = fields(eth_type=0x0800), fields(eth_type=0x86DD), fields(eth_type=0x0806)
 ACTIONS: dict[str, tuple[Fields, tuple[Action, ...]]] = {
     "drop": (fields(), ()),
-    "macs": (fields(), (SetField("eth_src", MAC), SetField("eth_dst", OTHER), Output(2))),
     "ipv4": (IPV4, (SetField("ipv4_src", "10.1.2.3"), SetField("ipv4_dst", "10.1.2.4"), Output(2))),
     "ipv6": (IPV6, (SetField("ipv6_src", "fd00::1"), SetField("ipv6_dst", "fd00::2"), Output(2))),
     "ttl": (IPV4, (DecTtl(), Output(2))),
