@@ -26,9 +26,7 @@ MORE_GROUP = "group_id=1644167169,type=all,bucket=actions=output:1\n"
 MORE_FLOW = "cookie=0x6269636173740000,table=3,priority=9,udp actions=group:1644167169\n"
 BAD = {
     "a port that the bridge has not": ("flows.txt", "gw-lte", "gw-dsl"),
-    "a port that the bridge has not, in a group": ("groups.txt", "gw-lte", "gw-dsl"),
     "a group that is not there": ("flows.txt", "actions=dec_ttl,group:", "actions=dec_ttl,group:1"),
-    "a field that nobody knows": ("flows.txt", "arp_op=1", "arp_up=1"),
     "half a line": ("groups.txt", "->eth_dst", ""),
     "a flow without our cookie": ("flows.txt", "cookie=0x6269636173740000,", ""),
     "a group out of our range": ("groups.txt", "group_id=16", "group_id=26"),

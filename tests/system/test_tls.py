@@ -11,36 +11,14 @@ import pytest
 from controller.edges.config.settings import DEFAULT_OPENFLOW
 from lab.processes.controller import Controller, controlled
 from lab.stage import ovs
-from lab.stage.command import run
 from lab.stage.nodes import MAX_BACKOFF_MS
 from lab.stage.stage import Stage, raised
+from tests.controller.edges.openflow.test_tls import Authority
 from tests.system.conftest import PAPER
 from tests.system.evidence import assert_reaches, flows, until
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 TARGET = f"ssl:{DEFAULT_OPENFLOW}"
-
-
-class Authority:
-    """Signs what it is asked to."""
-
-    def __init__(self, directory: Path, name: str) -> None:
-        self.directory, self.name = directory, name
-        self.certificate, self.key = directory / f"{name}.pem", directory / f"{name}.key"
-        openssl(*NEW, "-x509", "-subj", f"/CN={name}", "-keyout", str(self.key), "-out", str(self.certificate))
-
-    def sign(self, name: str) -> tuple[Path, Path]:
-        certificate, key = (self.directory / f"{self.name}-{name}.{kind}" for kind in ("pem", "key"))
-        openssl(*NEW, "-x509", "-CA", str(self.certificate), "-CAkey", str(self.key), "-subj", f"/CN={name}",
-                "-keyout", str(key), "-out", str(certificate))  # fmt: skip
-        return certificate, key
-
-
-NEW = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-
-
-def openssl(*words: str) -> None:
-    run("openssl", *words)
 
 
 @dataclass(frozen=True)
@@ -59,8 +37,8 @@ def home(place: Path) -> Iterator[Secure]:
         yield Secure(net, controller, ours)
 
 
-def connect(target: str, certificate: Path, key: Path, authority: Path) -> None:
-    ovs.vsctl("set-ssl", str(key), str(certificate), str(authority))
+def connect(target: str, certificate: str, key: str, authority: str) -> None:
+    ovs.vsctl("set-ssl", key, certificate, authority)
     ovs.vsctl("set-controller", BRIDGE, target, "--", "set", "Controller", BRIDGE, f"max_backoff={MAX_BACKOFF_MS}")
 
 
