@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import socket
-import ssl
 import threading
 
 import grpc
@@ -20,6 +18,7 @@ from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity, new_key, request
 from tests.controller.edges.agentlink.house import House
 from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.agentlink.test_listener import outside
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -47,13 +46,7 @@ def test_a_token_is_good_once(house: House, log: Log) -> None:
 
 def test_who_was_cut_off_before_an_answer_comes_again_with_the_same_token(house: House) -> None:
     token = house.agents.invite("phone").token
-    context = ssl.create_default_context(cadata=house.ca_pem.decode())
-    context.set_alpn_protocols(["h2"])
-    at = house.agents.join
-    with (
-        socket.create_connection((at.host, at.port)) as plain,
-        context.wrap_socket(plain, server_hostname="bicast-controller") as begun,
-    ):
+    with outside(house) as begun:
         begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     assert isinstance(house.join("phone", token), Identity)
 

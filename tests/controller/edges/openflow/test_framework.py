@@ -34,12 +34,8 @@ SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return _run("-c", code, **environment)
-
-
-def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         timeout=120,
