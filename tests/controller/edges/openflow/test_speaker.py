@@ -331,19 +331,11 @@ def test_a_large_program_is_encoded_in_less_than_150_ms() -> None:
     assert time.thread_time() - began < 0.150, "of a processor; the first time, with nothing remembered"
 
 
-def install_and_read_large(desk: Desk, session: int) -> None:
-    assert desk.apply(session, *large()) == []
-    read = desk.read(session)
-    assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
-
-
-def test_a_large_program_is_installed_and_read(desk: Desk, bridge: SwitchOpened) -> None:
-    install_and_read_large(desk, bridge.session)
-
-
 @pytest.mark.timed
 @pytest.mark.usefixtures("a_heap_of_its_own")
 def test_a_large_program_is_installed_and_read_in_a_moment(desk: Desk, bridge: SwitchOpened) -> None:
     began = time.process_time()
-    install_and_read_large(desk, bridge.session)
+    assert desk.apply(bridge.session, *large()) == []
+    read = desk.read(bridge.session)
+    assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
     assert time.process_time() - began < 1, "of a processor, in all threads of the controller"
