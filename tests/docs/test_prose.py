@@ -17,7 +17,6 @@ LONG_SHARE = 0.03
 A_FEW = 1  # a short page may have one long sentence
 # These pages are still in the old style. The list only shrinks.
 UNREVISED = {
-    "docs/explanation/agents.md",
 }
 
 
