@@ -1,18 +1,22 @@
-"""A real Open vSwitch takes a program with relaying whole, and leads packets as the one that executes it here does."""
+"""A real Open vSwitch takes compiled programs whole, and leads packets as the one that executes them here does."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from controller.model.relaying import HOST_MAC
 from controller.program.compile import compile
-from tests.controller import relayed_site
+from tests.controller import relayed_site, sites
 from tests.controller.relayed_site import PORTS
-from tests.fakes.packet import tcp, udp
+from tests.fakes.packet import Packet, tcp, udp
 from tests.fakes.real_switch import RealSwitch
+from tests.fakes.switch import FakeSwitch
 
+CLIENT, CLIENT6, CLIENT_GATEWAY_MAC = "192.168.110.3", "fd00:110::3", "08:00:27:f9:49:62"
+STRANGER_MAC = "02:00:00:00:00:66"
 PHONE, PHONE6, SERVER, SERVER6 = "10.1.0.7", "fd00:1::7", "198.51.100.7", "2001:db8::7"
-BETWEEN = [
+RELAYED = [
     ("lan0", tcp(PHONE, SERVER, eth_dst=PORTS["lan0"].mac)),
     ("lan0", tcp(PHONE6, SERVER6, eth_dst=PORTS["lan0"].mac)),
     ("lan0", udp(PHONE, SERVER, eth_dst=PORTS["lan0"].mac)),
@@ -27,14 +31,25 @@ BETWEEN = [
 ]
 
 
+def assert_same(place: Path, fake: FakeSwitch, packets: list[tuple[str, Packet]]) -> None:
+    with RealSwitch(place, tuple(port.number for port in fake.ports.values()), ()) as real:
+        real.load(fake.installed().program)
+        assert real.held() == (len(fake.flows), set(fake.groups))
+        for port, packet in packets:
+            number = fake.ports[port].number
+            assert set(real.send(packet, number).sent) == set(fake.send(packet, number).sent), f"{packet} by {port}"
+
+
 def test_a_program_with_relaying_is_taken_whole_and_means_the_same_there(tmp_path: Path) -> None:
     site = relayed_site.site()
-    program = compile(site, relayed_site.known(site))
-    fake = relayed_site.switch_with(site, relayed_site.known(site))
-    with RealSwitch(tmp_path, tuple(port.number for port in PORTS.values()), ()) as real:
-        real.load(program)
-        assert real.held() == (len(program.flows), set(program.groups))
-        for port, packet in BETWEEN:
-            number = PORTS[port].number
-            led = real.send(packet, number)
-            assert set(led.sent) == set(fake.send(packet, number).sent), f"{packet} by {port}"
+    assert_same(tmp_path, relayed_site.switch_with(site, relayed_site.known(site)), RELAYED)
+
+
+def test_a_written_mac_is_enforced_there(tmp_path: Path) -> None:
+    """That strangers are refused, program/test_compile.py holds; the phone's MAC is learned, and any is believed."""
+    site = sites.paper_site()
+    own = [tcp(CLIENT, SERVER, eth_dst=CLIENT_GATEWAY_MAC), tcp(CLIENT6, SERVER6, eth_dst=CLIENT_GATEWAY_MAC)]
+    phone = tcp(PHONE, SERVER, eth_src=STRANGER_MAC, eth_dst=PORTS["lan0"].mac)
+    packets = [*own, *(replace(each, eth_src=STRANGER_MAC) for each in own)]
+    fake = FakeSwitch(sites.PORTS).load(compile(site, sites.known(site)))
+    assert_same(tmp_path, fake, [*(("c1", each) for each in packets), ("lan0", phone)])

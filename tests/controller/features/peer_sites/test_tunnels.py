@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.model.config import ConfigError
 from controller.model.uplink import UplinkKind
 from controller.protocol.enrolment import Credential
@@ -74,17 +73,12 @@ HOME_WIFI, FAR_WIFI = (("sites", site, "uplinks", "wifi") for site in ("home", "
 WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("no other end", ("sites", "far"), None, "home.uplinks.wifi.kind", "`mirrors`"),
     ("no agents", ("controller",), {}, "home.uplinks.wifi.kind", "controller.agents"),
-    ("ethernet there", (*FAR_WIFI, "kind"), "ethernet", "home.uplinks.wifi.kind", "at far it is ethernet"),
     ("nobody starts", (*HOME_WIFI, "remote"), None, "home.uplinks.wifi.remote: found nothing", "one end starts"),
     ("both start", (*FAR_WIFI, "remote"), "198.51.100.7", "uplinks.wifi.remote", "one end learns"),
-    ("a remote of a group", (*HOME_WIFI, "remote"), "224.0.0.1", "uplinks.wifi.remote", "one machine"),
-    ("a remote by name", (*HOME_WIFI, "remote"), "vps.example", "uplinks.wifi.remote: found 'vps.example'", "an IPv4"),
     ("a remote inside", (*HOME_WIFI, "remote"), "192.168.110.77", "uplinks.wifi.remote", "192.168.110.0/24"),
     ("a bridge's port to leave by", (*HOME_WIFI, "device"), "c1", "uplinks.wifi.device: found 'c1'", "addresses on"),
     ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name of its own"),
     ("a port beside no remote", (*FAR_WIFI, "udp_port"), "4789", "uplinks.wifi.udp_port", "beside `remote`"),
-    ("UDP port 0", (*HOME_WIFI, "udp_port"), "0", "uplinks.wifi.udp_port", "from 1 to 65534"),
-    ("no kind", (*HOME_WIFI, "kind"), None, "uplinks.wifi.device: found 'wlan0'", "expected `kind: tunnel` beside it"),
 ]
 
 
@@ -156,15 +150,6 @@ def test_each_site_s_agent_is_told_its_ends_once() -> None:
     for _ in range(20):
         ends.second()
     assert len(home.of_tunnels) == len(far.of_tunnels) == 1
-
-
-def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
-    ends = Ends(tunnelled())
-    far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
-    assert ends.tunnel("far", "wifi").because == "port 4789 is taken by another program"
-    for _ in range(int(AGAIN_AFTER_S) + 1):
-        ends.second()
-    assert len(far.of_tunnels) == 2
 
 
 def test_who_stops_being_a_tunnel_s_end_is_told_to_have_none() -> None:

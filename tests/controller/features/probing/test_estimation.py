@@ -56,16 +56,6 @@ def test_a_link_is_found_by_both_methods(down: bool, paid: bool) -> None:
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
 
 
-def test_requests_that_were_overtaken_on_their_way_are_no_disorder_of_the_way_back() -> None:
-    told = [each for each in packets(Link(), down=True) if not each.train]
-    for number in range(0, len(told), 50):
-        told[number], told[number + 1] = told[number + 1], told[number]
-    found = of(*told, down=True)
-    assert found.reordered == 0 and isinstance(found.one_packet, Rate)
-    assert found.one_packet.bps == pytest.approx(20e6, rel=0.02)
-    assert of(*told).reordered > 0
-
-
 def test_of_what_is_lost_for_its_length_alone_the_path_s_mtu_is_told() -> None:
     told = [replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(Link())]
     assert of(*told).mtu_bytes == 1248 + 28  # of the lengths that are sent

@@ -172,15 +172,6 @@ def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
     assert meetings(far.orders_of(AnswerProbes)[-1]) == second
 
 
-def test_a_site_without_another_end_measures_nothing() -> None:
-    written = document()
-    del written["sites"]["far"]["mirrors"]
-    world = World(written)
-    home, far = world.measurer("home"), world.measurer("far")
-    world.seconds(10)
-    assert not home.measured and not far.measured and world.core.measuring.told(world.now) == ()
-
-
 def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
     world, home, _ = both(measured())
     (health,) = home.orders_of(HealthProbes)
@@ -188,16 +179,6 @@ def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
     assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
     assert world.road("wifi").why_not is None
     assert "`measure` is written at it neither at home nor at far" in (world.road("lte").why_not or "")
-
-
-def test_the_end_that_knows_the_other_starts_wherever_it_is() -> None:
-    written = tunnelled()
-    uplinks = {name: written["sites"][name]["uplinks"]["wifi"] for name in ("home", "far")}
-    uplinks["far"]["remote"] = uplinks["home"].pop("remote")
-    world, home, far = both(written)
-    assert (world.road("wifi").near, world.road("lte").near) == ("far", "home")
-    assert [len(each.orders_of(HealthProbes)) for each in (home, far)] == [1, 1]
-    assert [len(meetings(each.orders_of(AnswerProbes)[-1])) for each in (home, far)] == [1, 1]
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
@@ -393,9 +374,8 @@ def test_a_link_of_known_rate_calibrates_these_hosts() -> None:
 @pytest.mark.parametrize(
     ("site", "uplink", "because"),
     [
-        (None, "dsl", "no uplink dsl leads to a site of ours; those that do: lte of home, wifi of home"),
-        ("away", "wifi", "no uplink wifi of away leads"),
-        (None, "lte", "lte of home is not measured: it is of kind ethernet"),
+        (None, "dsl", "no uplink dsl leads"),
+        (None, "lte", "lte of home is not measured"),
         (None, "wifi", "wifi of home cannot be measured: no agent of role gateway that was enrolled as far"),
     ],
 )

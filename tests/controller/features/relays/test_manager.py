@@ -178,21 +178,6 @@ def test_an_agent_of_another_role_is_no_relay() -> None:
     assert [one.name for one in world.home.order.relays] == ["tokyo"]
 
 
-def test_what_is_refused_is_told_again_after_a_while() -> None:
-    world = World()
-    world.vouch("home", "oslo")
-    world.add("oslo")
-    oslo = world.relays["oslo"]
-    oslo.refuses["Relay"] = "the kernel has no bbr"
-    world.join(oslo)
-    world.seconds(2)
-    assert len(oslo.orders_of(Relay)) == 1
-    assert world.core.relaying.stations["oslo"].why_not == "the kernel has no bbr"
-    oslo.refuses.clear()
-    world.seconds(int(AGAIN_AFTER_S) + 1)
-    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.stations["oslo"].why_not is None
-
-
 def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none() -> None:
     world = standing()
     world.relays["oslo"].connections = 3
@@ -257,13 +242,9 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
     ("name", "relay", "because"),
     [
         ("bicast-controller", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
-        ("Oslo", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
         ("home", WishedRelay(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
         ("phone", WishedRelay(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
         ("paris", WishedRelay(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("::"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
         ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
         ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
         ("paris", WishedRelay(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),

@@ -17,6 +17,7 @@ from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
 from controller.protocol.orders import Arm, Direct, Disarm, Prefer
 from controller.protocol.reports import PathManager, ReflexFired, Role
 from controller.protocol.requests import Impossible, OverrideResult
+from controller.readout.snapshot import ActiveBy
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.core.test_core import all_answer
@@ -316,10 +317,11 @@ def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None
     scene.downloads(6, loss=0.3)
     assert scene.active == "wifi" and scene.health("wifi") is UplinkHealth.LOSSY and len(scene.entries()) == 1
     assert scene.core.wanted == Wanted(active={"client": "wifi"})
-    assert not relay.armed
+    assert not relay.armed and course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.PEOPLE
     answer, entries = scene.switch_to("auto")
     assert answer.changed and "left to policies, which have it on lte" in answer.done[0]
     assert scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
+    assert course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.POLICIES
     assert [each.address for each in connection.carrying()] == [LTE]
     again, entries = scene.switch_to("auto")
     assert not again.changed and "already left to policies" in again.done[0] and not entries

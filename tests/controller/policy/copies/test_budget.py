@@ -45,34 +45,12 @@ def told(account: Account, *readings: tuple[float, int, int]) -> Account:
     return account
 
 
-def test_before_anything_was_counted_copies_may_be_had() -> None:
-    for limits in (A_DAY, A_PART, Limits(None, None)):
-        assert barred(opened(limits, None, at(0)), at(0)) is None
-
-
-def test_what_a_switch_counted_before_we_came_is_not_of_today() -> None:
-    assert barred(told(opened(A_DAY, None, at(0)), (0, 5000, 9000)), at(0)) is None
-
-
-def test_the_days_bytes_are_used_up_until_it_ends_and_it_says_the_numbers() -> None:
-    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400))
-    assert barred(account, at(1)) == "used up until 00:00: 101.0 of 100.0 MB that copies may use a day"
-    assert barred(account, at(13 * 3600, "2026-11-23")) is None
-
-
 def test_copies_end_before_the_last_bytes_are_used_and_do_not_come_back_for_what_was_left() -> None:
     account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
     assert account.spent.copied_bytes == 90 * MB, "two readings more would be all of it"
     assert barred(account, at(18))
     quiet = told(account, *((second, 90, 200) for second in range(19, 2000, 10)))
     assert barred(quiet, at(2000)), "nothing was copied for long, and still 10 MB are too few"
-
-
-def test_a_restart_forgets_nothing_and_counts_what_was_copied_meanwhile() -> None:
-    before = told(opened(A_DAY, None, at(0)), (0, 10, 10), (10, 50, 90))
-    kept = replace(before.spent)
-    assert told(opened(A_DAY, kept, at(100)), (100, 80, 200)).spent.copied_bytes == 70 * MB
-    assert barred(told(opened(A_DAY, kept, at(100)), (100, 120, 300)), at(100))
 
 
 def test_what_was_copied_while_nobody_read_is_no_rate() -> None:

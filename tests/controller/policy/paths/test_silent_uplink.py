@@ -18,21 +18,10 @@ def told(site: SiteArrivals, reports: Iterable[tuple[float, int, int]], all_is_c
     return site
 
 
-def test_who_brings_nothing_while_the_other_does_is_silent_after_a_period() -> None:
-    assert after((0, 50, 50), (1, 100, 100)).silent == {}
-    assert after((0, 50, 50), (1, 100, 100), (2, 100, 150)).silent == {
-        "wifi": "it brings no copies: none for 1.0 s, while 50 packets came otherwise"
-    }
-
-
 def test_it_is_not_before_enough_has_come_otherwise_and_then_however_slowly() -> None:
     site = after((0, 9, 9), (1, 9, 9 + ENOUGH_PACKETS // 2))
     assert site.silent == {}
     assert told(site, [(2, 9, 9 + ENOUGH_PACKETS)]).silent.keys() == {"wifi"}
-
-
-def test_it_is_over_with_the_first_packet() -> None:
-    assert after((0, 0, 0), (1, 0, 50), (2, 1, 100)).silent == {}
 
 
 def test_nobody_is_silent_where_nothing_flows() -> None:

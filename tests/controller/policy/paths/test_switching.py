@@ -32,12 +32,6 @@ def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float 
     return path
 
 
-def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
-    path = told(CLEAN, LOSING, LOSING, LOSING)
-    assert path.health is UplinkHealth.LOSSY
-    assert path.because == "20% of 300 segments sent again in 3 reports; lossy from 10% on"
-
-
 def test_a_burst_of_loss_at_a_sender_that_begins_is_no_lossy_uplink() -> None:
     burst = UplinkReading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
     assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is UplinkHealth.GOOD
@@ -114,11 +108,6 @@ def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
     decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=UplinkPath())
     because = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
     assert decision == UplinkDecision("phone", "lte", because + "no report yet)", 200.0, hard=False)
-
-
-def test_a_dead_uplink_is_left_the_hard_way() -> None:
-    decision = chosen(ON_WIFI, wifi=told(CLEAN, STALLED), lte=told(*[LOSING] * 3))
-    assert decision and decision.prefer == "lte" and decision.hard
 
 
 def test_of_two_uplinks_that_are_as_good_the_default_is_taken_wherever_it_stands_in_the_file() -> None:
