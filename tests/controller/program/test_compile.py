@@ -252,6 +252,12 @@ def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
     assert (sent.packet.eth_dst, sent.packet.arp_tha) == (TERMINAL_MAC, TERMINAL_MAC)
 
 
+def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() -> None:
+    outcome = ready().send(arp_request("10.1.0.7", "10.1.0.1", eth_src=PHONE_MAC), LAN)
+    assert len(outcome.punted) == 1 and outcome.punted[0].arp_sha == PHONE_MAC
+    assert [sent.port for sent in outcome.sent] == [LAN]
+
+
 def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     site = replace(sites.paper_site(), datapath=Datapath.NETDEV)

@@ -21,6 +21,7 @@ from controller.program.metering import counted
 from controller.program.program import METER_IDS, GroupKind
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, wholly_written
+from controller.readout.build import snapshot
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.copied_terminal import Uploading
@@ -188,6 +189,9 @@ def test_copies_end_before_the_budget_is_used_up_and_it_is_told_until_when(mode:
     assert not entry.copies and entry.because.startswith("lte: used up until ")
     assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.says()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
+    (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
+    (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
+    assert told.copied_bytes == scene.by_lte and (told.barred or "").startswith("used up until ")
     scene.day = "2026-11-23"
     scene.lives(2)
     if mode == "bicast":

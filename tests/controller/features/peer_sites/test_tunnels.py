@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.model.config import ConfigError
 from controller.model.uplink import UplinkKind
 from controller.protocol.enrolment import Credential
@@ -150,6 +151,15 @@ def test_each_site_s_agent_is_told_its_ends_once() -> None:
     for _ in range(20):
         ends.second()
     assert len(home.of_tunnels) == len(far.of_tunnels) == 1
+
+
+def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
+    ends = Ends(tunnelled())
+    far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
+    assert ends.tunnel("far", "wifi").because == "port 4789 is taken by another program"
+    for _ in range(int(AGAIN_AFTER_S) + 1):
+        ends.second()
+    assert len(far.of_tunnels) == 2
 
 
 def test_who_stops_being_a_tunnel_s_end_is_told_to_have_none() -> None:

@@ -84,6 +84,7 @@ def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
     assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
     world.seconds(3)
     assert all(road.why_not is None for road in world.core.measuring.told(world.now))
+    assert {world.road(name).near for name in ("wifi", "lte")} == {"far"}
     assert len(world.core.measuring.told(world.now)) == 2 + len(NAMES)
     told = len(agents["home"].orders_of(AnswerProbes))
     world.seconds(20)

@@ -178,6 +178,21 @@ def test_an_agent_of_another_role_is_no_relay() -> None:
     assert [one.name for one in world.home.order.relays] == ["tokyo"]
 
 
+def test_what_is_refused_is_told_again_after_a_while() -> None:
+    world = World()
+    world.vouch("home", "oslo")
+    world.add("oslo")
+    oslo = world.relays["oslo"]
+    oslo.refuses["Relay"] = "the kernel has no bbr"
+    world.join(oslo)
+    world.seconds(2)
+    assert len(oslo.orders_of(Relay)) == 1
+    assert world.core.relaying.stations["oslo"].why_not == "the kernel has no bbr"
+    oslo.refuses.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 1)
+    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.stations["oslo"].why_not is None
+
+
 def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none() -> None:
     world = standing()
     world.relays["oslo"].connections = 3
@@ -419,6 +434,13 @@ def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each
     assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
     world.wish(requests.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
+
+
+def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 150e6)
+    world = seeking(choose=Choosing.PARALLEL)
+    assert len(world.chosen()[PREFIX]) == 1
+    assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
 
 
 def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:

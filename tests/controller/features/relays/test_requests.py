@@ -13,7 +13,7 @@ from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
 from controller.features.relays.requests import Asked, Tried
 from controller.model.known import WishedRelay
-from controller.model.relaying import Choosing
+from controller.model.relaying import Choosing, Fallback
 from controller.protocol.orders import AgentEffect, Direct, Walk
 from controller.protocol.reports import RelayReached, Reported, Taking
 from controller.protocol.requests import Impossible, UnknownRelay
@@ -84,6 +84,16 @@ def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known(
     because = {leg.start: leg.because for leg in told.legs if leg.end == str(DEST)}
     assert because["oslo"] == "the agent oslo cannot: no ping socket"
     assert because["tokyo"] == "the agent tokyo is not connected"
+
+
+def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
+    world = standing(fallback=Fallback.BLOCK)
+    world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
+    asked = asks(world)
+    world.walk()
+    (told,) = asked.told(world.now)
+    assert told.choice is not None and len(told.choice.relays) == 1
+    assert told.choice.because.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
 
 
 def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:

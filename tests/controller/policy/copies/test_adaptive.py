@@ -85,6 +85,11 @@ def begun_and_ended(made: list[CopyDecision]) -> list[tuple[bool, float]]:
 # On one path
 
 
+def test_a_reporter_of_one_report_a_second_is_enough() -> None:
+    slow = replace(sent(100, 5), lasted_s=1.0)
+    assert begun_and_ended(after(ONE_PATH, slow, every_s=1.0)[1]) == [(True, 1.0)]
+
+
 def test_the_burst_with_which_a_sender_begins_is_no_path_that_loses() -> None:
     burst = sent(500, 150)
     assert not after(ONE_PATH, *for_s(1, sent()), burst, burst, *for_s(3, sent()))[1]

@@ -39,7 +39,9 @@ def test_one_sign_alone_proves_nothing() -> None:
 
 
 def test_it_lives_again_when_its_next_hop_answers_or_anything_comes() -> None:
+    assert seconds(ALIVE, 2).dead is None
     uplink = seconds(ALIVE, 10)
+    assert uplink.dead is not None
     assert return_answered(uplink).dead is None
     assert return_counted(uplink, Counts(5000, 5000, 11.0)).dead is None
 

@@ -19,6 +19,15 @@ def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None
     return screen
 
 
+def test_one_that_is_silent_rests_and_is_tried_again() -> None:
+    resting = after(None, True, 10.0)
+    assert resting == Screen(HOLD_S, 10.0 + HOLD_S)
+    assert after(resting, False, 10.0 + HOLD_S / 2) == resting, "while it gets none it cannot bring any"
+    trial = after(resting, True, 10.0 + HOLD_S)
+    assert trial is not None and trial.on_trial
+    assert after(trial, False, 10.0 + HOLD_S + 0.1) is None
+
+
 def test_what_was_tried_in_vain_rests_for_twice_as_long_up_to_a_minute() -> None:
     now, screen, holds = 0.0, None, []
     for _ in range(6):
