@@ -91,7 +91,6 @@ class FakeCapper(FakeHand):
         self.held: Caps | None = None
         self.until = 0.0  # its lease
         self.caps: list[Caps] = []  # orders
-        self.missing: tuple[tuple[str, str], ...] = ()
         self.reported_at = float("-inf")
         self.invented: tuple[Subflow, ...] = ()
 
@@ -142,4 +141,4 @@ class FakeCapper(FakeHand):
         seen = self.air if self.held.ports else []
         passing = tuple(each.as_passing() for each in seen if each.bytes_sent)
         held = sum(self.window(each) is not None for each in self.air) - self.loose
-        return Capping(hand, held, self.missing, passing)
+        return Capping(hand, held, (), passing)

@@ -70,7 +70,6 @@ class FakeMeasurer(FakeEliminator):
     name: str
     cannot: str | None = None  # what it says of itself
     refuses: dict[str, str] = field(default_factory=dict)  # names of orders' types, and why
-    taken: str = ""  # why nobody is answered though it was told to, which is tried again
     absent: dict[str, str] = field(default_factory=dict)  # by uplink: why nothing leaves, which is tried again
     links: dict[str, Link] = field(default_factory=dict)  # by uplink
     answer: AnswerProbes = field(default_factory=AnswerProbes)
@@ -98,8 +97,6 @@ class FakeMeasurer(FakeEliminator):
         match order:
             case AnswerProbes():
                 self.answer = order
-                if self.taken and order.sessions:
-                    return Resulted(self.session, direct.directive, False, self.taken, 0, 100)
             case HealthProbes(paths):
                 kept = {each.path: each for each in self._sending.values()}
                 self._sending = {path.name: kept.get(path, Sending(path)) for path in paths}
@@ -116,7 +113,7 @@ class FakeMeasurer(FakeEliminator):
             packets = 0 if name in self.absent else 1000 // sending.path.pause_ms
             sending.sent += packets
             sending.lost += round(packets * self.links.get(name, Link()).loses)
-        answering = Answering(self.taken, 0, 0, 0, 0, 0) if self.answer.sessions else None
+        answering = Answering("", 0, 0, 0, 0, 0) if self.answer.sessions else None
         health = tuple(replace(each.told(), because=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
+from typing import Any
 
 from controller.program.program import Value
 from tests.fakes.fields import IllDefined, bits, field, satisfied
@@ -74,67 +75,23 @@ class Packet:
         return changed
 
 
-def tcp(
-    source: str,
-    destination: str,
-    *,
-    eth_src: str = TERMINAL_MAC,
-    eth_dst: str = GATEWAY_MAC,
-    tcp_src: int = 40000,
-    tcp_dst: int = 80,
-    ttl: int = 64,
-    payload: int = 0,
-) -> Packet:
-    packet = ip(source, destination, 6, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
-    return replace(packet, tcp_src=tcp_src, tcp_dst=tcp_dst)
+def tcp(source: str, destination: str, *, tcp_src: int = 40000, tcp_dst: int = 80, **more: Any) -> Packet:
+    return replace(ip(source, destination, 6, **more), tcp_src=tcp_src, tcp_dst=tcp_dst)
 
 
-def udp(
-    source: str,
-    destination: str,
-    *,
-    eth_src: str = TERMINAL_MAC,
-    eth_dst: str = GATEWAY_MAC,
-    udp_src: int = 40000,
-    udp_dst: int = 53,
-    ttl: int = 64,
-    payload: int = 0,
-) -> Packet:
-    packet = ip(source, destination, 17, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
-    return replace(packet, udp_src=udp_src, udp_dst=udp_dst)
+def udp(source: str, destination: str, *, udp_src: int = 40000, udp_dst: int = 53, **more: Any) -> Packet:
+    return replace(ip(source, destination, 17, **more), udp_src=udp_src, udp_dst=udp_dst)
 
 
-def sctp(
-    source: str,
-    destination: str,
-    *,
-    eth_src: str = TERMINAL_MAC,
-    eth_dst: str = GATEWAY_MAC,
-    sctp_src: int = 40000,
-    sctp_dst: int = 80,
-    ttl: int = 64,
-    payload: int = 0,
-) -> Packet:
-    packet = ip(source, destination, 132, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
-    return replace(packet, sctp_src=sctp_src, sctp_dst=sctp_dst)
+def sctp(source: str, destination: str, *, sctp_src: int = 40000, sctp_dst: int = 80, **more: Any) -> Packet:
+    return replace(ip(source, destination, 132, **more), sctp_src=sctp_src, sctp_dst=sctp_dst)
 
 
-def echo(
-    source: str,
-    destination: str,
-    *,
-    eth_src: str = TERMINAL_MAC,
-    eth_dst: str = GATEWAY_MAC,
-    reply: bool = False,
-    ttl: int = 64,
-    payload: int = 0,
-) -> Packet:
-    """A ping, or the answer to one."""
+def echo(source: str, destination: str, **more: Any) -> Packet:
+    """A ping."""
     if ip_address(source).version == 4:
-        packet = ip(source, destination, 1, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
-        return replace(packet, icmpv4_type=0 if reply else 8, icmpv4_code=0)
-    packet = ip(source, destination, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
-    return replace(packet, icmpv6_type=129 if reply else 128, icmpv6_code=0)
+        return replace(ip(source, destination, 1, **more), icmpv4_type=8, icmpv4_code=0)
+    return replace(ip(source, destination, 58, **more), icmpv6_type=128, icmpv6_code=0)
 
 
 def ip(
@@ -147,7 +104,7 @@ def ip(
     ttl: int = 64,
     payload: int = 0,
 ) -> Packet:
-    """A packet of either family, of a protocol that has no builder of its own; its DSCP is 0 until it is replaced."""
+    """A packet of either family; its DSCP is 0 until it is replaced. The builders above pass on what else they get."""
     packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, ip_dscp=0, nw_ttl=ttl, payload=payload)
     if ip_address(source).version == 4:
         return replace(packet, ipv4_src=source, ipv4_dst=destination)

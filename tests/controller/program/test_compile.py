@@ -154,14 +154,6 @@ def test_what_comes_by_an_uplink_is_taken_for_its_own_mac_alone(terminal: str, u
     assert not ready().send(replace(answer, eth_dst=macs[other]), PORTS[uplink].number).sent
 
 
-def test_a_terminal_reaches_another_without_an_uplink() -> None:
-    packet = from_client()
-    inside = replace(packet, ipv4_dst="10.1.0.7")
-    copies = leaves(ready(), inside, C1)
-    assert copies.keys() == {LAN}
-    assert copies[LAN].eth_dst == PHONE_MAC
-
-
 @pytest.mark.parametrize("ttl", [0, 1])
 def test_a_packet_whose_life_ends_is_not_forwarded(ttl: int) -> None:
     assert not ready().send(from_client(ttl=ttl), C1).sent

@@ -77,17 +77,6 @@ def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> No
     assert told.decisions[0].copies and told.copying.since == entry.at
 
 
-def test_a_path_that_is_clean_for_long_is_tried_alone_and_that_failed_is_copied_again() -> None:
-    scene = Uploading()
-    scene.uploads(TRY_S - 1)
-    assert scene.leaves() == {"wifi", "lte"} and not scene.copying()
-    scene.uploads(2)
-    assert scene.leaves() == {"wifi"} and not scene.copying()[0].copies
-    assert scene.core.wanted.copies == {"client": False}
-    scene.uploads(1, loss=0.05)
-    assert scene.leaves() == {"wifi", "lte"} and scene.core.wanted.copies == {"client": True}
-
-
 class Probed(FakeSwitch):
     """Between each two changes a packet comes."""
 

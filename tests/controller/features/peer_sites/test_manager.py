@@ -261,11 +261,17 @@ def both_bring(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
     ends.second()
 
 
-def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
-    ends = Ends()
+def without_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeEliminator]:
+    """Both ends, the far one's agent, and Wi-Fi that has brought no copies for a second."""
+    ends = Ends(written)
     agent = ends.agent("far")
     both_bring(ends, agent, "wifi", "lte")
     both_bring(ends, agent, "lte")
+    return ends, agent
+
+
+def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
+    ends, agent = without_wifi()
     (silent,) = ends.told("far").silent
     assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.because
     assert ends.active() == {"client": "lte", "phone": "lte"}
@@ -337,10 +343,7 @@ def test_of_a_port_that_is_down_no_silence_is_told() -> None:
 
 
 def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
-    ends = Ends()
-    agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+    ends, agent = without_wifi()
     ends.leave(agent)
     assert ends.told("far").silent == ()
     assert ends.core.pilot.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
@@ -368,10 +371,7 @@ def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tri
 
 
 def test_the_last_uplink_is_never_taken_away() -> None:
-    ends = Ends()
-    agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+    ends, _ = without_wifi()
     ends.up("lte0", False, HOME)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
@@ -405,10 +405,7 @@ def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answe
 
 
 def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_and_changes_nothing() -> None:
-    ends = Ends(with_macs())
-    agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+    ends, _ = without_wifi(with_macs())
     for _ in range(ENOUGH_ANSWERS):
         before = len(ends.asked)
         ends.pass_time(1.0)
@@ -423,10 +420,7 @@ def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_
 
 
 def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
-    ends = Ends(learning())
-    agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+    ends, _ = without_wifi(learning())
     for name, address in sites.learned(ends.switch(HOME).site):
         for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
             ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))

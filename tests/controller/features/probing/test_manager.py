@@ -63,6 +63,12 @@ class World(Ends):
     def direction(self, uplink: str, direction: str) -> DirectionView:
         return next(each for each in self.road(uplink).directions if each.direction == direction)
 
+    def probe_all(self, agent: FakeMeasurer) -> None:
+        """Both directions of both roads."""
+        for _ in range(4):
+            self.seconds(8)
+            self.over(agent)
+
     def over(self, agent: FakeMeasurer, because: str = "", packets: bool = True) -> Probe:
         """The probe that is on its way is told of."""
         order = agent.probes[0].order
@@ -205,9 +211,7 @@ def test_another_way_is_another_meeting() -> None:
 
 def test_what_was_found_by_one_way_says_nothing_of_another() -> None:
     world, home, _ = both()
-    for _ in range(4):
-        world.seconds(8)
-        world.over(home)
+    world.probe_all(home)
     world.core.measuring.wish(None, "wifi", None)
     world.second()
     written = tunnelled()
@@ -262,9 +266,7 @@ def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
 
 def test_figures_are_told_with_what_they_are_made_of() -> None:
     world, home, _ = both(links={"wifi": Link(bps=20e6), "lte": Link(bps=8e6, trains_bps=4e6)})
-    for _ in range(4):
-        world.seconds(8)
-        world.over(home)
+    world.probe_all(home)
     for uplink, bps, methods in (("wifi", 20e6, {"one packet", "trains"}), ("lte", 4e6, {"trains"})):
         for direction in ("up", "down"):
             told = world.direction(uplink, direction)
@@ -435,9 +437,7 @@ def test_what_flows_get_is_no_bound_of_what_comes_to_a_site_and_what_probes_tell
     assert world.direction("lte", "down").methods == ("delivery",)
     assert world.core.measuring.uplink_bps("home", world.now) is None
     probed, home, _ = both()
-    for _ in range(4):
-        probed.seconds(8)
-        probed.over(home)
+    probed.probe_all(home)
     fastest = max(probed.direction(uplink, "down").bps or 0 for uplink in NUMBERS)
     assert fastest and probed.core.measuring.uplink_bps("home", probed.now) == fastest
 
@@ -456,9 +456,7 @@ def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
 
 def test_what_was_found_is_known_after_a_restart_and_not_sought_again_at_once() -> None:
     world, home, _ = both()
-    for _ in range(4):
-        world.seconds(8)
-        world.over(home)
+    world.probe_all(home)
     before = world.direction("wifi", "up")
     world.restart()
     world.seconds(20)

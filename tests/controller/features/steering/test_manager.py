@@ -103,6 +103,14 @@ def prefers(hand: FakeHand) -> list[Prefer]:
     return [order for order in hand.orders if isinstance(order, Prefer)]
 
 
+def downloading(seconds: int = 2) -> tuple[Scene, FakeHand, FakeConnection]:
+    """A relay's agent that has reported of one download for so long."""
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.downloads(seconds)
+    return scene, relay, connection
+
+
 # Decisions
 
 
@@ -132,9 +140,7 @@ def test_a_dead_path_is_left_the_hard_way() -> None:
 
 
 def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(3)
+    scene, relay, _ = downloading(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
     scene.up("wifi0", True)
@@ -400,9 +406,7 @@ def test_what_was_armed_at_once_is_renewed_spread_over_seconds_and_long_before_i
 
 
 def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
+    scene, relay, _ = downloading()
     relay.armed.clear()
     scene.join(relay)
     scene.second()
@@ -410,9 +414,7 @@ def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew(
 
 
 def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothing() -> None:
-    scene = Scene()
-    relay, connection = scene.relay(), scene.connection()
-    scene.downloads(3)
+    scene, relay, connection = downloading(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
@@ -440,9 +442,7 @@ def test_the_end_that_does_not_move_is_armed_too_for_it_may_be_the_one_that_send
 
 
 def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
+    scene, relay, _ = downloading()
     scene.up("lte0", False)
     scene.drain()
     assert relay.orders[-1] == Disarm("client") and not relay.armed
@@ -452,9 +452,7 @@ def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
 
 
 def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_comes_true_again() -> None:
-    scene = Scene()
-    relay, connection = scene.relay(), scene.connection()
-    scene.downloads(2)
+    scene, relay, connection = downloading()
     fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
     scene.carry(overrides.active(scene.core, "client", "wifi", scene.now)[1])
     scene.tell(fired)
@@ -496,9 +494,7 @@ def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
 
 
 def test_a_reflex_of_an_uplink_that_left_the_configuration_moves_nobody() -> None:
-    scene = Scene()
-    relay, _ = scene.relay(), scene.connection()
-    scene.downloads(2)
+    scene, relay, _ = downloading()
     fired = relay.fires("client", 200)
     scene.carry(scene.core.reconfigure(renamed("lte", "mobile"), scene.now))
     scene.tell(fired)
