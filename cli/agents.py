@@ -9,7 +9,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +17,12 @@ from urllib.parse import urlsplit
 from cli import OK
 from cli.client import add_options, asked
 from cli.tables import aligned
+from controller.edges.http.client import Client
+from controller.edges.http.token import is_loopback
 from controller.model.config import EVERYBODY
+from controller.model.settings import Endpoint
 from controller.protocol.reports import Role
+from gateway import links
 
 HEADER = (
     *("AGENT", "ROLE", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL"),
@@ -26,7 +30,6 @@ HEADER = (
 )
 TREE = Path(__file__).resolve().parents[1]
 PROGRAM = "bicast-agent"
-ANYWHERE = "CONTROLLER"  # in the place of a host: the controller listens at all of its addresses
 NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the line to type on the host that becomes one"
 
 
@@ -72,7 +75,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with asked(args) as client:
         if args.verb == "enroll":
-            show_token(client.invite(args.name, args.role, args.terminal))
+            show_token(client, client.invite(args.name, args.role, args.terminal))
         elif args.verb == "revoke":
             for sentence in client.revoke(args.name)["done"]:
                 print(sentence)
@@ -82,26 +85,39 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def show_token(invited: dict[str, Any], runs: bool = False) -> None:
-    """`runs`: the line that is typed there runs the agent, too."""
-    name, join = invited["name"], invited["join"]
-    nowhere = join.startswith(":")
-    here = not nowhere and ip_address(urlsplit(f"//{join}").hostname or "").is_loopback
+def show_token(client: Client, invited: dict[str, Any], runs: bool = False) -> None:
+    """Print the line that joins the agent, once for each address of the controller. With `runs` it runs the agent."""
+    name, (host, port) = invited["name"], _split(invited["join"])
+    here = host.is_loopback
     program = _program(here)
     then = f" && {program} run --role {invited['role']}" if runs else ""
-    print(f"good once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; on {name}:")
-    print(f"  {program} join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}{then}")
-    if nowhere:
-        print(f"where {ANYWHERE} is an address of this controller that {name} reaches")
-    elif here:
+    addresses = _addresses(client, host.version) if host.is_unspecified else [str(host)]
+    print(f"valid once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; type on {name}:")
+    for address in addresses:
+        join = str(Endpoint(address, port))
+        print(f"  {program} join {join} --name {name} --token {invited['token']}{then}")
+    if len(addresses) > 1:
+        print(f"one of these lines: the one with an address of this controller that {name} reaches")
+    if here:
         print(
-            f"! {join} is reached from the controller's own machine alone: for another, set listen and join of "
-            "controller.agents in gateway.yaml to an address that it reaches, and start the controller again"
+            f"! {invited['join']} is reached from the controller's own machine alone: for another, set listen and join "
+            "of controller.agents in gateway.yaml to an address that it reaches, and start the controller again"
         )
-    print(
-        "its identity is kept in /var/lib/bicast-agent; to have it elsewhere, add --directory DIRECTORY here and to run"
-    )
+    print("the identity is kept in /var/lib/bicast-agent; for another place add --directory DIRECTORY here and to run")
     print("users of that host can read its command lines: where that matters, write --token - and type the token then")
+
+
+def _split(place: str) -> tuple[IPv4Address | IPv6Address, int]:
+    parts = urlsplit(f"//{place}")
+    return ip_address(parts.hostname or ""), parts.port or 0
+
+
+def _addresses(client: Client, version: int) -> list[str]:
+    """Return the addresses at which hosts reach a controller that listens at all addresses of one IP version."""
+    if not is_loopback(client.host):
+        return [client.host]
+    found = [each.ip for link in links.read() if link.up for each in link.addresses]
+    return [str(each) for each in found if each.version == version and not each.is_loopback]
 
 
 def _program(here: bool) -> str:

@@ -35,7 +35,7 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bandwidth",
         help="tell the rate of a path that was probed",
-        description="Tell the rate of a path from what `bicast-agent probe` wrote of it (docs/how-to/probe.md): by "
+        description="Tell the rate of a path from what `bicast-agent probe` wrote of it (docs/how-to/measure.md): by "
         "single packets, each with the interval that has the true rate in it in 95 of 100 cases, by trains where it "
         "has some, and what follows from both. It is the rate from here to the far end, of `probe --down` "
         "from there to here. What two hosts take for each byte beside the link is found with --link, once, on "
@@ -102,7 +102,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append("from the far end to here")
     lines.append(f"{counted(found['sent'], 'packets')} alone, {found['lost']} lost, {found['reordered']} out of order")
     if not found["calibrated"]:
-        lines.append("these hosts' own delay per byte is unknown: --alpha makes the rate surer (docs/how-to/probe.md)")
+        lines.append(
+            "these hosts' own delay per byte is unknown: --alpha makes the rate surer (docs/how-to/measure.md)"
+        )
     if "drift_ppm" in found:
         lines.append(f"the far end's clock goes {found['drift_ppm']:+.1f} millionths faster than ours")
     if "mtu_bytes" in found:

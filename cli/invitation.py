@@ -57,7 +57,7 @@ terminal here, in this order; the first is a download to watch, which `kill %1` 
   {shown}
   ./bicast switch {TERMINAL} auto
   sleep 3; ./bicast why {TERMINAL}
-Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (docs/explanation/steering.md):
+Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (docs/tutorial/lab.md):
   nsenter -t {router} -n ip route replace blackhole {WIFI_SIDE.to}
   sleep 1; ./bicast why {TERMINAL}
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}

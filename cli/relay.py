@@ -91,7 +91,7 @@ def _add(client: Client, args: argparse.Namespace) -> int:
     if args.name in here:
         print(f"the agent {args.name} is connected already, as a relay: it is one from now on")
     else:
-        show_token(client.invite(args.name, Role.RELAY), runs=True)
+        show_token(client, client.invite(args.name, Role.RELAY), runs=True)
     return code
 
 

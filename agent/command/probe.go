@@ -20,7 +20,7 @@ const probeHelp = `
 usage: bicast-agent probe --to ADDRESS:PORT --key-file FILE [--device DEVICE] [--tries N] [--every DURATION]
                           [--lengths FIRST-LAST/STEP] [--trains N [--train-packets N]] [--down] [--netns NETNS]
 
-Measures the path to a host where ` + "`bicast-agent reflect`" + ` answers, by packets of many lengths (docs/how-to/probe.md): each
+Measures the path to a host where ` + "`bicast-agent reflect`" + ` answers, by packets of many lengths (docs/how-to/measure.md): each
 try sends every length once, in another order. Prints when each packet left, came, was answered and its answer heard, a
 line each (CSV), and says on standard error how many were lost. What it puts on the path is length, tries and pause: 16 to
 1440 bytes every 10 ms are 0.6 Mbit/s. With --down the path from there to here is measured: packets of 64 bytes go there,

@@ -21,7 +21,7 @@ const reflectHelp = `
 usage: bicast-agent reflect --listen ADDRESS:PORT --key-file FILE [--device DEVICE] [--netns NETNS]
 
 Answers the probes of ` + "`bicast-agent probe`" + ` to an address of this host, of one session at a time, until it is ended
-(docs/how-to/probe.md). Nobody who has not the key is answered.
+(docs/how-to/measure.md). Nobody who has not the key is answered.
 `
 
 // Reflect is the verb.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package probing measures paths: it answers those who measure the paths to here, sends small packets along paths from here
-// all the time, and probes one when that is ordered (docs/explanation/health.md, docs/how-to/probe.md).
+// all the time, and probes one when that is ordered (docs/explanation/health.md, docs/how-to/measure.md).
 //
 //	Answer ─▶ a port for health, one for the probes of each session ─▶ Answering
 //	Health ─▶ a sender for each path                                ─▶ PathHealth

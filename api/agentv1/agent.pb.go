@@ -1844,7 +1844,7 @@ func (x *Passing) GetHasScale() bool {
 	return false
 }
 
-// Of those who measure the paths to here (docs/how-to/probe.md, docs/explanation/health.md).
+// Of those who measure the paths to here (docs/how-to/measure.md, docs/explanation/health.md).
 type Answering struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`                                   // why nobody is answered; empty: those are who were named

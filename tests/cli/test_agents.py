@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from ipaddress import ip_interface
 from pathlib import Path
 
 import pytest
@@ -16,28 +17,27 @@ from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
+from gateway import links
 from tests.controller.edges.http.desk import SETTINGS, TOKEN, Desk
 from tests.controller.edges.http.front import Front
 
 Captured = pytest.CaptureFixture[str]
 
 
-ELSEWHERE = (
-    "its identity is kept in /var/lib/bicast-agent; to have it elsewhere, add --directory DIRECTORY here and to run"
-)
+ELSEWHERE = "the identity is kept in /var/lib/bicast-agent; for another place add --directory DIRECTORY here and to run"
 
 
 def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: Front, capsys: Captured) -> None:
     assert main(["enroll", "tablet"]) == OK
     first, line, last, secret = capsys.readouterr().out.splitlines()
-    assert first.startswith("good once, until ") and first.endswith("; on tablet:")
+    assert first.startswith("valid once, until ") and first.endswith("; type on tablet:")
     assert line == "  bicast-agent join 192.0.2.1:8656 --name tablet --token secret.pin"
     assert last == ELSEWHERE and "--token -" in secret
 
 
 def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
     go = (Path(__file__).parents[2] / "agent" / "trust" / "identity.go").read_text()
-    assert ELSEWHERE.split(";")[0].removeprefix("its identity is kept in ") in re.findall(
+    assert ELSEWHERE.split(";")[0].removeprefix("the identity is kept in ") in re.findall(
         r'DefaultDirectory = "(.*)"', go
     )
 
@@ -52,6 +52,21 @@ def test_enroll_warns_where_only_this_machine_reaches_the_controller(
     assert line.endswith(f"bicast-agent join {join} --name tablet --token secret.pin")
     assert warning.startswith(f"! {join} is reached from the controller's own machine alone: ")
     assert "set listen and join of controller.agents in gateway.yaml" in warning
+
+
+def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
+    api: str, front: Front, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = ("192.168.1.1/24", "10.9.0.1/16", "2001:db8::1/64", "127.0.0.1/8")
+    up = replace(links.read()[0], up=True, addresses=tuple(map(ip_interface, addresses)))
+    down = replace(up, up=False, addresses=(ip_interface("172.16.0.1/12"),))
+    monkeypatch.setattr(links, "read", lambda: (up, down))
+    front.join = "0.0.0.0:8656"
+    assert main(["enroll", "tablet"]) == OK
+    joins = re.findall(
+        r"bicast-agent join (\S+) --name tablet --token secret.pin$", capsys.readouterr().out, re.MULTILINE
+    )
+    assert joins == ["192.168.1.1:8656", "10.9.0.1:8656"]
 
 
 def test_revoke_says_what_was_done(api: str, front: Front, capsys: Captured) -> None:

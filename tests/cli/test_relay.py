@@ -23,7 +23,7 @@ def test_add_prints_the_line_that_makes_a_relay_of_a_host(api: str, desk: Desk, 
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": WishedRelay(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
     said, good, line, *_ = capsys.readouterr().out.splitlines()
-    assert said.startswith("oslo is wished for") and good.endswith("; on oslo:")
+    assert said.startswith("oslo is wished for") and good.endswith("; type on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
     assert line == f"  {join} && bicast-agent run --role relay"
 

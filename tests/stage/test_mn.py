@@ -37,15 +37,6 @@ def test_mn_raises_the_paper_s_laboratory(outside: dict[str, str], tmp_path: Pat
     assert "rate 10Mbit" in told
 
 
-def test_mn_raises_the_wide_topology(outside: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "script"
-    script.write_text("sensor ping -c1 -W60 fd00:50::5\n")
-    told = mn(
-        outside, ROOT, "--custom", "topologies/wide.py", "--topo", "wide", "--test", "none", "--post", str(script)
-    )
-    assert "1 received" in told
-
-
 @pytest.mark.parametrize(
     ("topology", "named"),
     [

@@ -86,7 +86,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    page = (TREE / "docs" / "home-gateway.md").read_text()
+    page = (TREE / "docs/how-to/home.md").read_text()
     file = tmp_path / "gateway.yaml"
     file.write_text(
         page[page.index("```yaml\n") + 8 :].partition("```")[0].replace("datapath: system", "datapath: netdev")

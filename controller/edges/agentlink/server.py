@@ -160,8 +160,7 @@ class Agents:
         except (Refused, AgencyError) as error:
             raise Impossible(str(error)) from error
         log.info("a token for agent %s (%s) was made; it is good once, for 15 minutes", name, bound)
-        join = _as_reached(self.join, None)
-        return Invited(name, invitation.token, invitation.until, join, bound.role, bound.terminal)
+        return Invited(name, invitation.token, invitation.until, str(self.join), bound.role, bound.terminal)
 
     def revoke(self, name: str) -> OverrideResult:
         known = self._trust.ledger.entries()
@@ -248,8 +247,8 @@ def _address(listener: socket.socket) -> Endpoint:
     return Endpoint(host, port)
 
 
-def _as_reached(endpoint: Endpoint, asked: str | None) -> str:
-    """HOST:PORT; without the host where it is any address of this machine, or the one that was asked."""
+def _as_reached(endpoint: Endpoint, asked: str) -> str:
+    """Return HOST:PORT, without a host that is a wildcard or the one that the agent asked."""
     nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == asked
     return f":{endpoint.port}" if nowhere else str(endpoint)
 

@@ -36,6 +36,11 @@ class Client:
         self._token = token
         self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
 
+    @property
+    def host(self) -> str:
+        """The host at which the controller's API answers."""
+        return urlsplit(self._url).hostname or ""
+
     def get(self, *path: str) -> Any:
         return self._ask("GET", path, None)
 
