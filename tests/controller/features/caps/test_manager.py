@@ -12,7 +12,7 @@ from controller.model.config import CapRule, CapTables
 from controller.policy.caps.windows import Window
 from controller.protocol.reports import MOST_SUBFLOWS, Role
 from tests.controller import sites
-from tests.controller.access_point import ADDRESSES, NEAR, Shared, document
+from tests.controller.access_point import ADDRESSES, FAR, NEAR, Shared, document
 from tests.fakes.capper import FakeCapper, Stream
 
 ALONE, ONE_OF_TWO = 32, 17  # segments at 20 Mbit/s and 16 + 2 ms, and one more each
@@ -403,6 +403,21 @@ def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() ->
 
 
 # What is not believed
+
+
+def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    own, others = air.stream("laptop"), air.stream("tablet")
+    air.run(2)
+    lie = Stream(ADDRESSES["tablet"], NEAR, min_rtt_us=10, srtt_us=10, bytes_sent=10**9)
+    elsewhere = Stream("172.17.0.2", FAR, bytes_sent=10**9)
+    laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
+    air.run(2)
+    told = air.told("laptop")
+    assert told.doubted > 0 and told.doubts == ("it tells of a connection of an address that is not its own (1 time)",)
+    assert (most(tablet, others), most(laptop, own)) == (ONE_OF_TWO, ONE_OF_TWO)
+    assert not air.told("tablet").doubts
 
 
 @pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])
