@@ -19,7 +19,7 @@ from experiments.transfer.measure import Row
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.report import Results, figure_of, verdicts
 from lab.processes.controller import TREE
-from lab.results.figures import at_least, below, middle, percentile, worst
+from lab.results.figures import at_least, below, middle, worst
 from lab.traffic.numbered import Counted
 
 
@@ -41,10 +41,6 @@ def test_a_minute_of_the_bench_meets_its_promises() -> None:
         [sys.executable, "-m", "experiments.bench", "--smoke"], cwd=TREE, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_99th_percentile_of_a_hundred_is_the_last_but_one() -> None:
-    assert percentile([float(value) for value in range(1, 101)], 99) == 99
 
 
 def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_of_its_runs() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.paper import paper002
 from experiments.transfer import report
 from experiments.transfer.measure import HEADER, Row, Rows
 from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task
@@ -19,13 +18,6 @@ SIZE_BYTES = 50_000_000
 
 def row(setting: Setting, cell: tuple[int, int], how: str, seconds: float, number: int = 1) -> Row:
     return Row(Task(setting, *cell, how, number), seconds, SIZE_BYTES, sha256_ok=True, mptcp=True)
-
-
-def test_the_papers_tables_are_read_with_loss_up_in_rows_and_down_in_columns() -> None:
-    bicast, plain = paper002.seconds("bicast"), paper002.seconds("plain")
-    assert set(bicast) == set(plain) == {(up, down) for up in range(11) for down in range(6)}
-    assert (plain[10, 5], bicast[10, 5]) == (141.4, 61.3)
-    assert (plain[10, 0], plain[0, 5], bicast[7, 3]) == (43.4, 80.6, 45.3)
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.stage.command import run
-from tests.system.conftest import Home
+from tests.system.conftest import Home, Wishes
 from tests.system.evidence import Snoop, assert_reaches, metrics, program
 from topologies.paper import BRIDGE, SERVER
 
@@ -76,3 +76,12 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     assert_reaches(edit.net.machine("client"), "192.168.110.3", SERVER)
     assert edit.controller.client.get("status")["config_error"] is None
     assert edit.controller.client.set_mode("guest", "bicast")["messages"] == 1
+
+
+def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home, wish: Wishes) -> None:
+    wish.mode("off")
+    text = edit.controller.file.read_text()
+    edit.controller.file.write_text(text.replace("mode: bicast", "mode: single"))
+    reload(edit, IN_FORCE)
+    (terminal,) = edit.controller.client.get("terminals")
+    assert terminal["mode"] == "off"
