@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every collected test reports, or is left to `make measure`: a run in which one does neither fails.
 
 pytest-xdist keeps a worker's tests by node id: of several tests with one id it runs the first alone, and says nothing.

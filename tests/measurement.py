@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure a failing timed test twice more. The median of the three verdicts decides, and all three figures are printed.
 
 `make measure` loads this plugin. It wants `enable_assertion_pass_hook`, which tells it the figures of attempts that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`enroll`, `revoke` and `agents` say what a person needs next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bandwidth` tells what a file of the probe says of a path."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`caps` shows who shares the air, and `status` what needs somebody's attention there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast experiment` knows its experiments, loads none before it is asked for, and runs one end to end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C, however early, is exit code 130 and no traceback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lab leaves outside of its own world."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`measure` has a road probed and tells what came of it; `status` has a line for each road and direction."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`bicast mptcp` is the agent's own command: its output, its exit codes, its signals."""
 
 from __future__ import annotations

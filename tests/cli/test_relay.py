@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`relay` and `why --relay` say what a person needs next, and refuse what is none before anybody is asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`run` writes a log that can be read where it goes: with times, but in systemd's journal, which has its own."""
 
 from __future__ import annotations

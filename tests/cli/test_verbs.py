@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each verb says what it did or what is wrong, in the exit code too."""
 
 from __future__ import annotations

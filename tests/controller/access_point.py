@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An access point in memory: the core, its switch, and agents that report when due and hold what they are told."""
 
 from __future__ import annotations

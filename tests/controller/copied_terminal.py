@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A terminal that sends by both of its subflows, in mode auto, with the reports of it four times a second."""
 
 from __future__ import annotations

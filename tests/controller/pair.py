@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core, fake switches and fake hands in one process, no sockets; what is on its way arrives when the test
 says so."""
 

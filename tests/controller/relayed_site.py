@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's site with relaying: `phone` (in the LAN, of both families) and `client` (an address in each subflow
 subnet) are relayed, `laptop` is not."""
 

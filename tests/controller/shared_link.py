@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals that send all they may through one air, whose rate changes: in fluids, with a queue, and with no clock.
 
 Windows grow as long as nothing is lost, and no further than caps have it; what is more than fits on the way stands in

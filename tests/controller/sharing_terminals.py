@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals that share an access point, as their agents would report them: no clock, no sleeping."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sites for tests: the paper's, and larger ones of any size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thread of the controller that fails takes the process with it, and says why."""
 
 from __future__ import annotations

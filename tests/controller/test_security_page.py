@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/explanation/security.md says who may do what: each cell of its table is tried, and what it names is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An access point that held terminals share with guests whom nobody holds: a fluid model, without a clock.
 
 The queue overflows. A TCP sender's window grows by cubic's rule, and becomes less by loss once a round trip. A held

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """These tests build the paper's laboratory: pytest starts again in a world of its own, unless it is in one."""
 
 from __future__ import annotations

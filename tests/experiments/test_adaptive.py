@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mode auto beside copies always and never: what was seen is judged phase by phase, and the script runs."""
 
 from __future__ import annotations

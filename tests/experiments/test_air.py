@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploads through one air are counted as they came; what is promised is judged; what the machine spoilt counts not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench says what was promised beside what was measured, keeps both, and judges by the moment of sending."""
 
 from __future__ import annotations

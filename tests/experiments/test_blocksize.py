@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploads in blocks share an access point for real; what they come to stands beside what paper 003 says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables 3 and 4 of paper 002: what the client sends rides twice, seen in real captures; and a false one is told."""
 
 from __future__ import annotations

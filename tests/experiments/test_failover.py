@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A path dies under a transfer: it arrives whole by the other one, and the pause is told beside what was promised."""
 
 from __future__ import annotations

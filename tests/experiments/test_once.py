@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything is copied and comes once: a short run of each kind on real parts, and how their figures are come by."""
 
 from __future__ import annotations

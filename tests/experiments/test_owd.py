@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The experiment that tells links' rates: what the probe wrote is read, and what was found is counted up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pair costs is judged beside the direct connection of the same run; and the real pair is measured once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What transfers at home come to: of the line's limit, of one's who is left alone; and what counts nowhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The planet on which relays are chosen: its physics, its policies, and what is counted up of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a relay gains by real transfers: the plan of them, the arithmetic, and two of them in short."""
 
 from __future__ import annotations

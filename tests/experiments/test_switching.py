@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A live download is switched by every hand that can, arrives whole, and what came of it is told with its promises."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A corner of the paper's grid end to end: real downloads, the rows of them, the tables, the plots, and going on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan, the paper's tables, the rows on file, the limit and the verdicts: all that needs no laboratory."""
 
 from __future__ import annotations

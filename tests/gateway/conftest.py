@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A world for pytest, in it for each test a network namespace of its own, and a private Open vSwitch where asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `./bicast bridge` promises, kept on a real Open vSwitch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `./bicast doctor` promises: it finds what is wrong, and the line it shows mends it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `./bicast bridge` and `./bicast doctor` promise of ports by which TCP is taken, on a real Open vSwitch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What waits on one uplink of a userspace datapath is no reason to drop what leaves by another."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apply each mutant to a copy of the tree and run its tests: a mutant that they do not catch fails the run.
 
     python -m tests.mutants [WORD ...]      all mutants, or those with one of these words in their file or fault

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutants: faults of one line that the tests must catch, kept as data in the YAML files beside this one.
 
 fault   what is broken, in plain words

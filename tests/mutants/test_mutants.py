@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mutants still fit the code: an edit that outdates one fails here, in `make test`, and names it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the set-up's parts stand."""
 
 from __future__ import annotations

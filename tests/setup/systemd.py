@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real systemd as process 1 of namespaces of its own, with units of this tree. It changes nothing outside them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make clean` ends the runs of its own tree, and no others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Go and Python read of the contract is what its tools make of it now."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test that was collected and did not report fails the run, with workers and without."""
 
 from __future__ import annotations

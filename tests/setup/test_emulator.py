@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """setup/emulator.sh compiles the link emulator when it must, and only then."""
 
 from __future__ import annotations

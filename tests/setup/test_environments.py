@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """setup/venv.sh and the pins: an environment is made once, made again when it must be, and made alike everywhere."""
 
 from __future__ import annotations

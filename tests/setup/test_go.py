@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """setup/go.sh: the machine's own Go when it will do, else one that is what we know it to be, or none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Go's tests that time decides: `make measure` runs them one by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines' own scripts, run on interfaces with the paper's MACs in a network of their own."""
 
 from __future__ import annotations

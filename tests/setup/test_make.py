@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make test` leaves nothing behind, whoever ends it: the terminal, or the kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A timed test that fails is measured twice more; every test runs in `make test` or in `make measure`."""
 
 from __future__ import annotations

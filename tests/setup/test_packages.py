@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """setup/packages.sh on a Debian of three shell scripts: what dpkg has installed, what apt knows, what apt was asked."""
 
 from __future__ import annotations

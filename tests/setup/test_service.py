@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller as a service: units that systemd accepts, and a start with no more rights than they leave it."""
 
 from __future__ import annotations

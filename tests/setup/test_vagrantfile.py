@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Vagrantfile says of four machines what topologies/paper.py says of four namespaces: the paper's table 2."""
 
 from __future__ import annotations

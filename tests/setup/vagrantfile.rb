@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs the Vagrantfile against a Vagrant that only takes notes, and prints them as JSON: what each machine is given.
 require "json"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What wants hours: `make soak` runs it. Elsewhere it is not collected."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One controller lives through hours of what befalls tunnels, and needs no more memory at the end."""
 
 from __future__ import annotations

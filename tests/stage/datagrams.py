@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbered, stamped UDP datagrams: the programs at either end of a link under test.
 
 datagrams.py receive        prints `ready`, counts, prints JSON

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest gateway that works, written by hand: what the stage is tried with, and no part of the product.
 
 Ports as in topologies/paper.yaml: 1 gw-c1, 2 gw-c2, 3 gw-wifi, 4 gw-lte.

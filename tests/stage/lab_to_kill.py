@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole lab in a world of its own, which says `complete` and then waits for its death."""
 
 import signal

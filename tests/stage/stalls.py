@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a machine that is not ours alone does to a measurement: one during which it stood still, or its host had the
 processors for others, does not count.
 """

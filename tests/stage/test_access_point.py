@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shared access point is what its gateway file says."""
 
 from __future__ import annotations

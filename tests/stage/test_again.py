@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stage is raised where others stood before: what they left in the namespace that they share does not harm it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links whose sender is a bridge, which sends many packets at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An emulated link lives exactly as long as the stage that it is on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A world ends with the process that asked for it, however that ends."""
 
 from __future__ import annotations

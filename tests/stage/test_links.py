@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shaped links keep what they promise, measured with real packets."""
 
 from __future__ import annotations

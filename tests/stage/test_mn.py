@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`mn --custom` raises our topologies by itself, wherever it is run and whatever the system's Open vSwitch does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The private Open vSwitch is private, answers when start() returns, and leaves nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's laboratory is the paper's, works with a gateway written by hand, and does nothing by itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each MPTCP subflow of the paper's laboratory is what the topology was asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topology for switching has the paths that it says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One direction of an emulated link does what its shape says, to the nanosecond, in virtual time."""
 
 from __future__ import annotations

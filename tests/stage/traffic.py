@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What arrives of what is sent from one machine of a stage to another."""
 
 from __future__ import annotations

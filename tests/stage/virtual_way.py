@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """lab/links/emulator/way.c, compiled for the tests and driven in virtual time."""
 
 from __future__ import annotations

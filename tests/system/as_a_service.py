@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs an agent with the rights that systemd leaves it as a service, with capabilities more (CAP_X) or less (-CAP_X).
 
     as_a_service.py [CAPABILITY ...] -- PROGRAM ARGUMENT...

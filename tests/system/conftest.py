@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real controller process, a real Open vSwitch and real packets, in a world of their own."""
 
 from __future__ import annotations

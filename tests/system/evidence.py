@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the switch and the machines themselves say: nothing here believes the controller."""
 
 from __future__ import annotations

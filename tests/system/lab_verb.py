@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab as people raise it, in a world of its own, and its processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent of a terminal that says what it likes, and says that it does what it is told."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of pings between two sites: how many are answered, and which are answered too often."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An access point with real agents, uploads over its air, and what the kernel says of their sockets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends a site's host VXLAN packets, with an echo request of somebody inside in each, as anybody could.
 
 stranger.py SOURCE PORT VNI MAC COUNT FAR CLIENT SERVER     from this address and port, to FAR and the tunnel's device

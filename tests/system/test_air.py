@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals share one air with real agents, real sockets and a real Open vSwitch: what is decided holds, and ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mode auto, end to end: a real sender on a link that begins to lose has copies a second later, and why says it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Home's terminals reach whom neither site knows, through the far site's exit, made as docs/how-to/far-site.md says."""
 
 from __future__ import annotations

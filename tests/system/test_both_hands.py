@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wish moves the gateway and a live MPTCP connection, with a real agent where the connection is served."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two classes of UDP on real switches: one rides both uplinks in both directions, the other one of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's death changes nothing on the wire, and its return disturbs nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two real bridges with a real agent at each: whatever is sent arrives once, by whichever uplink is there."""
 
 from __future__ import annotations

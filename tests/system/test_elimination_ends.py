@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who eliminates may end at any moment; what is copied follows."""
 
 from __future__ import annotations

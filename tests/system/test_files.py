@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ovs-flows/ is the controller's own program, and load.sh puts it on a bridge whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One terminal that asks all the time costs nobody else anything: an uplink that dies meanwhile is left as ever."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On os-ken and on Ryu alike: connect, install, change, die and come back."""
 
 from __future__ import annotations

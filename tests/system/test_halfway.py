@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller is killed in the middle of a reconciliation: no packet is lost, and the next one ends the work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lab whose switch or controller dies ends at once and says so, whatever it was doing; nothing of it is left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lab tells people to type does what it says, typed as it stands there, in that order."""
 
 from __future__ import annotations

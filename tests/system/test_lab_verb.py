@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`./bicast lab` from its start to its end, with a small file: the comparison, the API outside, and nothing left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real agents at both ends of real tunnels' underlays, and of a terminal: what each way carries is found, and what it
 loses is counted."""
 

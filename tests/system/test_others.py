@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bridge is not ours alone: what is foreign stays, what is ours returns, and a refusal is said by name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's lab with the controller on it: which way each packet goes, in each mode."""
 
 from __future__ import annotations

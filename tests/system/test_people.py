@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands for people, against the controller as it runs."""
 
 from __future__ import annotations

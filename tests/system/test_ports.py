@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports come, go and go down, and the groups follow."""
 
 from __future__ import annotations

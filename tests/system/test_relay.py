@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals without MPTCP and real agents: their TCP rides MPTCP to a relay, by the uplinks that their modes say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relays that die, that are drained and that are refused, and the death of the agent that takes: each ends in a clear
 state, and a new connection has another way within a second, or none where none is wanted."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One terminal's download by two relays at once, as the controller orders it, in real parts."""
 
 from __future__ import annotations

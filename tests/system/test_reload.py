@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGHUP has the file read again: a bad one is refused whole, a good one changes what is new in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two connections of one dpid: the bridge that is served keeps its controller, and one that comes back is served."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent as a service: what systemd leaves it is enough for its role; with less it says what it cannot do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who does not belong is told once and gets nothing; nobody else notices."""
 
 from __future__ import annotations

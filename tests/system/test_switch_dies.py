@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open vSwitch is killed under a living controller and started again, as systemd does: it is filled as it was."""
 
 from __future__ import annotations

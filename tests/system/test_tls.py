@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """With TLS, a switch shows a certificate of our authority, or it is told and gets nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tunnel's way that takes less than before, or nothing at all: senders are told, and nobody loses a packet."""
 
 from __future__ import annotations

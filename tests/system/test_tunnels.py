@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sites behind what lies between sites in truth, with real agents that make real tunnels through it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The far end is a site, too: what goes to a terminal is copied there as what it sends is copied at home."""
 
 from __future__ import annotations

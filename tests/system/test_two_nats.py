@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gateway of docs/how-to/home.md behind two routers that translate addresses, each to its own. Nothing is copied
 there by default: servers answer the second copy of a TCP segment with a reset. An uplink that brings nothing back
 is left by what the switch alone sees."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three uplinks, four terminals, two families, and no MAC written anywhere: everybody finds everybody."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two sites of natted.py with a real agent at each: what is asked of them, and of the kernel that they rule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The promises that hold on Open vSwitch's userspace datapath hold on the kernel's, on bridges made by `bicast bridge`.
 
 These tests want a kernel that has that datapath, and netem: `make vm` boots one. Elsewhere they are not collected.

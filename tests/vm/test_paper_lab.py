@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's lab on the kernel's datapath."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tunnels are system ports of the kernel's datapath like any other."""
 
 import pytest

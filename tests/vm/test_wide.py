@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three uplinks, four terminals and two families on the kernel's datapath, and what is special about it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose word counts: agents that claim a terminal which is another's, reflexes that nobody armed, made-up evidence."""
 
 from __future__ import annotations

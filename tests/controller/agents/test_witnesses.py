@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a server reports of a terminal's connections counts where the terminal's own side reports them too."""
 
 from __future__ import annotations

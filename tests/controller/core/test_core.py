@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core against a switch that executes: after anything that may happen, what is installed is what is compiled."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent is follows from its name, where gateway.yaml or `relay add` knows that; else somebody says it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A newcomer with the dpid of a switch that is served waits until that one has had its time to answer."""
 
 from __future__ import annotations

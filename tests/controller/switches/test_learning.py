@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of a neighbour's MAC counts at once, but not more often than it can be carried out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever is not heard is asked again soon, however well known he was."""
 
 from __future__ import annotations

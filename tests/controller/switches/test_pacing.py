@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read again and is as it was is not compared anew; what is not as it was is seen all the same."""
 
 from __future__ import annotations

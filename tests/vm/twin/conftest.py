@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sites at the ends of the same uplinks on the kernel's datapath: raised once, for raising takes long there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who eliminates on ports of the kernel's datapath may end at any moment, too.
 
 What a controller believes when it comes back is no affair of the datapath, and is believed for some seconds only: not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent in which the test says every word, over real TLS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller's agents' side with a core in which the test decides when a word is taken."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of those who were refused, as soon as it is."""
 
 from __future__ import annotations

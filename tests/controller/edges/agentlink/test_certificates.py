@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who comes in by which certificate, and until when; who is refused is logged with the peer and counted."""
 
 from __future__ import annotations

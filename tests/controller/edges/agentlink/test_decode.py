@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever an agent sends is a word that the core can bear, or is refused in a sentence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the controller keeps of its agents is its own, and is whole or said not to be."""
 
 from __future__ import annotations

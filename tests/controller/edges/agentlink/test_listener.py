@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strangers at the doors: nobody is waited for, and nobody fills the house."""
 
 from __future__ import annotations

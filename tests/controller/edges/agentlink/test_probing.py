@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words of measuring over real TLS: keys that both ends have and nobody else, and probes that were asked for, whole."""
 
 from __future__ import annotations

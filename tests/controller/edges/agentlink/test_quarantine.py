@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent at whose words the core fails is sent away, and after the second time kept out for a while."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent that people install, against the controller that people run: join, report, revoke, join again."""
 
 from __future__ import annotations

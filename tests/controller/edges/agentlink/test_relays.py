@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relays and gateways know each other by what the controller vouches for, and say nothing that it cannot bear."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Revoking a name cuts every connection of the name, also those in which no session has begun, and no other one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two streams with one certificate: an agent that came back is let in, a thief is seen and changes nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent has the role that its certificate says, and no other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core hears of every end of a stream, however gRPC brings it about."""
 
 from __future__ import annotations

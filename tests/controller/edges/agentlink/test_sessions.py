@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session over real TLS: who speaks when, and how it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A token is good once, soon, for one name and for a request of that name; what is refused is logged and counted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file that people write is taken whole or refused, and reading it always ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bad configuration is refused whole, naming the place, the value and what was expected."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/reference/gateway-yaml.md tells every key that can be written, and none that cannot."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relaying as it is written: the addresses that follow from it, what the other end makes of them, what is refused."""
 
 from __future__ import annotations

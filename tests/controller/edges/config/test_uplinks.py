@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`measure` at an uplink: what may be written, and where."""
 
 from __future__ import annotations

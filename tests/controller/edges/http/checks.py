@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every answer with an error must be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A core in memory: two gateways, two terminals, and wishes that are kept or refused as the real core does."""
 
 from __future__ import annotations

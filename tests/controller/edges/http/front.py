@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who enrols agents, in memory: the phone is served, the laptop is revoked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strangers, floods and other formats stay outside."""
 
 from __future__ import annotations

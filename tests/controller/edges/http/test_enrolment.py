@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Enrolling and revoking over HTTP."""
 
 from __future__ import annotations

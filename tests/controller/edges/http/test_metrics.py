@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics are what Prometheus can read and what the snapshot says."""
 
 from __future__ import annotations

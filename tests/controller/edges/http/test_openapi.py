@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The OpenAPI document is true: what is generated from it is answered as it says."""
 
 from __future__ import annotations

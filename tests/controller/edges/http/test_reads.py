@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read is what the snapshot says, and names what is not there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relays are told whole, wished for and tried; and what a wish says that none can have is refused with words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's socket: bound or handed in, taken or not, and given back at the end."""
 
 from __future__ import annotations

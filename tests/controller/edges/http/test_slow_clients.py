@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who asks half a question, or takes no answer, is waited for a while and keeps nobody else from being answered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's token: made for this machine, or people's own; secret and strong."""
 
 from __future__ import annotations

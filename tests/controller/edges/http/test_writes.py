@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wish is kept whole, or refused whole with the reason."""
 
 from __future__ import annotations

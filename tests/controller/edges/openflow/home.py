@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core itself on the wire, of a gateway with one terminal; the test is its clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers made of a plain socket: switches that say what a test wants, and strangers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Open vSwitch 3.1 said of a gateway of ours, byte for byte, for tests that bend it.
 
 `recorded.txt` beside this file has one message a line. This command, in a world, prints it anew:

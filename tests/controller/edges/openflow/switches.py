@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Open vSwitch for the tests of the wire: its own processes and sockets, dummy ports, and no device at all."""
 
 from __future__ import annotations

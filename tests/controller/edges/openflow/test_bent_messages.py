@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real messages, bent: whatever a peer makes of OpenFlow, its connection ends at most, and the core lives on."""
 
 from __future__ import annotations

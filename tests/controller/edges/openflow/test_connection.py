@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one connection remembers of what was sent over it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that we send are right by another's reading; frames that are wrong tell nothing."""
 
 from __future__ import annotations

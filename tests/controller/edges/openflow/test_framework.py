@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traps of both frameworks, each of which was seen by running it."""
 
 from __future__ import annotations

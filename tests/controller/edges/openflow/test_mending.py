@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What somebody did to a switch under our cookie, in words that we do not have, is gone after the next look."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch describes itself within bounds, which the largest site fits in and a peer cannot pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is sent to a real switch is what is read back from it: what the gateway of test_mending does not have."""
 
 from __future__ import annotations

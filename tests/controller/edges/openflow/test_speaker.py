@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What orders do to a real switch, and what it says of itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is no switch of ours is told once in the log and gone, and nobody else notices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """With TLS configured, a switch without a certificate of our authority is refused, the second as the first."""
 
 from __future__ import annotations

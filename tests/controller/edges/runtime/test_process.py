@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has outlived a search for garbage is spared the next ones, and not for ever."""
 
 from __future__ import annotations

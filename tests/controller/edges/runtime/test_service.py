@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core's thread keeps time whatever is thrown at it, and people are told what both hands did."""
 
 from __future__ import annotations

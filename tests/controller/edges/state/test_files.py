@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that are replaced whole: whatever stops it in the midst, the old one is found or the new one."""
 
 from __future__ import annotations

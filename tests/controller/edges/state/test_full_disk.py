@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people wished outlives a restart, also where the disk was full when they did."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wishes outlive a restart, or the file that should hold them is named."""
 
 from __future__ import annotations

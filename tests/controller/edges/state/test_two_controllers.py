@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two controllers would undo each other's revocations and wishes: the second on the same files does not start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strangers at a listener: which one makes place, and how many may come in a second."""
 
 from __future__ import annotations
