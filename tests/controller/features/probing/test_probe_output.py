@@ -81,6 +81,7 @@ def test_what_came_down_has_two_times_and_is_in_the_order_in_which_it_left() -> 
         (written("0,16,1,2,3"), "line 3: found '0,16,1,2,3', expected 6 values"),
         (written("0,16,-1,2,3,4"), "line 3: found '0,16,-1,2,3,4', expected whole numbers up to"),
         (written("0,99999999,1,2,3,4"), "expected whole numbers up to 65507"),
+        (written(f"0,16,{1 << 70},2,3,4"), "expected whole numbers up to"),
     ],
 )
 def test_what_no_probe_wrote_is_refused_with_its_place(text: str, said: str) -> None:

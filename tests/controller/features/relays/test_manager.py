@@ -257,9 +257,13 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
     ("name", "relay", "because"),
     [
         ("bicast-controller", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
+        ("Oslo", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
         ("home", WishedRelay(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
         ("phone", WishedRelay(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
         ("paris", WishedRelay(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("::"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
         ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
         ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
         ("paris", WishedRelay(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),

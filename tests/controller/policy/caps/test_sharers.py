@@ -179,8 +179,10 @@ def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None
         ({"srtt_us": 0}, "an impossible round trip"),
         ({"srtt_us": MOST_RTT_US + 1}, "an impossible round trip"),
         ({"min_rtt_us": 0}, "an impossible shortest round trip"),
+        ({"min_rtt_us": 10**18}, "an impossible shortest round trip"),
         ({"min_rtt_us": 50_000}, "a shortest round trip far above the usual one"),
         ({"bytes_sent": MOST_BYTES + 1}, "an impossible number of bytes"),
+        ({"bytes_sent": -1}, "an impossible number of bytes"),
     ],
 )
 def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, Any], doubt: str) -> None:
