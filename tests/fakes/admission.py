@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a switch refuses to take in, with the reason it gives: Open vSwitch 3.1 speaking OpenFlow 1.3."""
 
 from __future__ import annotations

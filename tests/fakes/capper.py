@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts in one air: senders whose agents report them and hold them, and a gateway's agent that sees them pass."""
 
 from __future__ import annotations

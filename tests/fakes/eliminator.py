@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A gateway's hand that executes: it holds its orders on the ports that are there, and tells of what came in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenFlow's header fields: what each needs before it may be named (1.3.5, section 7.2.3.8), and how values look."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hand that executes: hosts with MPTCP connections in memory, flagged, closed and reported as agents on kernels do.
 
 A connection is one object that both of its ends see. Each end has flags of its own and cannot take back the other's;

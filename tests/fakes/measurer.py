@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site's hand, or a terminal's, that executes: it answers who was named, sends small packets by roads that lose
 what they are told, and probes links of some rate."""
 

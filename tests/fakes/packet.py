@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One packet as a value: the headers that OpenFlow can name, and builders that read like prose."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way of one packet through a switch: OpenFlow 1.3's tables, actions and groups, executed.
 
     packet ─► table 0 ─► the matching flow of highest priority

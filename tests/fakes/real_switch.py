@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same questions to a real Open vSwitch: it compiles the program for its datapath and says what it would do.
 
 Its ports are dummies and need no devices: packets are traced (ofproto/trace), never sent.

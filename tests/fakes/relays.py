@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hands that take connections and carry them: a site's, which reaches the relays that live, and relays'. Each walks in
 an Internet where it knows how far everything is."""
 

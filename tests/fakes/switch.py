@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch that executes its flows and groups, and refuses what Open vSwitch refuses.
 
 Tests ask it what a network engineer would ask a real one: "does this packet leave port 2 with that MAC?" What a packet

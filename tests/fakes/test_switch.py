@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fake switch refuses a packet for which two flows tie, which a real one would settle by chance."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fake switch and a real Open vSwitch agree: on what leaves where with which headers, and on what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Open vSwitch takes compiled programs whole, and leads packets as the one that executes them here does."""
 
 from __future__ import annotations

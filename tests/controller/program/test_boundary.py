@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site's exit is the way on for the terminals at the other end, and nobody else's."""
 
 from __future__ import annotations

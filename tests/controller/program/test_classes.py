@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A class of traffic has its own mode: who is of it is led as that says, in both directions, and nobody is of two."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the compiled program does with packets, asked of a switch that executes it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which packets of relayed terminals go to the host, and what becomes of those that it sends, in terminals' names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wanted and what is read back are compared as text, which no age of Python may change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terminals of one subnet behind different ports reach each other, with the switch itself answering for each."""
 
 from __future__ import annotations

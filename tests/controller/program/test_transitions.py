@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From one program to another under traffic: packets pass after each single message, whoever dies between two."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who shares an access point is told what it may have on its way, by whoever can hold it, and no longer than due."""
 
 from __future__ import annotations

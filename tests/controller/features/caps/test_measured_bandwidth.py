@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An access point whose bandwidth nobody wrote: measured by those who tell of its terminals, and told with its age."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """That agents report four times as often for the air's sake makes nobody who steers hastier."""
 
 from __future__ import annotations

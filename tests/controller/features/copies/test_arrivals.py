@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In mode auto, what an end has of copies: what the active uplink did not bring of what another one did."""
 
 from __future__ import annotations

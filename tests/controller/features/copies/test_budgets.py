@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies by an uplink that is paid for by the byte: counted by its switch, ended before they use up what they may, and
 never in the way of what is no copy.
 """

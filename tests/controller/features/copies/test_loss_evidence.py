@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent tells of small packets is evidence of uplinks that there are, and of nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mode auto: bicast while copies are worth their bytes, single while they are not; and what is made of it."""
 
 from __future__ import annotations

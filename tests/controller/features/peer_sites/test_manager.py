@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where one copy of each packet passes at one end, everything is copied at the other; and not a moment longer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A site that mirrors another one is the far end of its uplinks: its terminals' packets come back as they went."""
 
 from __future__ import annotations

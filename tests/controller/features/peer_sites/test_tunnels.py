@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uplinks of kind tunnel: what may be written, what each site's agent is told, and what follows from its words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of three uplinks one may carry no copies: that it brings none where they come in says nothing of how it fares."""
 
 from __future__ import annotations

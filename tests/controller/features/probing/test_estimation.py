@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever an agent tells of a probe, what comes of it is a rate or the reason why there is none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roads between sites: who is told what and when, how seldom they are probed, and what is known of them afterwards."""
 
 from __future__ import annotations

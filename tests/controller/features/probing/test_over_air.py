@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roads over the air: between a terminal's agent and its gateway's, who all share one access point."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the probe wrote is read whole, or refused with the line that cannot be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of relays ages, and agents and the controller come and go: what was chosen stays chosen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Relays: who is told what and when, by which relay connections go, and what is asked of whom to know it."""
 
 from __future__ import annotations

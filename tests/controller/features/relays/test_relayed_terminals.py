@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who tells of a relayed terminal's uplinks, and whom its orders reach: its host and the relay, in its name."""
 
 from __future__ import annotations

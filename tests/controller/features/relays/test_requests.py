@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who asks by which relay a destination is reached is told, and where it is not known agents walk first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever agents, people, ports and files do in any order: the core goes on, and when it is over a wish moves every
 connection at one end."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wi-Fi that brings nothing is left for LTE by what the switch alone sees: no agent, no other site."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The brain and hands against each other: evidence in, both hands moved, and what is said about it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a host's owner has flagged as backup comes back when nobody steers any more: a path that costs money is not made
 active in silence."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rate of a path, told from one-way delays of made-up packets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One figure of what a path carries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an access point carries is found where nobody wrote it, followed where it changes, and not kept low by caps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much each terminal may have on its way: its part of what fits, and never less for what another one says."""
 
 from __future__ import annotations

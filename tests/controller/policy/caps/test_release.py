@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where somebody sends whom nobody holds, who is held does not starve; where nobody does, caps are what they were."""
 
 from __future__ import annotations

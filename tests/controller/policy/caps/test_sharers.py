@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who shares an access point: told by what was sent lately, within a second, and whatever an agent says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of paper 000 are as it prints them, cell by cell, and so is what a ruling makes of them."""
 
 from __future__ import annotations

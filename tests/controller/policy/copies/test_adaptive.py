@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether copies are worth their bytes: by evidence of the active uplink, with a memory, and without a clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What copies may use of a metered uplink: by counters, kept over a restart, and told until when it is used up."""
 
 from __future__ import annotations

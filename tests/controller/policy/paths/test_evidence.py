@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report says of uplinks: which loss is whose, when a path stands still, and what a count begins from."""
 
 from __future__ import annotations

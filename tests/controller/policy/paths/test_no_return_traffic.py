@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An uplink by which nothing comes back is found out by its switch alone; a terminal that only sends proves nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose hand moves, and which reflexes stand: never two hands for one connection, whatever flags are found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which relay a connection goes by: paper 001's two ways as printed, and ours, which nobody wins unmeasured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An uplink that brings no copies gets none, is tried again, and rests longer each time in vain."""
 
 from __future__ import annotations

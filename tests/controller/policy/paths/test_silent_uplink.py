@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An uplink that fell silent while others bring packets is named within two reports, and nothing else is."""
 
 from __future__ import annotations

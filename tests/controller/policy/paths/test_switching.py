@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which uplink a terminal should prefer: health from evidence, and decisions from health. No clock, no sleeping."""
 
 from __future__ import annotations

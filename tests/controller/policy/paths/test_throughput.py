@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A terminal leaves a lossy uplink for a better one, and for none that carries less. No clock, no sleeping."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where more than 1 % of what an uplink brings cannot be told from other packets, somebody hears of it."""
 
 from __future__ import annotations
