@@ -7,6 +7,7 @@ import argparse
 import json
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cli import OK
+from cli import OK, PARTLY
 from cli.client import add_options, asked
 from cli.tables import aligned
 from controller.edges.http.client import Client
@@ -77,12 +78,18 @@ def run(args: argparse.Namespace) -> int:
         if args.verb == "enroll":
             show_token(client, client.invite(args.name, args.role, args.terminal))
         elif args.verb == "revoke":
-            for sentence in client.revoke(args.name)["done"]:
-                print(sentence)
+            return _revoked(client.revoke(args.name))
         else:
             agents = client.get("agents")
             print(json.dumps(agents, indent=2) if args.json else aligned(_rows(agents)) if agents else NOBODY)
     return OK
+
+
+def _revoked(answer: dict[str, Any]) -> int:
+    print(*answer["done"], sep="\n", flush=True)
+    for sentence in answer["failed"]:
+        print(f"bicast: {sentence}", file=sys.stderr)
+    return PARTLY if answer["failed"] else OK
 
 
 def show_token(client: Client, invited: dict[str, Any], runs: bool = False) -> None:

@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from tempfile import TemporaryDirectory
@@ -72,6 +73,7 @@ class Calls:
 
 
 REVOKED_WITHIN_S = 5.0
+SAVED_EVERY_S = 1.0  # a revocation that could not be written
 JOINING_WITHIN_S = 30.0
 
 Vouch = Callable[[Vouched], None]  # called with the certificates that count, whenever they change
@@ -103,6 +105,7 @@ class Agents:
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._loop = asyncio.new_event_loop()
         self._calls = Calls(self._loop)
+        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # the next try to save a revocation
         self._sessions = Sessions(
             self._trust,
             self._guests,
@@ -124,6 +127,8 @@ class Agents:
         """Ends every stream with a status that says so."""
         self._calls.put(self._stopping.set)
         self._thread.join()
+        with suppress(AgencyError):
+            self._trust.ledger.save()
 
     # From the core
 
@@ -166,18 +171,24 @@ class Agents:
         known = self._trust.ledger.entries()
         if name not in known:
             raise UnknownAgent(f"no agent is named {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
-        before = known[name]
-        try:
-            since = self._trust.ledger.revoke(name)
-        except AgencyError as error:
-            raise Impossible(f"{name} is not revoked: {error}") from error
-        if before.revoked_at == since:
-            return OverrideResult((f"{name} is already revoked",), False, 0)
+        since = self._trust.ledger.revoke(name)
+        if known[name].revoked_at == since:
+            return OverrideResult((f"{name} is already revoked",), False, 0, self._saved(name))
         peer = self._sessions.here().get(name)
         self._ended(name)
         ended = f"; its stream, from {peer}, has ended" if peer else ""
         log.info("agent %s is revoked%s", name, ended)
-        return OverrideResult((f"{name} is revoked{ended}",), True, 0)
+        return OverrideResult((f"{name} is revoked{ended}",), True, 0, self._saved(name))
+
+    def _saved(self, name: str) -> tuple[str, ...]:
+        """Save a revocation, again and again until that succeeds. Return why it is not saved yet."""
+        try:
+            self._trust.ledger.save()
+        except AgencyError as error:
+            log.warning("the revocation of agent %s is not saved yet: %s", name, error)
+            self._calls.put(self._save)
+            return (f"a restart of the controller would admit {name} again, until the ledger is saved: {error}",)
+        return ()
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
         here, known = self._sessions.here(), sorted(self._trust.ledger.entries().items())
@@ -200,6 +211,15 @@ class Agents:
             raise NotAnswered(f"{name} is refused from now on; whether its stream has ended is not known") from None
 
     # In the agents' thread
+
+    def _save(self) -> None:
+        self._saving.cancel()
+        try:
+            self._trust.ledger.save()
+        except AgencyError:
+            self._saving = self._loop.call_later(SAVED_EVERY_S, self._save)
+        else:
+            log.info("all revocations are saved")
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -177,13 +177,15 @@ USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known 
 
 
 class Ledger:
-    """From any thread. What cannot be kept raises AgencyError, and then nothing has changed."""
+    """Any thread may call it. A change that cannot be saved raises AgencyError and has no effect, except a revocation:
+    that holds at once, and `save` writes it."""
 
     def __init__(self, path: Path, new: bool, clock: Callable[[], float] = time.time) -> None:
         """`new`: nothing can have been given out yet. Else a ledger that is not there is lost, and that is said."""
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
         self._entries = _load(path, new)
+        self._saved = True
         self._tell: Callable[[Vouched], None] = lambda _: None
 
     def tell(self, who: Callable[[Vouched], None]) -> None:
@@ -233,16 +235,23 @@ class Ledger:
             )
 
     def revoke(self, name: str) -> float:
-        """Nothing of this name counts from now on; the time since when that is so."""
+        """Refuse everything of this name from now on, and return the time of its revocation. `save` is next."""
         with self._lock:
             entry = self._entries[name]
             if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
                 return entry.revoked_at
             spent = tuple(each for each in entry.tokens if each.used_at is not None)
-            # Whatever the clock says, who is revoked is out.
-            now = min(max(self._clock(), 0.0), LATEST_S)
-            self._keep(name, LedgerEntry((), now, spent))
+            now = min(max(self._clock(), 0.0), LATEST_S)  # a revocation holds even if the clock is wrong
+            self._put({**self._entries, name: LedgerEntry((), now, spent)})
+            self._saved = False
             return now
+
+    def save(self) -> None:
+        """Write a revocation that was not written yet."""
+        with self._lock:
+            if not self._saved:
+                replace_file(self._path, written_entries(self._entries))
+                self._saved = True
 
     def check(self, name: str, serial: str) -> None:
         """Whether a certificate of our authority counts."""
@@ -290,6 +299,10 @@ class Ledger:
     def _keep(self, name: str, entry: LedgerEntry) -> None:
         entries = {**self._entries, name: entry}
         replace_file(self._path, written_entries(entries))
+        self._saved = True
+        self._put(entries)
+
+    def _put(self, entries: Entries) -> None:
         before, self._entries = self.vouched(), entries
         if self.vouched() != before:
             self._tell(self.vouched())

@@ -26,8 +26,9 @@ from controller.model.settings import AgentService
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
-from tests.controller.edges.agentlink.agent import Ended, Identity
+from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity
 from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
+from tests.controller.edges.openflow.switches import until
 
 
 def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: House) -> None:
@@ -134,6 +135,7 @@ def test_by_a_clock_that_cannot_be_nothing_is_given_out_and_the_ledger_stays_goo
     with pytest.raises(AgencyError, match="set the clock"):
         ledger_.enrol("laptop", "other", Binding(Role.RELAY))
     ledger_.revoke("phone")
+    ledger_.save()
     entries = ledger.Ledger(path, False).entries()
     assert set(entries) == {"phone"} and entries["phone"].revoked_at is not None
 
@@ -172,6 +174,26 @@ def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Pa
         assert [each.name for each in house.agents.enrolled()] == ["phone"]
         (disk / "else").unlink()
         house.agents.invite("laptop")
+    finally:
+        house.stop()
+
+
+def test_a_revocation_on_a_full_disk_holds_at_once_and_is_saved_later(disk: Path) -> None:
+    house = House(disk / "agents")
+    try:
+        identity = house.enrolled("phone")
+        stream, _ = house.served(identity)
+        _fill(disk)
+        answer = house.agents.revoke("phone")
+        assert answer.changed and "No space left" in answer.failed[0]
+        assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
+        assert house.agents.revoke("phone").failed, "it is not saved yet"
+        ledger_file = house.directory / "ledger.json"
+        assert json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"] is None
+        (disk / "else").unlink()
+        until(lambda: json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"], "it is saved", PATIENCE_S)
+        house.again()
+        assert house.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
     finally:
         house.stop()
 
