@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Sequence
 from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, HTTPHandler, ProxyHandler, Request, build_opener
 
-from controller.edges.http.token import found, is_loopback
+from controller.edges.http import peer
+from controller.edges.http.token import found, is_loopback, path_of
 from controller.model.config import EVERYBODY
 
 TIMEOUT_S = 10  # longer than the controller waits for its core
@@ -34,7 +37,7 @@ class Client:
         """Without a `token`, that of the controller of this machine is looked for at each question."""
         self._url = url
         self._token = token
-        self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
+        self._opener = build_opener(ProxyHandler({}), _AnyStatus, _Local)  # a proxy has no way to our loopback
 
     @property
     def host(self) -> str:
@@ -127,6 +130,28 @@ class Client:
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
             return NoToken(f"{self._url} asks for its token")
         return NoAnswer(detail) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Denied(detail)
+
+
+class _Local(HTTPHandler):
+    """Sends nothing over loopback to a process that is neither root's, nor the controller's, nor our own."""
+
+    def http_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(_LocalConnection, request)
+
+
+class _LocalConnection(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        host, port = self.sock.getpeername()[:2]
+        if not is_loopback(host):
+            return
+        trusted = {0, os.geteuid()}
+        with contextlib.suppress(OSError):
+            trusted.add(path_of(port).stat().st_uid)
+        others = peer.users(self.sock) - trusted
+        if others:
+            self.close()
+            raise OSError(f"a process of user {min(others)} has taken its port and was told nothing; end that process")
 
 
 class _AnyStatus(HTTPErrorProcessor):
