@@ -20,9 +20,8 @@ from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
 
 OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
-# Slower than Wi-Fi, so that the machine has the time to type beside it: one that is busy holds links up, and a reflex
-# takes that for a death.
-DOWNLOAD = "curl --silent --limit-rate 2M --noproxy '*' --output /dev/null"
+# Slower than LTE. A busy machine delays packets, and a reflex takes that for a dead path.
+DOWNLOAD = "curl --silent --limit-rate 500k --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
 ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab: it speaks for nobody
 STATUS = (
