@@ -33,7 +33,7 @@ BAD = {
     "a group out of our range": ("groups.txt", "group_id=16", "group_id=26"),
     "nothing": ("flows.txt", "cookie=", "# cookie="),
 }
-RATE_PPS, LOADS = 1000, 10
+RATE_PPS, LOADS = 100, 20  # a second and a half of packets fit into the socket by which Open vSwitch reads
 
 
 @contextmanager
