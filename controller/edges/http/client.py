@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import HTTPErrorProcessor, HTTPHandler, ProxyHandler, Request, build_opener
 
 from controller.edges.http import peer
-from controller.edges.http.token import found, is_loopback, path_of
+from controller.edges.http.token import DIRECTORY, found, is_loopback
 from controller.model.config import EVERYBODY
 
 TIMEOUT_S = 10  # longer than the controller waits for its core
@@ -142,12 +142,12 @@ class _Local(HTTPHandler):
 class _LocalConnection(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        host, port = self.sock.getpeername()[:2]
+        host = self.sock.getpeername()[0]
         if not is_loopback(host):
             return
         trusted = {0, os.geteuid()}
         with contextlib.suppress(OSError):
-            trusted.add(path_of(port).stat().st_uid)
+            trusted.add(DIRECTORY.stat().st_uid)  # the service's; only root creates it
         others = peer.users(self.sock) - trusted
         if others:
             self.close()
