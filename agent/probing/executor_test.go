@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
 	"bicast/internal/lab"
@@ -67,7 +69,11 @@ func (p *pair) done(said string, err error) {
 
 func (p *pair) answer(sessions ...*agentv1.AnswerSession) {
 	p.t.Helper()
-	p.done(p.far.Answer(&agentv1.Answer{Sessions: sessions}))
+	said, err := p.far.Answer(&agentv1.Answer{Sessions: sessions})
+	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
+		return // a command that another test has just forked still holds the port; the executor tries again
+	}
+	p.done(said, err)
 }
 
 func (p *pair) watch(paths ...*agentv1.HealthPath) {
