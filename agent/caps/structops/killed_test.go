@@ -16,7 +16,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	w := newWorld(t)
 	upload := w.Upload(far, false)
 	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 2_000})
-	upload.Stays(5, 12) // less than where cubic's own slow start looks for its end
+	upload.Stays(5, 12)                                                           // less than where cubic's own slow start looks for its end
 	if now := upload.Info(); now.Total_retrans == 0 && now.Snd_ssthresh < 1<<30 { // a stalled machine retransmits
 		t.Fatalf("a threshold of %d segments, expected a slow start to be held", now.Snd_ssthresh)
 	}
