@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -95,6 +96,7 @@ def again(ovs: PrivateOvs) -> None:
     pid = int((ovs.directory / "ovs-vswitchd.pid").read_text())
     death = os.pidfd_open(pid)
     signal.pidfd_send_signal(death, signal.SIGKILL)
+    assert select.select([death], [], [], 60)[0], "it dies"
     os.close(death)
     subprocess.run(
         ["ovs-vswitchd", "--pidfile", "--no-chdir", "--detach", "--log-file", "-vconsole:off"], check=True, timeout=60
