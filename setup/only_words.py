@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check that two commits differ in words alone: comments, docstrings, texts, documentation, and consistent renames.
+
+    .venv/bin/python setup/only_words.py OLD [NEW]      NEW: the working tree, if it is missing
+
+A text is a string with a space in it: messages, help, log lines. The values that an f-string prints must stay the same,
+in any order. A name may change if it becomes one other name throughout a function, and no two names become the same
+one. Any other string may change if the table of names in docs/upgrading.md lists it. Exit code 1 names the first
+difference of each file. Otherwise the renames of functions, classes, fields and files are printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+TREE = Path(__file__).resolve().parent.parent
+UPGRADING = TREE / "docs/upgrading.md"
+DOCUMENTS = {".md", ".svg", ".dot"}
+QUOTING = "tests/mutants"  # quotes lines of code with their comments; `make mutants` fails on a line that is gone
+TOKENIZED = {".go", ".c", ".h", ".proto"}
+TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])+')"""
+    r"""|(?P<name>[A-Za-z_]\w*)|(?P<other>[\d.]\w*|[^\w\s])|(?P<line>\n)""",
+    re.DOTALL,
+)
+OPENS = re.compile(r"^(?:func|type|var|const|static|struct|SEC|message|service)\b")
+NAMES = re.compile(r"(?<=id=')\w+|(?<=attr=')\w+")
+LOCAL = "local name"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str  # "string", "text", or the kind of a name; "" for what may not change
+    value: str
+    scope: int  # the line at which its function begins
+    line: int
+
+
+class Difference(Exception):
+    pass
+
+
+class Flattened(ast.NodeVisitor):
+    """The tokens of a Python module, without its docstrings."""
+
+    def __init__(self, source: str) -> None:
+        self.tokens: list[Token] = []
+        self._scope = self._line = 0
+        self.visit(ast.parse(source))
+
+    def visit(self, node: ast.AST) -> None:
+        self._line = getattr(node, "lineno", self._line)
+        outermost = self._scope == 0 and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if outermost:
+            self._scope = self._line
+        self._add("", type(node).__name__)
+        if isinstance(node, ast.JoinedStr):
+            self._joined(node)
+        elif isinstance(node, ast.Constant):
+            self._constant(node.value)
+        else:
+            for field, value in ast.iter_fields(node):
+                self._field(node, field, _without_docstring(node) if field == "body" else value)
+        if outermost:
+            self._scope = 0
+
+    def _add(self, kind: str, value: str) -> None:
+        self.tokens.append(Token(kind, value, self._scope, self._line))
+
+    def _field(self, node: ast.AST, field: str, value: object) -> None:
+        values = value if isinstance(value, list) else [value]
+        self._add("", f"{field} {len(values)}")
+        for each in values:
+            if isinstance(each, ast.AST):
+                self.visit(each)
+            elif isinstance(each, str):
+                for part in each.split("."):
+                    self._add(_kind(node), part)
+            else:
+                self._add("", repr(each))
+
+    def _constant(self, value: object) -> None:
+        if isinstance(value, str | bytes):
+            text = value if isinstance(value, str) else value.decode("latin-1")
+            self._add("text" if " " in text else "string", text)
+        else:
+            self._add("", repr(value))
+
+    def _joined(self, node: ast.JoinedStr) -> None:
+        constants = "".join(str(each.value) for each in node.values if isinstance(each, ast.Constant))
+        self._add("text" if " " in constants else "string", constants)
+        values = [each for each in node.values if isinstance(each, ast.FormattedValue)]
+        for each in sorted(values, key=_shape):
+            self.visit(each)
+
+
+def _shape(node: ast.AST) -> tuple[str, str]:
+    """Return a key that sorts the values of a text alike after most renames."""
+    dumped = ast.dump(node)
+    return NAMES.sub("", dumped), dumped
+
+
+def _without_docstring(node: ast.AST) -> list[ast.stmt]:
+    body: list[ast.stmt] = getattr(node, "body", [])
+    if not isinstance(body, list):  # of a lambda
+        return [body]
+    return [each for each in body if not _is_docstring(each)]
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _kind(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return "field or method"
+    if isinstance(node, ast.keyword):
+        return "parameter"
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return "function or class"
+    if isinstance(node, ast.alias | ast.ImportFrom):
+        return "imported name"
+    return LOCAL
+
+
+def tokenized(source: str) -> list[Token]:
+    """Return the tokens of Go, C or protobuf, without comments and without the commas that end a broken line."""
+    found: list[Token] = []
+    line, scope = 1, 0
+    at_margin = True
+    for match in TOKEN.finditer(source):
+        kind, value = str(match.lastgroup), match.group()
+        if at_margin and OPENS.match(source, match.start()):
+            scope = line
+        if kind == "string":
+            found.append(Token("text" if " " in value else "string", value, scope, line))
+        elif kind == "name":
+            found.append(Token(LOCAL, value, scope, line))
+        elif kind == "other":
+            if value in ")}]" and found and found[-1].value == ",":
+                found.pop()
+            found.append(Token("", value, scope, line))
+        line += value.count("\n")
+        at_margin = kind == "line" or (at_margin and kind == "comment")
+    return found
+
+
+def lines(source: str) -> list[Token]:
+    """Return the lines of a script or a configuration file that are no comments."""
+    kept = (re.sub(r"(^|\s)#(?!!).*", "", each).strip() for each in source.splitlines())
+    return [Token("", each, 0, number) for number, each in enumerate(kept, start=1) if each]
+
+
+def tokens(name: str, source: str) -> list[Token]:
+    suffix = PurePath(name).suffix
+    if suffix in (".py", ".pyi"):
+        return Flattened(source).tokens
+    return tokenized(source) if suffix in TOKENIZED else lines(source)
+
+
+class Renames:
+    """The renames of one file, by function."""
+
+    def __init__(self, listed: dict[str, str]) -> None:
+        self._listed = listed
+        self._forward: dict[tuple[int, str, str], str] = {}
+        self._backward: dict[tuple[int, str, str], str] = {}
+
+    def compare(self, old: Token, new: Token) -> None:
+        if old.kind != new.kind and {old.kind, new.kind} != {"text", "string"}:
+            raise Difference(f"line {new.line}: found {new.value!r}, expected {old.value!r}")
+        if old.kind == new.kind == "text":
+            return
+        if old.kind in ("", "string", "text"):
+            if old.value != new.value and self._listed_as(old.value) != new.value:
+                raise Difference(f"line {new.line}: found {new.value!r}, expected {old.value!r}")
+            return
+        known = self._forward.setdefault((old.scope, old.kind, old.value), new.value)
+        if known != new.value:
+            raise Difference(f"line {new.line}: {old.value} becomes {new.value}, and {known} elsewhere in the function")
+        came_from = self._backward.setdefault((old.scope, old.kind, new.value), old.value)
+        if came_from != old.value:
+            raise Difference(f"line {new.line}: {old.value} and {came_from} both become {new.value}")
+
+    def _listed_as(self, value: str) -> str:
+        return re.sub(r"[\w-]+", lambda match: self._listed.get(match.group(), match.group()), value)
+
+    @property
+    def lasting(self) -> Iterator[tuple[str, str]]:
+        """Yield the names that are seen outside of a function."""
+        for (scope, kind, old), new in self._forward.items():
+            if old != new and (kind != LOCAL or scope == 0):
+                yield old, new
+
+
+def listed() -> dict[str, str]:
+    """Return the table of names in docs/upgrading.md."""
+    if not UPGRADING.exists():
+        return {}
+    rows = re.findall(r"^\| `([\w.-]+)` \| `([\w.-]+)` \|", UPGRADING.read_text(encoding="utf-8"), re.MULTILINE)
+    return dict(rows)
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", "-C", str(TREE), *words], check=True, capture_output=True, text=True).stdout
+
+
+def changed(old: str, new: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield status, old name and new name of each file that differs."""
+    for line in git("diff", "--name-status", "-M40%", old, *([new] if new else [])).splitlines():
+        status, *names = line.split("\t")
+        yield status[0], names[0], names[-1]
+
+
+def content(commit: str | None, name: str) -> str:
+    return git("show", f"{commit}:{name}") if commit else (TREE / name).read_text(encoding="utf-8")
+
+
+def main(old: str, new: str | None = None) -> int:
+    names, table, failed = listed(), set[tuple[str, str]](), False
+    for status, before, after in changed(old, new):
+        if PurePath(after).suffix in DOCUMENTS or after.startswith(QUOTING):
+            continue
+        if status in "AD":
+            print(f"{after}: the file is {'new' if status == 'A' else 'gone'}")
+            failed = True
+            continue
+        if before != after:
+            table.add((before, after))
+        renames = Renames(names)
+        try:
+            pair = tokens(before, content(old, before)), tokens(after, content(new, after))
+            for was, now in zip(*pair, strict=False):
+                renames.compare(was, now)
+            if len(pair[0]) != len(pair[1]):
+                raise Difference("the code ends sooner or later than before")
+        except Difference as difference:
+            print(f"{after}: {difference}")
+            failed = True
+        table.update(renames.lasting)
+    for one, other in sorted(table):
+        print(f"{one} -> {other}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
