@@ -15,7 +15,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -49,8 +49,9 @@ class Difference(Exception):
 class Flattened(ast.NodeVisitor):
     """The tokens of a Python module, without its docstrings."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, order: Callable[[ast.AST], tuple[str, ...]]) -> None:
         self.tokens: list[Token] = []
+        self._order = order  # of the values in a text
         self._scope = self._line = 0
         self.visit(ast.parse(source))
 
@@ -96,14 +97,18 @@ class Flattened(ast.NodeVisitor):
         constants = "".join(str(each.value) for each in node.values if isinstance(each, ast.Constant))
         self._add("text" if " " in constants else "string", constants)
         values = [each for each in node.values if isinstance(each, ast.FormattedValue)]
-        for each in sorted(values, key=_shape):
+        for each in sorted(values, key=self._order):
             self.visit(each)
 
 
-def _shape(node: ast.AST) -> tuple[str, str]:
-    """Return a key that sorts the values of a text alike after most renames."""
-    dumped = ast.dump(node)
-    return NAMES.sub("", dumped), dumped
+def by_shape(node: ast.AST) -> tuple[str, ...]:
+    """Keep the order of values that differ in their names alone: a rename does not move them."""
+    return (NAMES.sub("", ast.dump(node)),)
+
+
+def by_name(node: ast.AST) -> tuple[str, ...]:
+    """Put values that differ in their names alone into one order, whichever a sentence has."""
+    return (*by_shape(node), ast.dump(node))
 
 
 def _without_docstring(node: ast.AST) -> list[ast.stmt]:
@@ -157,10 +162,10 @@ def lines(source: str) -> list[Token]:
     return [Token("", each, 0, number) for number, each in enumerate(kept, start=1) if each]
 
 
-def tokens(name: str, source: str) -> list[Token]:
+def tokens(name: str, source: str, order: Callable[[ast.AST], tuple[str, ...]]) -> list[Token]:
     suffix = PurePath(name).suffix
     if suffix in (".py", ".pyi"):
-        return Flattened(source).tokens
+        return Flattened(source, order).tokens
     return tokenized(source) if suffix in TOKENIZED else lines(source)
 
 
@@ -222,6 +227,18 @@ def content(commit: str | None, name: str) -> str:
     return git("show", f"{commit}:{name}") if commit else (TREE / name).read_text(encoding="utf-8")
 
 
+def compared(
+    old: tuple[str, str], new: tuple[str, str], order: Callable[[ast.AST], tuple[str, ...]], names: dict[str, str]
+) -> list[tuple[str, str]]:
+    """Return the renames between two files, each given by its name and its content."""
+    renames, before, after = Renames(names), tokens(*old, order), tokens(*new, order)
+    for was, now in zip(before, after, strict=False):
+        renames.compare(was, now)
+    if len(before) != len(after):
+        raise Difference("the code ends sooner or later than before")
+    return list(renames.lasting)
+
+
 def main(old: str, new: str | None = None) -> int:
     names, table, failed = listed(), set[tuple[str, str]](), False
     for status, before, after in changed(old, new):
@@ -233,17 +250,15 @@ def main(old: str, new: str | None = None) -> int:
             continue
         if before != after:
             table.add((before, after))
-        renames = Renames(names)
+        pair = (before, content(old, before)), (after, content(new, after))
         try:
-            pair = tokens(before, content(old, before)), tokens(after, content(new, after))
-            for was, now in zip(*pair, strict=False):
-                renames.compare(was, now)
-            if len(pair[0]) != len(pair[1]):
-                raise Difference("the code ends sooner or later than before")
+            try:
+                table.update(compared(*pair, by_shape, names))
+            except Difference:
+                table.update(compared(*pair, by_name, names))
         except Difference as difference:
             print(f"{after}: {difference}")
             failed = True
-        table.update(renames.lasting)
     for one, other in sorted(table):
         print(f"{one} -> {other}")
     return int(failed)
