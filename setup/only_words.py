@@ -4,9 +4,9 @@
     .venv/bin/python setup/only_words.py OLD [NEW]      NEW: the working tree, if it is missing
 
 A text is a string with a space in it: messages, help, log lines. The values that an f-string prints must stay the same,
-in any order. A name may change if it becomes one other name throughout a function, and no two names become the same
-one. Any other string may change if the table of names in docs/upgrading.md lists it. Exit code 1 names the first
-difference of each file. Otherwise the renames of functions, classes, fields and files are printed.
+in any order. A name may change if it becomes one other name throughout a function or a class's fields, and no two names
+become the same one. Any other string may change if the table of names in docs/upgrading.md lists it. Exit code 1 names
+the first difference of each file. Otherwise the renames of functions, classes, fields and files are printed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOCAL = "local name"
 class Token:
     kind: str  # "string", "text", or the kind of a name; "" for what may not change
     value: str
-    scope: int  # the line at which its function begins
+    scope: int  # the line at which its function begins, or its class
     line: int
 
 
@@ -53,13 +53,14 @@ class Flattened(ast.NodeVisitor):
         self.tokens: list[Token] = []
         self._order = order  # of the values in a text
         self._scope = self._line = 0
+        self._in_function = False
         self.visit(ast.parse(source))
 
     def visit(self, node: ast.AST) -> None:
         self._line = getattr(node, "lineno", self._line)
-        outermost = self._scope == 0 and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if outermost:
-            self._scope = self._line
+        outer, is_class = (self._scope, self._in_function), isinstance(node, ast.ClassDef)
+        if is_class or (not self._in_function and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            self._scope, self._in_function = self._line, not is_class
         self._add("", type(node).__name__)
         if isinstance(node, ast.JoinedStr):
             self._joined(node)
@@ -68,8 +69,7 @@ class Flattened(ast.NodeVisitor):
         else:
             for field, value in ast.iter_fields(node):
                 self._field(node, field, _without_docstring(node) if field == "body" else value)
-        if outermost:
-            self._scope = 0
+        self._scope, self._in_function = outer
 
     def _add(self, kind: str, value: str) -> None:
         self.tokens.append(Token(kind, value, self._scope, self._line))
