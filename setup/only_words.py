@@ -26,7 +26,7 @@ QUOTING = "tests/mutants"  # quotes lines of code with their comments; `make mut
 TOKENIZED = {".go", ".c", ".h", ".proto"}
 TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])+')"""
-    r"""|(?P<name>[A-Za-z_]\w*)|(?P<other>[\d.]\w*|[^\w\s])|(?P<line>\n)""",
+    r"""|(?P<name>[A-Za-z_]\w*)|(?P<other>\d[\w.]*|[^\w\s])|(?P<line>\n)""",
     re.DOTALL,
 )
 OPENS = re.compile(r"^(?:func|type|var|const|static|struct|SEC|message|service)\b")

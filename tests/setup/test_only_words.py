@@ -27,8 +27,8 @@ GO = """\
 package a
 
 // stand sees to it.
-func stand(who string) error {
-	return fmt.Errorf("%s is not heard", who)
+func stand(who peer) error {
+	return fmt.Errorf("%s is not heard", who.told)
 }
 """
 
@@ -62,7 +62,15 @@ def differs(tree: Path, name: str, *changes: tuple[str, str]) -> bool:
         ("a.py", [("told", "describe"), ("one", "count")]),
         ("a.py", [("{name} has {one} of {other}", "found {one} of {other} packets of {name}")]),
         ("a.py", [('f"{name} has {one} of {other}"', 'f"{name}: "\n            f"{one} of {other}"')]),
-        ("a.go", [("stand sees to it", "attach attaches it"), ("stand", "attach"), ("is not heard", "is silent")]),
+        (
+            "a.go",
+            [
+                ("stand sees to it", "attach attaches it"),
+                ("stand", "attach"),
+                ("is not heard", "is silent"),
+                ("told", "name"),
+            ],
+        ),
         ("a.sh", [("# Says it.", "# Prints."), (" # more", "")]),
     ],
 )
@@ -79,8 +87,8 @@ def test_words_may_change(tree: Path, name: str, changes: list[tuple[str, str]])
         ("a.py", [('"wifi"', '"lte"')]),
         ("a.py", [("{one} of {other}", "{one} of {one}")]),
         ("a.py", [("    return name\n", "")]),
-        ("a.go", [("(who string)", "(name string)")]),
-        ("a.go", [("who)\n", "who, who)\n")]),
+        ("a.go", [("(who peer)", "(name peer)")]),
+        ("a.go", [("told)\n", "told, who)\n")]),
         ("a.sh", [("echo one", "echo two")]),
     ],
 )
