@@ -92,4 +92,4 @@ topos = {"access_point": AccessPointTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

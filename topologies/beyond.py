@@ -31,8 +31,8 @@ EXIT_PORT = "ve-far"
 
 
 class BeyondTopo(TwinTopo):
-    def raise_sites(self, later: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        super().raise_sites({**(later or {}), FAR: {EXIT_PORT: 2}})
+    def raise_sites(self, late_ports: Mapping[str, Mapping[str, int]] | None = None) -> None:
+        super().raise_sites({**(late_ports or {}), FAR: {EXIT_PORT: 2}})
         client = self.nodeInfo("client")
         client["addresses"]["wifi"] = [*client["addresses"]["wifi"], f"{SIXTH}/64"]
         client["routes"] = [*client["routes"], Route("default", "fd00:110::2")]
@@ -47,4 +47,4 @@ topos = {"beyond": BeyondTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

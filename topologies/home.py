@@ -44,7 +44,7 @@ NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # the gateway's, 
 RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # the networks of what is carried to relays
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 DELAY_MS = 4.0
-LATER = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}
+LATE_PORTS = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}
 
 
 class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
@@ -72,7 +72,7 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self._link("exchange", "web", "web", "lan", label="web", **far)
 
     def _home(self, congestion_control: str | None) -> None:
-        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", later=LATER)
+        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", late_ports=LATE_PORTS)
         for number, (name, address) in enumerate(TERMINALS.items(), 1):
             default = [Route("default", GATEWAY, congestion_control=congestion_control)]
             self.addHost(name, cls=Machine, addresses={"lan": [f"{address}/24"]}, routes=default)
@@ -125,4 +125,4 @@ topos = {"home": HomeTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

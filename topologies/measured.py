@@ -58,4 +58,4 @@ topos = {"measured": MeasuredTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

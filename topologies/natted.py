@@ -55,7 +55,7 @@ class NattedTopo(SitesTopo):
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
         tunnels = {bridge: _ports(prefix) for bridge, prefix in ((HOME, "tn"), (FAR, "tf"))}
-        self.raise_sites(later=tunnels)
+        self.raise_sites(late_ports=tunnels)
         self._machines()
         for name, shape in shapes(shaped, wifi_jitter_ms, lte_delay_ms, wifi_delay_ms).items():
             self.join("homehost", f"nat-{name}", f"un-{name}", "in", forward=shape, backward=shape, label=name)
@@ -119,7 +119,7 @@ def behind_one_address(net: Stage) -> Iterator[None]:
     try:
         yield
     finally:
-        internet.pass_on()
+        internet.stop_translating()
 
 
 @contextmanager
@@ -128,12 +128,12 @@ def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
     sends longer ones hears nothing."""
     ends = ((nat(net, uplink), "out"), (nat(net, "internet"), uplink))
     for machine, device in ends:
-        machine.narrow(device, mtu)
+        machine.limit_mtu(device, mtu)
     try:
         yield
     finally:
         for machine, device in ends:
-            machine.widen(device, FULL_MTU)
+            machine.restore_mtu(device, FULL_MTU)
 
 
 topos = {"natted": NattedTopo}
@@ -141,4 +141,4 @@ topos = {"natted": NattedTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

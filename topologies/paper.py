@@ -127,4 +127,4 @@ topos = {"paper": PaperTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

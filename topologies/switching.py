@@ -46,4 +46,4 @@ topos = {"switching": SwitchingTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

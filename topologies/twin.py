@@ -44,12 +44,12 @@ FIRST_UPLINK = 3  # its port's number, at either bridge
 class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """Both sites with what is inside them, whatever lies between."""
 
-    def raise_sites(self, later: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        """`later` are, by bridge, ports whose devices are made when it runs."""
-        later = later or {}
+    def raise_sites(self, late_ports: Mapping[str, Mapping[str, int]] | None = None) -> None:
+        """`late_ports` are, by bridge, ports whose devices are made when it runs."""
+        late_ports = late_ports or {}
         add_client(self)
-        self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", later=later.get(HOME))
-        self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003", later=later.get(FAR))
+        self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", late_ports=late_ports.get(HOME))
+        self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003", late_ports=late_ports.get(FAR))
         self.addHost(
             "server",
             cls=Machine,
@@ -94,4 +94,4 @@ topos = {"twin": TwinTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

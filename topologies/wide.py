@@ -139,4 +139,4 @@ topos = {"wide": WideTopo}
 if __name__ == "builtins":
     from lab.stage import stage
 
-    stage.set_for_mn()
+    stage.prepare_for_mn()

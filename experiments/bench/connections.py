@@ -61,7 +61,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
             connected_ms.append((done - connected) * 1000)
             modifications.append(float(spy.modifications(since=connected)))
             if number < RECONCILES:
-                again.append(float(spy.modifications(_connected(controller, spy, bridge, spy.other_address))))
+                again.append(float(spy.modifications(_connected(controller, spy, bridge, spy.alias_address))))
             ovs.vsctl("del-controller", bridge)
             controller.await_state("absent")
             ovs.ofctl("del-flows", bridge)

@@ -73,7 +73,7 @@ def death() -> Iterator[Figure]:
         short, file = web.offer("short", BYTES), web.offer("long", LONG_BYTES)
         for _ in range(DEATH_ROUNDS):
             plain_ms.append(undisturbed(stage, short).longest_pause_s * 1000)
-            began = stage.spy.noted[-1].at
+            began = stage.spy.messages[-1].at
             got = bereaved(stage, file)
             pauses_ms.append(got.longest_pause_s * 1000)
             broken.append(float(got.sha256 != file.sha256))

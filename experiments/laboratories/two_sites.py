@@ -16,7 +16,7 @@ from mininet.topo import Topo
 from controller.edges.config import load
 from controller.model.config import Site
 from experiments.laboratories.two_paths import Controlled
-from lab.processes.agents import IN_THE_WORLD, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
+from lab.processes.agents import NO_HOSTS, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
 from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, controlled, pin_mode
 from lab.stage import command, ovs
 from lab.stage.failure import ExperimentFailed
@@ -120,7 +120,7 @@ def laboratory(
         controller.await_steady()
         lab = Laboratory(net, controller, load.load(str(controller.file)).sites, emulated=bool(slower))
         if eliminated:
-            at = hosts(net) if ground.tunnelled else IN_THE_WORLD
+            at = hosts(net) if ground.tunnelled else NO_HOSTS
             agents.enter_context(eliminating(controller, *(site.name for site in lab.sites), hosts=at))
         lab.await_tunnels()
         _await_found(lab)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller and its agents as processes of a world, with their cost and their output."""
+"""Processes of a world: the controller, agents, captures, and what they use."""

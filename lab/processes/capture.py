@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packets of a machine, captured by tcpdump while a block runs."""
+"""Capture a machine's packets with tcpdump."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from lab.stage.nodes import Machine
 
 @contextmanager
 def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *options: str) -> Iterator[None]:
-    """`packets` is tcpdump's expression; `options` its own. By default its ring has room for eight packets, each of the
-    longest: so they are snapped. One that it missed is a failure, for then the file proves nothing."""
+    """Capture `packets`, a tcpdump expression, while the block runs.
+
+    tcpdump's default ring holds only eight packets of full length, so packets are snapped. A missed packet raises
+    ExperimentFailed, because the file then proves nothing.
+    """
     words = ["tcpdump", "-n", "-s", str(snapped_bytes), "-Z", "root", "-w", str(file), *options, packets]
     process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
@@ -31,5 +34,5 @@ def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *op
         _, counted = process.communicate()
     if "\n0 packets dropped by kernel" not in counted:
         raise ExperimentFailed(
-            f"{machine.name}: `{' '.join(words)}` has not kept pace, so its capture proves nothing: {counted.strip()}"
+            f"{machine.name}: `{' '.join(words)}` missed packets, so its capture proves nothing: {counted.strip()}"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live MPTCP connections of a machine, read and moved by build/bicast-agent."""
+"""Read and move a machine's live MPTCP connections with build/bicast-agent."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import PORT, till
 
 AGENT = str(TREE / "build" / "bicast-agent")
-WITHIN_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Subflow:
-    """One subflow, by the client's address."""
+    """One subflow, identified by the client's address."""
 
     client: str
-    backup: bool  # as either end has it
-    delivered_bytes: int  # both directions together
+    backup: bool  # at either end
+    delivered_bytes: int  # in both directions together
 
 
 def mptcp(machine: Machine, *words: str) -> Done:
-    """One of the words of `bicast mptcp`, in this machine's namespace."""
+    """Run a subcommand of `bicast mptcp` in this machine's namespace."""
     return command.run(AGENT, "mptcp", *words, "--netns", netns(machine), where=machine.name)
 
 
@@ -37,7 +37,7 @@ def netns(machine: Machine) -> str:
 
 
 def paths(server: Machine) -> list[Subflow]:
-    """Of the one stream's connection, as its serving end has them; none while there is none."""
+    """Return the subflows of the one stream's connection as its server sees them; none without a connection."""
     found: list[Subflow] = []
     for connection in json.loads(mptcp(server, "list", "--json").stdout):
         for one in connection["subflows"]:
@@ -48,23 +48,25 @@ def paths(server: Machine) -> list[Subflow]:
 
 
 def await_paths(server: Machine, *clients: str) -> list[Subflow]:
-    """Until a subflow stands from each of these addresses, and none else."""
-    deadline = time.monotonic() + WITHIN_S
+    """Wait until the stream has subflows from exactly these addresses."""
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = paths(server)
         if sorted(one.client for one in found) == sorted(clients):
             return found
         if time.monotonic() > deadline:
             raise ExperimentFailed(
-                f"{server.name}: within {WITHIN_S:.0f} s no stream had subflows from {' and '.join(clients)}, "
-                f"but {found}"
+                f"{server.name}: expected a stream with subflows from {' and '.join(clients)} in {TIMEOUT_S:.0f} s, "
+                f"found {found}"
             )
 
 
 def await_none(machine: Machine) -> None:
-    """Until it has no MPTCP connection: the last one closes some round trips after both programs have ended."""
-    deadline = time.monotonic() + WITHIN_S
+    """Wait until the machine has no MPTCP connection: the last one closes some round trips after both programs end."""
+    deadline = time.monotonic() + TIMEOUT_S
     while any(one["subflows"] for one in json.loads(mptcp(machine, "list", "--json").stdout)):
         if time.monotonic() > deadline:
-            raise ExperimentFailed(f"{machine.name}: its last stream ended {WITHIN_S:.0f} s ago, and is not closed")
+            raise ExperimentFailed(
+                f"{machine.name}: its last stream ended {TIMEOUT_S:.0f} s ago and is still not closed"
+            )
         till(time.monotonic() + LOOK_EVERY_S)

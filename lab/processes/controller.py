@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller process in this world, the wait until it has done its work, and a mode that stays fixed."""
+"""Run a controller in this world, wait for its switches, and pin a mode."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ from controller.edges.config.settings import DEFAULT_API, DEFAULT_OPENFLOW
 from controller.edges.http import token
 from controller.edges.http.client import Client, NoAnswer
 from lab.stage.isolate import RUN_DIRECTORY, place
-from lab.stage.watch import Needed
+from lab.stage.watch import WatchedProcess
 
 TREE = Path(__file__).resolve().parents[2]
 OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
 API = f"http://{DEFAULT_API}"
-STOPS_WITHIN_S = 60.0  # it takes 0.2 s; a machine whose processors are taken needs far longer
-THE_FILE_S_OWN = re.compile(r"^controller:.*\n(?:[ #].*\n|\n)*", re.MULTILINE)  # settings
+STOP_TIMEOUT_S = 60.0  # usually 0.2 s; far longer on a machine under load
+CONTROLLER_SECTION = re.compile(r"^controller:.*\n(?:[ #].*\n|\n)*", re.MULTILINE)
 LOOK_EVERY_S = 0.02  # the API has no event to wait for
 
 
 class ControllerFailed(Exception):
-    """It ended, or was not in time where it was waited for; its last lines are in the sentence."""
+    """Report a controller that ended or was too slow, with its last log lines."""
 
 
 class Controller:
-    """Runs on a copy of `file`, kept in `directory` together with its state; its own settings take the place of the
-    file's.
+    """A controller that runs on a copy of `file` in `directory`, beside its state; `settings` replace the file's own.
 
-    `python` is the interpreter, and by its environment's packages the framework, that it runs on.
+    `python` is the interpreter, whose installed packages decide the framework.
     """
 
-    PATIENCE_S = 60.0  # it answers after 2 s; a machine whose processors are taken needs far longer
+    PATIENCE_S = 60.0  # the first answer usually takes 2 s; far longer on a machine under load
 
     def __init__(
         self,
@@ -52,22 +51,22 @@ class Controller:
         directory: Path,
         python: str = sys.executable,
     ) -> None:
-        if listeners:  # the API's: who bound it made the token, too
+        if listeners:  # the process that bound the API's socket made the token too
             settings += f", api: {{token_file: {token.path_of(DEFAULT_API.port)}}}"
         self.file = directory / file.name
         self.file.write_text(
             f"controller: {{state: {directory / 'state.json'}{settings}}}\n"
-            + THE_FILE_S_OWN.sub("", file.read_text(encoding="utf-8"))
+            + CONTROLLER_SECTION.sub("", file.read_text(encoding="utf-8"))
         )
         self.client = Client(API)
         self._listeners = listeners
         self._python = python
-        self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._heard: list[str] = []
-        self._ended_by_us = False
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._log: list[str] = []
+        self._end_expected = False
 
     def start(self) -> None:
-        """Returns when it awaits switches and answers questions."""
+        """Start the process and wait until it accepts switches and API requests."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")}
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
@@ -79,47 +78,49 @@ class Controller:
             text=True,
             close_fds=False,
             preexec_fn=lambda: place(self._listeners),
-            process_group=0,  # Ctrl-C is for who started it, and who stops it
+            process_group=0,  # Ctrl-C goes to our own process, which stops the controller
         )
-        self._ended_by_us = False
-        self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
-        self._listener = threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True)
-        self._listener.start()
-        self._await_gateways(lambda _: True, "it answers for its file", LOOK_EVERY_S)
+        self._end_expected = False
+        self._lines = queue.SimpleQueue()  # a new queue: the end of the previous process does not count
+        self._log_reader = threading.Thread(target=self._read_log, args=(self.process, self._lines), daemon=True)
+        self._log_reader.start()
+        self._await_gateways(lambda _: True, "the API answers", LOOK_EVERY_S)
 
     def stop(self) -> int:
-        self._ended_by_us = True
+        self._end_expected = True
         self.process.terminate()
         try:
-            return self.process.wait(STOPS_WITHIN_S)
+            return self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ControllerFailed(f"the controller did not stop within {STOPS_WITHIN_S} s; {self._last()}") from None
+            raise ControllerFailed(
+                f"the controller did not stop within {STOP_TIMEOUT_S} s; {self._last_lines()}"
+            ) from None
 
     def kill(self) -> None:
-        self._ended_by_us = True
+        self._end_expected = True
         self.process.kill()
         self.process.wait()
 
     def await_word(self, word: str) -> None:
-        """Until it has said this to its log since the last time that a word of it was waited for."""
+        """Wait for a log line that contains `word`, after the lines of earlier calls."""
         deadline = time.monotonic() + self.PATIENCE_S
         while True:
             try:
-                line = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 raise ControllerFailed(
-                    f"no {word!r} from the controller within {self.PATIENCE_S} s; {self._last()}"
+                    f"the controller did not log {word!r} within {self.PATIENCE_S} s; {self._last_lines()}"
                 ) from None
             if line is None:
-                raise self._ended()
+                raise self._exit_error()
             if word in line:
                 return
 
     def await_state(
         self, state: str, *gateways: str, after: float = 0.0, every_s: float = LOOK_EVERY_S
     ) -> dict[str, float]:
-        """Until these gateways, or all, are in this state, later than `after`; since when, in Unix seconds."""
+        """Wait until these gateways (default: all) reach the state after `after`; return when (Unix seconds)."""
 
         def reached(found: dict[str, Any]) -> bool:
             those = [found[name] for name in gateways or found]
@@ -130,60 +131,60 @@ class Controller:
         return {name: found[name]["since"] for name in gateways or found}
 
     def await_steady(self, *gateways: str) -> None:
-        """Until what is installed on these, or all, is what is wanted."""
+        """Wait until these switches (default: all) hold their desired program."""
         self.await_state("steady", *gateways)
 
-    def refuse_sudden_end(self) -> None:
-        """Raise where it has ended, and was neither stopped nor killed here."""
-        if self.process.poll() is not None and not self._ended_by_us:
-            raise self._ended()
+    def raise_if_ended(self) -> None:
+        """Raise if the controller ended without stop() or kill()."""
+        if self.process.poll() is not None and not self._end_expected:
+            raise self._exit_error()
 
-    def needed(self) -> Needed:
-        """As a process that must live."""
-        return Needed("controller", self.process.pid, self._all_heard)
+    def needed(self) -> WatchedProcess:
+        """Return the controller as a process to watch."""
+        return WatchedProcess("controller", self.process.pid, self._complete_log)
 
-    def _all_heard(self) -> str:
-        """When it is dead: its last words may still be on their way."""
-        self._listener.join()
+    def _complete_log(self) -> str:
+        """Return the whole log of a dead controller, whose last lines may still be in the pipe."""
+        self._log_reader.join()
         return self.heard()
 
     def heard(self) -> str:
-        return "".join(self._heard)
+        return "".join(self._log)
 
-    def _await_gateways(self, fits: Callable[[dict[str, Any]], bool], what: str, every_s: float) -> dict[str, Any]:
+    def _await_gateways(self, predicate: Callable[[dict[str, Any]], bool], what: str, every_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + self.PATIENCE_S
         while True:
             found = self._gateways()
-            if found is not None and fits(found):
+            if found is not None and predicate(found):
                 return found
             if self.process.poll() is not None:
-                raise self._ended()
+                raise self._exit_error()
             if time.monotonic() > deadline:
                 states = {name: one["state"] for name, one in found.items()} if found is not None else "no answer"
                 raise ControllerFailed(
-                    f"it is not so within {self.PATIENCE_S} s that {what} ({states}); {self._last()}"
+                    f"expected that {what} within {self.PATIENCE_S} s ({states}); {self._last_lines()}"
                 )
             time.sleep(every_s)
 
     def _gateways(self) -> dict[str, Any] | None:
-        """None while it does not answer."""
+        """Return the status of the gateways by name, or None while the controller does not answer."""
         try:
             return {one["name"]: one for one in self.client.get("status")["gateways"]}
         except NoAnswer:
             return None
 
-    def _ended(self) -> ControllerFailed:
-        return ControllerFailed(f"the controller ended with {self.process.wait()}; {self._last()}")
+    def _exit_error(self) -> ControllerFailed:
+        return ControllerFailed(f"the controller ended with {self.process.wait()}; {self._last_lines()}")
 
-    def _last(self) -> str:
-        return "its last words: " + ("".join(self._heard[-5:]).strip() or "none")
+    def _last_lines(self) -> str:
+        return "its last log lines: " + ("".join(self._log[-5:]).strip() or "none")
 
-    def _listen(self, process: subprocess.Popen[str], said: queue.SimpleQueue[str | None]) -> None:
+    def _read_log(self, process: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
-            self._heard.append(line)
-            said.put(line)
-        said.put(None)
+            self._log.append(line)
+            lines.put(line)
+        lines.put(None)
 
 
 @contextmanager
@@ -195,7 +196,7 @@ def controlled(
     directory: Path | None = None,
     python: str = sys.executable,
 ) -> Iterator[Controller]:
-    """Without a `directory` of the caller's it knows nothing of the wishes of those before it, and leaves none."""
+    """Run a controller until the block ends; without a `directory` it starts with no saved state and leaves none."""
     with ExitStack() as stack:
         if directory is None:
             fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)
@@ -204,20 +205,20 @@ def controlled(
         controller.start()
         try:
             yield controller
-            controller.refuse_sudden_end()
+            controller.raise_if_ended()
         finally:
             controller.stop()
 
 
-# A mode that stays fixed during a measurement: set over the API, and installed before the measurement begins
+# A mode that stays fixed during a measurement: set over the API and installed before the measurement begins
 
-WITHIN_S = 10.0
+MODE_TIMEOUT_S = 10.0
 
 
 def pin_mode(client: Client, mode: str) -> None:
-    """All terminals of this controller in this mode; returns when every switch holds what that means."""
+    """Set this mode for all terminals and wait until every switch holds it."""
     client.set_mode("all", mode)
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + MODE_TIMEOUT_S
     while True:
         status = client.get("status")
         states = {one["name"]: one["state"] for one in status["gateways"]}
@@ -226,6 +227,6 @@ def pin_mode(client: Client, mode: str) -> None:
             return
         if time.monotonic() > deadline:
             raise ControllerFailed(
-                f"mode {mode} is not in force {WITHIN_S:.0f} s after it was wished: modes {sorted(modes)}, gateways "
-                f"{states}; see what the controller says of them in its status"
+                f"mode {mode} was set {MODE_TIMEOUT_S:.0f} s ago and is not in force: modes {sorted(modes)}, gateways "
+                f"{states}; `bicast status` shows why"
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of gateways of any size: every MAC is written, and all terminals are behind one port."""
+"""Configure gateways of any size: every MAC is given, and all terminals are behind one port."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UPLINKS = 2
 
 
 def many(terminals: int, *, dpid: int = 1, name: str = "big", dual_stack: bool = True) -> dict[str, Any]:
-    """One site as gateway.yaml has it."""
+    """Return one site of gateway.yaml."""
 
     def families(ipv4: str, ipv6: str) -> list[str]:
         return [ipv4, ipv6] if dual_stack else [ipv4]
@@ -49,7 +49,7 @@ def ports_of(site: dict[str, Any]) -> list[str]:
 
 
 def bridge_of(site: dict[str, Any]) -> list[str]:
-    """ovs-vsctl's words for its bridge and ports, which lead nowhere."""
+    """Return ovs-vsctl arguments for the site's bridge and internal ports."""
     bridge = site["bridge"]
     words = ["add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", "fail_mode=secure"]
     words += ["protocols=OpenFlow13", f"other_config:datapath-id={site['dpid']}", "other_config:disable-in-band=true"]

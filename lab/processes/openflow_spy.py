@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy between switches and the controller that records the kind and the time of every OpenFlow message.
+"""A proxy between switches and the controller that records type and time of every OpenFlow message.
 
-It runs outside both, so it counts messages that were really sent. Its own delay, some tenths of a millisecond, counts
-against the controller.
+It is outside of both, so it counts messages that were really sent. Its own delay, some tenths of a millisecond,
+counts against the controller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ObservedMessage:
     at: float  # time.monotonic()
     kind: int
 
@@ -35,7 +35,7 @@ class Spy:
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.connected_at: list[float] = []
-        self.noted: list[Noted] = []
+        self.messages: list[ObservedMessage] = []
         self._more = threading.Condition()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -44,26 +44,26 @@ class Spy:
         return f"tcp:127.0.0.1:{self._listener.getsockname()[1]}"
 
     @property
-    def other_address(self) -> str:
-        """The same place, and another one to Open vSwitch, which connects anew when it is given it."""
+    def alias_address(self) -> str:
+        """Return the same listener under another name, so that Open vSwitch reconnects when it is set."""
         return f"tcp:[::ffff:127.0.0.1]:{self._listener.getsockname()[1]}"
 
     def count(self, *kinds: int, since: float = 0.0) -> int:
-        return sum(each.kind in kinds and each.at >= since for each in self.noted)
+        return sum(each.kind in kinds and each.at >= since for each in self.messages)
 
     def modifications(self, since: float = 0.0) -> int:
         return self.count(*MODIFICATIONS, since=since)
 
     def last(self, kind: int, since: float = 0.0) -> float | None:
-        return max((each.at for each in self.noted if each.kind == kind and each.at >= since), default=None)
+        return max((each.at for each in self.messages if each.kind == kind and each.at >= since), default=None)
 
     def wait(self, kind: int, since: float, patience_s: float = PATIENCE_S) -> float:
-        """The moment of the last such message, once there is one."""
+        """Wait for a message of this type after `since` and return when the last one passed."""
         with self._more:
             self._more.wait_for(lambda: self.last(kind, since) is not None, patience_s)
         found = self.last(kind, since)
         if found is None:
-            raise TimeoutError(f"no OpenFlow message of type {kind} on its way within {patience_s} s")
+            raise TimeoutError(f"no OpenFlow message of type {kind} within {patience_s} s")
         return found
 
     def close(self) -> None:
@@ -93,31 +93,31 @@ class Spy:
         try:
             while data := source.recv(1 << 16):
                 sink.sendall(data)
-                rest = self._note(rest + data, time.monotonic())
+                rest = self._record(rest + data, time.monotonic())
         except OSError:
-            pass  # the other direction has ended it
+            pass  # the other direction closed it
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _note(self, data: bytes, at: float) -> bytes:
-        offset, noted = 0, []
+    def _record(self, data: bytes, at: float) -> bytes:
+        offset, messages = 0, []
         while len(data) - offset >= HEADER.size:
             _, kind, length, _ = HEADER.unpack_from(data, offset)
             if len(data) - offset < length:
                 break
-            noted.append(Noted(at, kind))
+            messages.append(ObservedMessage(at, kind))
             offset += length
-        if noted:
+        if messages:
             with self._more:
-                self.noted += noted
+                self.messages += messages
                 self._more.notify_all()
         return data[offset:]
 
 
 @contextmanager
 def spying() -> Iterator[Spy]:
-    """Before the controller of this world."""
+    """Run a Spy in front of this world's controller."""
     spy = Spy((DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port))
     try:
         yield spy

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: measured figures with the values that were promised, and campaigns of many runs."""
+"""Results: measured figures with promised values, and campaigns of many runs."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A campaign: an experiment of many runs, from its command line to its table and plot.
+"""Run a campaign: an experiment of many runs, from its command line to its table and plot.
 
-Each run is reported when it ends. A run in which the machine stalled is reported and does not count.
+A run in which the machine stalled is reported and does not count.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from lab.stage.failure import ExperimentFailed
 
 class Planned(Protocol):
     @property
-    def name(self) -> str: ...  # its files are named so
+    def name(self) -> str: ...  # the stem of its file names
 
 
-class Judged(Protocol):
+class MeasuredRun(Protocol):
     @property
-    def stalled(self) -> str: ...  # what the machine held up, and how long; empty: nothing
+    def stalled(self) -> str: ...  # what the machine delayed, and by how much; empty: nothing
 
 
 P = TypeVar("P", bound=Planned)
-R = TypeVar("R", bound=Judged)
+R = TypeVar("R", bound=MeasuredRun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Campaign(Generic[P, R]):
     name: str
     carry_out: Callable[[P, Path], Iterable[R]]
     figures: Callable[[Sequence[R]], Iterable[Figure]]
-    rows: str  # what the lines of its csv are, in a word
+    rows: str  # a word for the rows of its csv
     header: Sequence[str]
     rows_of: Callable[[R], Iterable[Sequence[object]]]
     draw: Callable[[Sequence[R], Path], Path]
-    tell: Callable[[Sequence[R]], str] | None = None  # what people read before the figures
-    sentence: Callable[[P, R], str] = lambda _plan, one: str(one)  # what is said of a run when it ends
+    tell: Callable[[Sequence[R]], str] | None = None  # printed before the figures
+    sentence: Callable[[P, R], str] = lambda _plan, one: str(one)  # printed when a run ends
 
     @property
     def directory(self) -> Path:
@@ -56,7 +56,7 @@ class Campaign(Generic[P, R]):
         try:
             for each in self.measure(plan, self.directory):
                 runs.append(each)
-        finally:  # after Ctrl-C, too
+        finally:  # also after Ctrl-C
             if runs:
                 self.present(plan, runs, self.directory, as_json)
         return 0
@@ -78,7 +78,7 @@ class Campaign(Generic[P, R]):
         found = list(self.figures(runs))
         if not found:
             raise ExperimentFailed(
-                "nothing was measured, or the machine stalled in all of it: try again when it is idle"
+                "no run counts: nothing was measured, or the machine stalled in every run; try again on an idle machine"
             )
         keep(found, directory, plan.name)
         rows = directory / f"{plan.name}-{self.rows}.csv"
@@ -86,8 +86,8 @@ class Campaign(Generic[P, R]):
         picture = self.draw(runs, directory / f"{plan.name}.png")
         rejected = sum(bool(each.stalled) for each in runs)
         if as_json:
-            told = {"experiment": self.name, "figures": [asdict(each) for each in found], "runs_left_out": rejected}
-            print(json.dumps(told | {"csv": str(rows), "plots": [str(picture)]}, indent=2))
+            document = {"experiment": self.name, "figures": [asdict(each) for each in found], "runs_left_out": rejected}
+            print(json.dumps(document | {"csv": str(rows), "plots": [str(picture)]}, indent=2))
             return
         if self.tell is not None:
             print(f"{self.tell(runs)}\n")
@@ -96,7 +96,7 @@ class Campaign(Generic[P, R]):
         print(f"All {self.rows}: {rows}\nPlot: {picture}")
 
     def keep_rows(self, runs: Iterable[R], file: Path) -> None:
-        """Of the runs that count."""
+        """Write the rows of the runs that count."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", newline="", encoding="utf-8") as kept:
             writer = csv.writer(kept, lineterminator="\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measured figure: its value, how often it was measured, its spread, and the value that was promised."""
+"""A measured figure: value, number of measurements, spread, and the promised value."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Figure:
     low: float
     high: float
     promise: str = ""
-    met: bool | None = None  # None: nothing was promised
+    met: bool | None = None  # None: no promise
 
 
 def figure(what: str, value: float, values: Sequence[float], unit: str, promise: Promise | None = None) -> Figure:
@@ -59,7 +59,7 @@ def worst(what: str, values: Sequence[float], unit: str, promise: Promise | None
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The least value that this share of all does not exceed."""
+    """Return the smallest value that `percent` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100).__int__() - 1)]
 
@@ -82,7 +82,7 @@ def _short(number: float) -> str:
 
 
 def keep(figures: Sequence[Figure], directory: Path, name: str) -> None:
-    """As CSV and as JSON."""
+    """Write the figures as CSV and as JSON."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [asdict(each) for each in figures]
     (directory / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

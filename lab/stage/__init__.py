@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage: an isolated world with machines, bridges and routers, on which topologies are built."""
+"""The stage runs topologies in isolated namespaces: machines, bridges and routers."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of agents behind a NAT, and of the controller that they reach."""
+"""Addresses of agents behind a NAT and of their controller."""
 
 from __future__ import annotations
 
-CONTROLLER = "198.18.1.1"  # of the world's own namespace, for the agents in the two hosts
+CONTROLLER = "198.18.1.1"  # in the world's own namespace, for the agents in both hosts
 SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that run to their end. Their error names the command, its place and its output."""
+"""Run commands to their end; errors name the command, its place and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 class CommandFailed(Exception):
-    """A program ended otherwise than it should."""
+    """Report a command that is missing, timed out or failed."""
 
 
 def run(
@@ -22,7 +22,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> Done:
-    """Run `argv` (behind `prefix`, which leads to the place called `where`) and wait for its end."""
+    """Run `argv` behind `prefix` and wait for its end; errors call the place `where`."""
     place = f"{where}: " if where else ""
     try:
         done = subprocess.run(
@@ -33,8 +33,8 @@ def run(
             f"{place}{error.filename} is not installed; `make setup` installs what is missing"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise CommandFailed(f"{place}`{' '.join(argv)}` has not ended within {timeout_s} s") from error
+        raise CommandFailed(f"{place}`{' '.join(argv)}` did not end within {timeout_s} s") from error
     if check and done.returncode != 0:
         said = (done.stderr or done.stdout).strip() or "nothing"
-        raise CommandFailed(f"{place}`{' '.join(argv)}` ended with {done.returncode} and said: {said}")
+        raise CommandFailed(f"{place}`{' '.join(argv)}` ended with {done.returncode} and printed: {said}")
     return done

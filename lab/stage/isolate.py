@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An isolated world: network, mount, process and cgroup namespaces that end with the process that asked for them.
+"""Run commands in a world: network, mount, process and cgroup namespaces that end with the calling process.
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 
-Labs and tests build namespaces, bridges and daemons in such a world. The kernel removes the world whole when its first
-process dies, and that process dies with the outer one, however it dies: nothing is left to clean up. The control pipe
-carries signal numbers inwards. Its end means that the outer process is dead.
+Labs and tests build namespaces, bridges and daemons in a world. The kernel removes it when its first process dies, and
+that process dies with the outer one, even after SIGKILL. The control pipe carries signal numbers inwards. End of file
+means that the outer process is dead.
 
-Its root of cgroups is a cgroup of its own, so that BPF programs attached there see no socket of the machine, nor of
-another world. The outer process holds a lock on it and removes it; after a kill, the next world's does.
+The world has its own cgroup root, so that BPF programs attached there see no socket outside of it. The outer process
+locks and removes that cgroup. After a kill the next world removes it.
 
-The terminal sends its signals to all three processes, or to those that exist by then. Init blocks them and never takes
-one. A signal that arrives by the pipe and is pending in init has reached the command; any other is passed on to it.
+A terminal sends its signals to all three processes, as far as they exist yet. Init blocks these signals. If a signal
+from the pipe is pending in init, the command has received it too; otherwise init forwards it.
 
     python -m lab.stage.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """
@@ -34,14 +34,14 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-MARK = "BICAST_WORLD"  # its value is the world's process namespace, so that a stale one deceives nobody
-RUN = Path("/run")  # hidden inside a world, and the system's Open vSwitch with it
+MARK = "BICAST_WORLD"  # the value is the world's process namespace; a value from another world does not count
+RUN = Path("/run")  # hidden inside a world, together with the system's Open vSwitch
 RUN_DIRECTORY = RUN / "bicast-lab"
-CGROUP = "bicast-world-"  # and the process that made it
-LOCK = "cgroup.procs"  # a file of each; the directory's own lock is for who makes another below
+CGROUP = "bicast-world-"  # followed by the process that made it
+LOCK_FILE = "cgroup.procs"  # a file of each cgroup; the directory's own lock serializes creation of child cgroups
 FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
-CONTROL_ABOVE = 64  # out of the way of handed-in sockets
-DEAF = ("env", "--block-signal=INT")  # a Ctrl-C waits until Python is up; enter() ends it
+CONTROL_ABOVE = 64  # above the descriptors that are passed in
+BLOCK_SIGINT = ("env", "--block-signal=INT")  # Ctrl-C must wait until Python runs; enter() unblocks it
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 UNSHARE = (
@@ -51,7 +51,7 @@ UNSHARE = (
 
 
 class WorldError(Exception):
-    """The world could not be made."""
+    """Report that a world could not be made."""
 
 
 def inside() -> bool:
@@ -63,10 +63,10 @@ def enter(
     listeners: Sequence[socket.socket] = (),
     meanwhile: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Return at once inside a world; outside, run this very command (or `argv`) in one and end with its exit code.
+    """Return at once inside a world; outside, run this command or `argv` in one and exit with its code.
 
-    `listeners` are bound outside and handed in as file descriptors 3, 4, ... by the LISTEN_FDS convention. `meanwhile`
-    holds outside while the command runs.
+    `listeners` are bound outside and passed in as descriptors 3, 4, ... by the LISTEN_FDS convention. The context
+    manager `meanwhile` is entered outside while the command runs.
     """
     if inside():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -74,12 +74,12 @@ def enter(
     sys.stdout.flush()
     sys.stderr.flush()
     with meanwhile or nullcontext():
-        code = run([*DEAF, sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners)
+        code = run([*BLOCK_SIGINT, sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners)
     os._exit(code)
 
 
 def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
-    """Run `argv` in a new world; its exit code, 128 + signal number when a signal ended it."""
+    """Run `argv` in a new world and return its exit code, or 128 + the number of the signal that ended it."""
     if os.geteuid() != 0:
         raise WorldError(f"{argv[0]}: namespaces need root, this is user {os.geteuid()}; run it with sudo")
     if shutil.which(UNSHARE[0]) is None:
@@ -93,12 +93,12 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     command = [*UNSHARE, sys.executable, "-P", str(Path(__file__).resolve()), "--init", str(control), *argv]
-    with _own_cgroup() as cgroup:
+    with _new_cgroup() as cgroup:
         world = subprocess.Popen(
             command,
             env=environment,
             close_fds=False,
-            preexec_fn=_prepared(before | set(FORWARDED), os.getpid(), cgroup, listeners),
+            preexec_fn=_child_setup(before | set(FORWARDED), os.getpid(), cgroup, listeners),
         )
         os.close(control)
         try:
@@ -109,14 +109,14 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
 
 
 def _mounted_cgroups() -> Path | None:
-    """Where cgroups (v2) are mounted; None where they are not."""
+    """Return where cgroup v2 is mounted, or None."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     return next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
 
 
 @contextmanager
-def _own_cgroup() -> Iterator[Path | None]:
-    """A new cgroup below the caller's; None where cgroups (v2) are not mounted."""
+def _new_cgroup() -> Iterator[Path | None]:
+    """Make a cgroup below the caller's and remove it at the end; yield None without cgroup v2."""
     mounted = _mounted_cgroups()
     if mounted is None:
         yield None
@@ -124,22 +124,22 @@ def _own_cgroup() -> Iterator[Path | None]:
     caller = next(line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/"))
     above = mounted / caller
     with ExitStack() as held:
-        with _locked(above):
+        with _lock_file(above):
             for each in above.glob(f"{CGROUP}*"):
-                with suppress(OSError), _locked(each / LOCK, fcntl.LOCK_NB):  # a world lives there, or is not dead yet
+                with suppress(OSError), _lock_file(each / LOCK_FILE, fcntl.LOCK_NB):  # OSError: a world still uses it
                     _remove(each)
             cgroup = above / f"{CGROUP}{os.getpid()}"
             try:
                 cgroup.mkdir()
             except OSError as error:
                 raise WorldError(f"{cgroup}: cannot be made: {error.strerror}; containers want --privileged") from error
-            held.enter_context(_locked(cgroup / LOCK))
+            held.enter_context(_lock_file(cgroup / LOCK_FILE))
         held.callback(_remove, cgroup)
         yield cgroup
 
 
 @contextmanager
-def _locked(path: Path, how: int = 0) -> Iterator[None]:
+def _lock_file(path: Path, how: int = 0) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | how)
@@ -153,15 +153,15 @@ def _remove(cgroup: Path) -> None:
         Path(directory).rmdir()
 
 
-def _prepared(
+def _child_setup(
     mask: set[signal.Signals | int], parent: int, cgroup: Path | None, listeners: Sequence[socket.socket]
 ) -> Callable[[], None]:
-    """What happens in the child before unshare: die with the parent; itself and the listeners go where they belong."""
+    """Return the setup for the child before unshare: death signal, cgroup, descriptors and signals."""
 
     def prepare() -> None:
         _die_with_parent()
         if os.getppid() != parent:
-            os._exit(1)  # the parent was killed before we asked to follow it
+            os._exit(1)  # the parent died before prctl() took effect
         if cgroup is not None:
             (cgroup / "cgroup.procs").write_text("0")
         place([each.fileno() for each in listeners])
@@ -173,7 +173,7 @@ def _prepared(
 
 
 def place(listeners: Sequence[int]) -> None:
-    """In a child before it becomes its program: these descriptors stand at 3, 4, ... (sd_listen_fds(3))."""
+    """Move these descriptors to 3, 4, ... in a child before exec (sd_listen_fds(3))."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD, CONTROL_ABOVE) for each in listeners]
     for number, high in enumerate(moved, FIRST_LISTENER):
         os.dup2(high, number, inheritable=True)
@@ -192,40 +192,40 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
 
 
 def _init(control: int, argv: Sequence[str]) -> int:
-    """Process 1 of a world: prepares it, starts the command, passes signals on, reaps orphans, ends everything."""
-    _checked("ip", "link", "set", "lo", "up")
+    """Run as process 1 of a world: set it up, start the command, forward signals and reap orphans."""
+    _run_or_fail("ip", "link", "set", "lo", "up")
     if cgroups := _mounted_cgroups():
-        _checked("umount", "--lazy", str(cgroups))
-        _checked("mount", "-t", "cgroup2", "bicast", str(cgroups))
-    _checked("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
+        _run_or_fail("umount", "--lazy", str(cgroups))
+        _run_or_fail("mount", "-t", "cgroup2", "bicast", str(cgroups))
+    _run_or_fail("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
     RUN_DIRECTORY.mkdir()
     os.set_inheritable(control, False)
     os.environ[MARK] = _process_namespace()
     wake_reader, wake_writer = os.pipe()
     os.set_blocking(wake_writer, False)
-    signal.signal(signal.SIGCHLD, _awake)
+    signal.signal(signal.SIGCHLD, _ignore_signal)
     signal.set_wakeup_fd(wake_writer)
     child = os.fork()
     if child == 0:
-        _become(argv)
-    for each in signal.sigpending() & set(FORWARDED):  # before there was a command
+        _exec(argv)
+    for each in signal.sigpending() & set(FORWARDED):  # these arrived before the fork
         os.kill(child, each)
     while True:
         ready, _, _ = select.select([control, wake_reader], [], [])
         if control in ready:
             message = os.read(control, 1)
             if not message:
-                return 1  # the outer process is dead; the kernel ends everything here with us
+                return 1  # the outer process is dead; the kernel ends the world when init exits
             if signal.sigtimedwait([message[0]], 0) is None:
                 os.kill(child, message[0])
         if wake_reader in ready:
             os.read(wake_reader, 512)
-            ended = _reaped().get(child)
+            ended = _reap_children().get(child)
             if ended is not None:
                 return ended if ended >= 0 else 128 - ended
 
 
-def _become(argv: Sequence[str]) -> NoReturn:
+def _exec(argv: Sequence[str]) -> NoReturn:
     for each in (*FORWARDED, signal.SIGCHLD):
         signal.signal(each, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
@@ -238,11 +238,11 @@ def _become(argv: Sequence[str]) -> NoReturn:
         os._exit(127)
 
 
-def _awake(_number: int, _frame: FrameType | None) -> None:
-    """A handler must exist for the wake-up pipe to be written."""
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: Python writes to the wake-up pipe only if a handler exists."""
 
 
-def _reaped() -> dict[int, int]:
+def _reap_children() -> dict[int, int]:
     ended: dict[int, int] = {}
     while True:
         try:
@@ -263,7 +263,7 @@ def _die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
-def _checked(*argv: str) -> None:
+def _run_or_fail(*argv: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True)
     if done.returncode != 0:
         raise WorldError(f"{' '.join(argv)}: {done.stderr.strip()}")

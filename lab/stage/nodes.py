@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet nodes that set themselves up: machines, the gateway's bridge, and routers that translate addresses.
+"""Mininet nodes that configure themselves: machines, the gateway's bridge and NAT routers.
 
-Everything is done in config() and start(), so that `mn --custom` raises the same topology as we do.
+All setup is in config() and start(), so that `mn --custom` builds the same topology.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from gateway import sending
 from lab.stage import command, ovs
 from lab.stage.command import Done
 
-MAX_BACKOFF_MS = 1000  # the least that OVS allows
-# Packets (a second) that the ports share among them: no terminal drowns the controller. As `bicast bridge` has it.
+MAX_BACKOFF_MS = 1000  # the minimum of OVS
+# Packets per second, shared by all ports: no terminal floods the controller. `bicast bridge` sets the same.
 RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
-# One receive window spans all paths of an MPTCP connection: what the fast one brings waits in it for what the slow one
-# has lost. The kernel's 128 KiB to begin with keeps a download on Wi-Fi and LTE at a third of its rate for a second.
-ROOMY_RECEIVE = "net.ipv4.tcp_rmem=4096 4194304 6291456"
+# One receive window spans all subflows of an MPTCP connection: data of the fast path waits in it for losses of the slow
+# one. With the kernel's initial 128 KiB, a download over Wi-Fi and LTE runs at a third of its rate for a second.
+RECEIVE_BUFFER_SYSCTL = "net.ipv4.tcp_rmem=4096 4194304 6291456"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`ip route` words; `table` other than main is reached by `ip rule` from `source`."""
+    """`ip route` words; a `table` other than main is selected by an `ip rule` for `source`."""
 
     to: str
     via: str
     table: int | None = None
     source: str | None = None
     congestion_control: str | None = None
-    metric: int | None = None  # as a DHCP client tells several ways out apart
+    metric: int | None = None  # the preference among several default routes, as a DHCP client sets it
 
 
 @dataclass(frozen=True, slots=True)
 class SubflowEndpoint:
-    """An address from which MPTCP opens subflows; `backup` rests until the others fail."""
+    """An address from which MPTCP opens subflows; a `backup` subflow idles until the others fail."""
 
     address: str
     device: str
@@ -49,13 +49,13 @@ class SubflowEndpoint:
 
 
 class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
-    """A host or router in a network namespace of its own.
+    """A host or router in its own network namespace.
 
     addresses   interface name -> ("192.168.110.3/24", "fd00:110::3/64", ...)
     routes      Route values
     forwards    whether it is a router
-    endpoints   MPTCP SubflowEndpoint values; whoever has none accepts subflows all the same
-    bridge      interfaces that are one layer 2 segment (an access point)
+    endpoints   MPTCP SubflowEndpoint values; a machine without any still accepts subflows
+    bridge      interfaces that form one layer 2 segment (an access point)
     """
 
     pid: int
@@ -65,7 +65,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         return command.run(*argv, where=self.name, prefix=self._prefix(), given=given, timeout_s=timeout_s, check=check)
 
     def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
-        """Start a program here: popen("ping", "-c1", address, text=True) or one list or string of words."""
+        """Start a program here; pass words, a list or a string, as for subprocess.Popen."""
         started: subprocess.Popen[Any] = super().popen(*args, **options)
         return started
 
@@ -93,7 +93,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
             self._route(route)
         self.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "0")
         if len(endpoints) > 1:
-            self.run("sysctl", "--quiet", "--write", ROOMY_RECEIVE)
+            self.run("sysctl", "--quiet", "--write", RECEIVE_BUFFER_SYSCTL)
         for number, endpoint in enumerate(endpoints, 1):
             flags = ("subflow", "backup") if endpoint.backup else ("subflow",)
             place = (endpoint.address, "dev", endpoint.device)
@@ -103,17 +103,18 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         if ip_interface(address).version == 4:
             self.run("ip", "address", "add", address, "dev", device)
             return
-        # Off in a namespace that had a bridge's devices before, and on machines that have it off for all to come.
+        # A namespace that had a bridge's devices has IPv6 off, and so may the machine's defaults.
         self.run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{device}.disable_ipv6=0")
-        # No duplicate address detection: an address must be usable at once.
+        # Without duplicate address detection an address is usable at once.
         self.run("ip", "address", "add", address, "dev", device, "nodad")
 
     def _sysctls(self, forwards: bool) -> None:
-        # Copies arrive from the wrong side, and the greater of `all` and the interface's own counts.
+        # Copies arrive on another interface than the route's. The kernel uses the larger of `all` and the interface's
+        # value.
         loose = [f"net.ipv4.conf.{name}.rp_filter=0" for name in ("all", "default", *self.intfNames())]
         both = [f"net.ipv4.ip_forward={int(forwards)}", f"net.ipv6.conf.all.forwarding={int(forwards)}"]
-        # Lost SYNs must not turn MPTCP off for an hour (blackhole detection), nor, when three in a row are lost, for
-        # the connection: with 10 % up and 5 % down that is one in 330.
+        # Lost SYNs must not turn MPTCP off for an hour (blackhole detection). Nor must three in a row turn it off for
+        # the connection: with 10 % loss up and 5 % down that is one connection in 330.
         asked_for = ["net.mptcp.syn_retrans_before_tcp_fallback=6"]
         mptcp = ["net.mptcp.enabled=1", "net.mptcp.blackhole_timeout=0", *asked_for]
         self.run("sysctl", "--quiet", "--ignore", "--write", *loose, *both, *mptcp)
@@ -140,16 +141,16 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
 
 
 class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
-    """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, port numbers as the topology says.
+    """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, the topology's port numbers.
 
-    It shares the world's own network namespace, so that a controller is at 127.0.0.1. `later` are ports, with their
-    numbers, whose devices somebody else makes, once it runs.
+    It is in the world's own network namespace, so that it reaches a controller at 127.0.0.1. `late_ports` maps ports to
+    numbers; their devices are made later, outside of this class.
     """
 
     name: str
 
-    def __init__(self, name: str, later: Mapping[str, int] | None = None, **options: Any) -> None:
-        self._later = later or {}
+    def __init__(self, name: str, late_ports: Mapping[str, int] | None = None, **options: Any) -> None:
+        self._late_ports = late_ports or {}
         options |= {"datapath": "user", "failMode": "secure", "protocols": "OpenFlow13", "batch": False}
         super().__init__(name, **options)
 
@@ -168,27 +169,27 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     def start(self, controllers: Sequence[Any]) -> None:
         words = ["add-br", self.name, "--", "set", "Bridge", self.name, "datapath_type=netdev", "fail_mode=secure"]
-        self._quiet()
+        self._silence_linux()
         words += ["protocols=OpenFlow13", f"other_config:datapath-id={self.dpid}", "other_config:disable-in-band=true"]
         for interface in self.intfList():
             if interface.name != "lo":
                 words += self._port(interface.name, self.ports[interface])
-        for name, number in self._later.items():
+        for name, number in self._late_ports.items():
             words += self._port(name, number)
         ovs.vsctl(*words)
         sending.widen(self.name)  # as `bicast bridge` does
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
-    def _quiet(self) -> None:
-        """Linux itself shall neither speak nor forward on the bridge's ports."""
+    def _silence_linux(self) -> None:
+        """Stop Linux from sending IPv6 or forwarding on the bridge's ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
-        if self._later:
+        if self._late_ports:
             names.append("default")
         silent = [f"net.ipv6.conf.{name}.disable_ipv6=1" for name in names]
         self.run("sysctl", "--quiet", "--write", *silent, *(f"net.ipv4.conf.{name}.forwarding=0" for name in names))
 
     def _port(self, name: str, number: int) -> list[str]:
-        # linux-noop: otherwise OVS removes the shaper of its port whenever it is reconfigured.
+        # With linux-noop OVS keeps the port's qdisc when it is reconfigured.
         return [
             "--", "add-port", self.name, name,
             "--", "set", "Interface", name, f"ofport_request={number}",
@@ -197,7 +198,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         ]  # fmt: skip
 
     def connect(self, *targets: str) -> None:
-        """Have these controllers, like tcp:127.0.0.1:6653, and no other."""
+        """Use exactly these controllers, like tcp:127.0.0.1:6653."""
         if not targets:
             ovs.vsctl("del-controller", self.name)
             return
@@ -206,7 +207,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
             ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}", *RATE_LIMIT)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # Mininet's name
-        # Who died does not answer any more, and must not be waited for.
+        # A dead switch does not answer; --no-wait does not wait for it.
         self.run(
             "ovs-vsctl", "--no-wait", f"--timeout={ovs.PATIENCE_S}", "--if-exists", "del-br", self.name, check=False
         )
@@ -219,22 +220,22 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     @classmethod
     def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
-        """None is stopped in a bunch: each is asked for itself."""
+        """Return nothing: each switch stops on its own."""
         return ()
 
 
-# A router with NAT, as a provider or a modem has it: outside our control, and not always the same
+# A NAT router of a provider or a modem: outside of our control, and its behaviour changes
 
-TRANSLATION = "translation"
-SILENCE = "silence"
+NAT_TABLE = "translation"
+ICMP_FILTER_TABLE = "silence"
 
 
 class Nat(Machine):
-    """What leaves by its device `outside` has its address there, and a port by chance.
+    """A router that masquerades what leaves by its device `outside`, with random ports.
 
-    addresses, routes   as of a Machine
-    outside             a device that has one address, and the default route
-    translates          whether it does from the beginning on
+    addresses, routes   as for Machine
+    outside             a device with one address and the default route
+    translates          whether NAT is on at the start
     """
 
     def config(self, *given: Any, outside: str = "out", translates: bool = True, **machine: Any) -> None:
@@ -247,16 +248,16 @@ class Nat(Machine):
 
     def translate(self) -> None:
         rule = f'type nat hook postrouting priority srcnat; oifname "{self._outside}" masquerade fully-random'
-        self.run("nft", "-f", "-", given=f"table ip {TRANSLATION} {{ chain leaving {{ {rule}; }}; }}\n")
+        self.run("nft", "-f", "-", given=f"table ip {NAT_TABLE} {{ chain leaving {{ {rule}; }}; }}\n")
 
-    def pass_on(self) -> None:
-        """Be a plain router again. What was translated stays so until it is silent."""
-        self.run("nft", "delete", "table", "ip", TRANSLATION)
+    def stop_translating(self) -> None:
+        """Route without NAT; existing mappings last until they time out."""
+        self.run("nft", "delete", "table", "ip", NAT_TABLE)
 
     def redial(self, address: str | None = None) -> None:
-        """Forget all mappings, and go on with another outer address (like 198.51.100.77/24), or with the same one.
+        """Drop all mappings and take another outer address (like 198.51.100.77/24), or the same one again.
 
-        With its address the kernel forgets what was translated to it.
+        The kernel drops the mappings of an address when it is removed.
         """
         new = address or self._address
         lines = [f"address del {self._address} dev {self._outside}", f"address add {new} dev {self._outside}"]
@@ -264,14 +265,14 @@ class Nat(Machine):
         self.run("ip", "-batch", "-", given="\n".join(lines) + "\n")
         self._address = new
 
-    def narrow(self, device: str, mtu: int) -> None:
-        """What leaves by it is no longer than this, and who sends longer packets is not told."""
+    def limit_mtu(self, device: str, mtu: int) -> None:
+        """Limit the MTU of this device and suppress the ICMP errors that would report it."""
         types = ("icmp type destination-unreachable icmp code frag-needed", "icmpv6 type packet-too-big")
         drops = "\n".join(f"{each} drop" for each in types)
         chain = f"chain out {{ type filter hook output priority 0;\n{drops}\n}}"
-        self.run("nft", "-f", "-", given=f"table inet {SILENCE} {{ {chain}\n}}\n")
+        self.run("nft", "-f", "-", given=f"table inet {ICMP_FILTER_TABLE} {{ {chain}\n}}\n")
         self.run("ip", "link", "set", device, "mtu", str(mtu))
 
-    def widen(self, device: str, mtu: int) -> None:
+    def restore_mtu(self, device: str, mtu: int) -> None:
         self.run("ip", "link", "set", device, "mtu", str(mtu))
-        self.run("nft", "delete", "table", "inet", SILENCE)
+        self.run("nft", "delete", "table", "inet", ICMP_FILTER_TABLE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private Open vSwitch with its own database, sockets and processes, visible only in the caller's world.
+"""A private Open vSwitch with its own database, sockets and processes, visible only in this world.
 
-Its programs (ovs-vsctl, ovs-ofctl, ovs-appctl) and Mininet find it by OVS_RUNDIR and its sisters in the
-environment. A system's Open vSwitch is never touched: outside a world nothing is started.
+Its programs (ovs-vsctl, ovs-ofctl, ovs-appctl) and Mininet find it by OVS_RUNDIR and the like. Outside a world
+nothing is started, so the system's Open vSwitch is safe.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Self
 
 from lab.stage import isolate
 from lab.stage.command import run
-from lab.stage.watch import Needed
+from lab.stage.watch import WatchedProcess
 
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
-PLACES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
-LAST_WORDS = {"ovs-vswitchd": ("exit", "--cleanup"), "ovsdb-server": ("exit",)}  # in the order in which they stop
+DIRECTORY_VARIABLES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
+EXIT_COMMANDS = {"ovs-vswitchd": ("exit", "--cleanup"), "ovsdb-server": ("exit",)}  # in the order in which they stop
 PATIENCE_S = 60
 
 
 class PrivateOvs:
-    """`with PrivateOvs():` or start() and stop()."""
+    """A private Open vSwitch, used as `with PrivateOvs():` or by start() and stop()."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self.directory = directory
@@ -34,17 +34,16 @@ class PrivateOvs:
 
     def start(self) -> Self:
         if not isolate.inside():
-            raise isolate.WorldError(f"{self.directory}: Open vSwitch is started inside a world only: isolate.enter()")
+            raise isolate.WorldError(f"{self.directory}: Open vSwitch runs only inside a world: isolate.enter()")
         try:
             self.directory.mkdir(parents=True)
         except FileExistsError:
-            told = "there is an Open vSwitch in this world already; stop that one first or give another directory"
-            raise isolate.WorldError(f"{self.directory}: {told}") from None
-        self._before = {place: os.environ.get(place) for place in PLACES}
-        os.environ.update(dict.fromkeys(PLACES, str(self.directory)))
+            problem = "this world already has an Open vSwitch; stop it first or give another directory"
+            raise isolate.WorldError(f"{self.directory}: {problem}") from None
+        self._before = {place: os.environ.get(place) for place in DIRECTORY_VARIABLES}
+        os.environ.update(dict.fromkeys(DIRECTORY_VARIABLES, str(self.directory)))
         try:
             run("ovsdb-tool", "create", str(self.directory / "conf.db"))
-            # --detach returns when the daemon is ready to serve.
             self._daemon("ovsdb-server", f"--remote=punix:{self.directory}/db.sock")
             run("ovs-vsctl", "--no-wait", "init")
             self._daemon("ovs-vswitchd")
@@ -57,10 +56,10 @@ class PrivateOvs:
         run(name, *options, "--pidfile", "--no-chdir", "--detach", "--log-file", "-vconsole:off")
 
     def stop(self) -> None:
-        for name in LAST_WORDS:
+        for name in EXIT_COMMANDS:
             pidfile = self.directory / f"{name}.pid"
             if pidfile.exists():
-                _end(name, int(pidfile.read_text()))
+                _stop_daemon(name, int(pidfile.read_text()))
         for place, value in self._before.items():
             if value is None:
                 os.environ.pop(place, None)
@@ -79,48 +78,48 @@ class PrivateOvs:
         self.stop()
 
 
-def _end(name: str, pid: int) -> None:
-    """Ask the daemon to exit and wait until it has; a world's first process reaps it."""
+def _stop_daemon(name: str, pid: int) -> None:
+    """Ask the daemon to exit and wait until it is gone; the world's init reaps it."""
     try:
-        death = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return  # it crashed and left its pidfile
     try:
-        if select.select([death], [], [], 0)[0]:
-            return  # it crashed and waits to be reaped
-        told = run("ovs-appctl", f"--timeout={PATIENCE_S}", "-t", name, *LAST_WORDS[name], check=False)
-        if not select.select([death], [], [], PATIENCE_S if told.returncode == 0 else 0)[0]:
-            signal.pidfd_send_signal(death, signal.SIGKILL)
-            select.select([death], [], [])
+        if select.select([pidfd], [], [], 0)[0]:
+            return  # it crashed and is not reaped yet
+        result = run("ovs-appctl", f"--timeout={PATIENCE_S}", "-t", name, *EXIT_COMMANDS[name], check=False)
+        if not select.select([pidfd], [], [], PATIENCE_S if result.returncode == 0 else 0)[0]:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [])
     finally:
-        os.close(death)
+        os.close(pidfd)
 
 
-def needed(directory: Path = DIRECTORY) -> tuple[Needed, ...]:
-    """The daemons of the one that is running there."""
+def needed(directory: Path = DIRECTORY) -> tuple[WatchedProcess, ...]:
+    """Return the daemons that run in this directory."""
     return tuple(
-        Needed(name, int((directory / f"{name}.pid").read_text()), (directory / f"{name}.log").read_text)
-        for name in LAST_WORDS
+        WatchedProcess(name, int((directory / f"{name}.pid").read_text()), (directory / f"{name}.log").read_text)
+        for name in EXIT_COMMANDS
     )
 
 
 def vsctl(*arguments: str) -> str:
-    """ovs-vsctl, which waits until ovs-vswitchd has done what it was told."""
+    """Run ovs-vsctl, which waits until ovs-vswitchd has applied the change."""
     return run("ovs-vsctl", f"--timeout={PATIENCE_S}", *arguments).stdout
 
 
 def ofctl(*arguments: str, given: str | None = None) -> str:
-    """ovs-ofctl in OpenFlow 1.3; `given` is what it reads as the file `-`."""
+    """Run ovs-ofctl with OpenFlow 1.3; it reads `given` as the file `-`."""
     return run("ovs-ofctl", "-O", "OpenFlow13", *arguments, given=given).stdout
 
 
 def await_caches() -> None:
-    """Wait until packets go by the tables as they are: no OpenFlow answer tells of what the datapath has cached."""
+    """Wait until the datapath's cached flows match the tables; OpenFlow has no event for this."""
     run("ovs-appctl", "revalidator/wait")
 
 
 def running() -> bool:
-    """Whether this environment leads to a private Open vSwitch that answers."""
+    """Return whether this environment has a private Open vSwitch that answers."""
     if os.environ.get("OVS_RUNDIR") is None:
         return False
     return subprocess.run(["ovs-vsctl", "--timeout=5", "show"], capture_output=True).returncode == 0

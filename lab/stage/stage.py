@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage of a topology on a private Open vSwitch, for the lab, the tests and the experiments.
+"""Run a topology on a private Open vSwitch, for the lab, the tests and the experiments.
 
 isolate.enter()
 with raised(PaperTopo(), controller="tcp:127.0.0.1:6653") as net:
@@ -25,16 +25,16 @@ from lab.stage.ovs import PrivateOvs
 
 
 def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise ValueError for a parameter of `mn --topo NAME,parameter=value` that the topology lacks."""
+    """Raise ValueError if `mn --topo NAME,parameter=value` names a parameter that the topology lacks."""
     if unknown:
-        raise ValueError(f"there is no parameter {', '.join(unknown)}: expected {', '.join(known)}")
+        raise ValueError(f"unknown parameter {', '.join(unknown)}: expected one of {', '.join(known)}")
 
 
 OPEN_FILES = 16384
 
 
 class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
-    """A Mininet whose members are known by name and type."""
+    """A Mininet with typed access to machines, gateways and uplinks."""
 
     def machine(self, name: str) -> Machine:
         machine = self.nameToNode[name]
@@ -46,14 +46,14 @@ class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
         return tuple(self.switches)
 
     def uplink(self, label: str) -> ShapedLink:
-        """The link of this name; `forward` is up (from the gateway), `backward` is down."""
+        """Return the link with this label; `forward` is up (from the gateway), `backward` is down."""
         links: list[ShapedLink] = self.links
         return next(link for link in links if link.label == label)
 
 
 @contextmanager
 def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
-    """The topology, up and running; `controller` is OVS's word for it, like tcp:127.0.0.1:6653."""
+    """Run a topology until the block ends; `controller` is an OVS target such as tcp:127.0.0.1:6653."""
     _prepare_mininet()
     with PrivateOvs():
         net = Stage(topo=topo, build=False, controller=None)
@@ -68,18 +68,17 @@ def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
             net.stop()
 
 
-def set_for_mn() -> None:
-    """What `mn --custom` needs before it builds: this command again, in a world, on an Open vSwitch of its own."""
+def prepare_for_mn() -> None:
+    """Prepare for `mn --custom`: run this command again in a world with its own Open vSwitch."""
     isolate.enter()
-    # Before and after a failure mn sweeps the machine, /tmp/*.log among it; this world ends whole, and the machine is
-    # not ours to sweep.
+    # mn cleans the whole machine before it starts and after a failure, including /tmp/*.log. A world needs no cleaning.
     mininet.clean.sh = lambda _command: ""
     _prepare_mininet()
-    PrivateOvs().start()  # the world's end is its end
+    PrivateOvs().start()  # it ends with the world
 
 
 def _prepare_mininet() -> None:
-    # In place of Mininet's own preparation, which writes sysctls of the whole machine.
+    # Mininet's own preparation would write sysctls of the whole machine.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(OPEN_FILES, hard)), hard))
     Mininet.inited = True

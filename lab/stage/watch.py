@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watch over processes that must live: a thread waits for each, and interrupts the main thread when one dies."""
+"""Watch processes that must live: a thread interrupts the main thread when one of them dies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from types import FrameType
 
 from lab.stage.command import CommandFailed
 
-SIGNAL = signal.SIGUSR1
-AGAIN_S = 0.1  # a signal that comes just before the main thread goes to sleep does not wake it
+INTERRUPT = signal.SIGUSR1
+RESEND_S = 0.1  # a signal just before the main thread sleeps does not wake it
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """A process that must live; `log` tells what it has written, also when it is dead."""
+class WatchedProcess:
+    """A process that must live; `log` returns its output, even after its death."""
 
     name: str
     pid: int
@@ -29,53 +29,53 @@ class Needed:
 
 
 @contextmanager
-def watched(needed: Sequence[Needed], logs: Path) -> Iterator[None]:
-    """For a block in the main thread: when one of these dies, it ends with CommandFailed, and the log is in `logs`."""
+def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
+    """Raise CommandFailed in the main thread when one of these dies during the block; save its log in `logs`."""
     deaths = {_death(each, logs): each for each in needed}
     end = os.eventfd(0)
     sentences: list[str] = []
-    heard = threading.Event()
+    delivered = threading.Event()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        if not heard.is_set():
-            heard.set()
+        if not delivered.is_set():
+            delivered.set()
             raise CommandFailed(sentences[0])
 
     def watch(main: int) -> None:
         ready = select.select([*deaths, end], [], [])[0]
         if ready == [end]:
             return
-        sentences.append(_obituary(next(deaths[death] for death in ready if death != end), logs))
-        while not heard.is_set():
-            signal.pthread_kill(main, SIGNAL)
-            heard.wait(AGAIN_S)
+        sentences.append(_death_report(next(deaths[death] for death in ready if death != end), logs))
+        while not delivered.is_set():
+            signal.pthread_kill(main, INTERRUPT)
+            delivered.wait(RESEND_S)
 
-    before = signal.signal(SIGNAL, interrupt)
+    before = signal.signal(INTERRUPT, interrupt)
     watcher = threading.Thread(target=watch, args=(threading.get_ident(),), name="watch", daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        heard.set()
+        delivered.set()
         os.eventfd_write(end, 1)
         watcher.join()
-        signal.signal(SIGNAL, before)
+        signal.signal(INTERRUPT, before)
         for descriptor in (*deaths, end):
             os.close(descriptor)
-        if sentences:  # whatever failed in the block, failed because of it
+        if sentences:  # other failures of the block follow from this death
             raise CommandFailed(sentences[0])
 
 
-def _death(needed: Needed, logs: Path) -> int:
-    """A descriptor that can be read when the process has died."""
+def _death(needed: WatchedProcess, logs: Path) -> int:
+    """Return a descriptor that becomes readable when the process dies."""
     try:
         return os.pidfd_open(needed.pid)
     except ProcessLookupError:
-        raise CommandFailed(_obituary(needed, logs)) from None
+        raise CommandFailed(_death_report(needed, logs)) from None
 
 
-def _obituary(needed: Needed, logs: Path) -> str:
+def _death_report(needed: WatchedProcess, logs: Path) -> str:
     file = logs / f"{needed.name}.log"
     logs.mkdir(parents=True, exist_ok=True)
     file.write_text(needed.log(), encoding="utf-8")
-    return f"{needed.name} has died, and nothing goes on without it: see why in its log, {file}; then start again"
+    return f"{needed.name} has died, and the run needs it; read its log {file}, then start again"

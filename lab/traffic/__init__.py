@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic that is counted at both ends: downloads, streams and datagrams, and the programs that make it."""
+"""Programs that make traffic and count it at both ends: downloads, streams and datagrams."""

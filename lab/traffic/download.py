@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A download that runs while a test changes the network, and what its receiver measured."""
+"""Run a download while a test changes the network, and return what the receiver measured."""
 
 from __future__ import annotations
 
@@ -39,13 +39,17 @@ class Flowing:
         return self._process.poll() is not None
 
     def received(self) -> Received:
-        """Waits for its end."""
-        out, complaint = self._process.communicate()
+        """Wait for the end of the download."""
+        out, errors = self._process.communicate()
         if self._process.returncode != 0:
-            raise CommandFailed(f"{self._where}: the download failed: {complaint.strip()}")
-        told = json.loads(out)
+            raise CommandFailed(f"{self._where}: the download failed: {errors.strip()}")
+        result = json.loads(out)
         return Received(
-            told["bytes"], told["sha256"], told["seconds"], told["longest_pause_s"], told["longest_pause_ended_at"]
+            result["bytes"],
+            result["sha256"],
+            result["seconds"],
+            result["longest_pause_s"],
+            result["longest_pause_ended_at"],
         )
 
     def abandon(self) -> None:
@@ -56,7 +60,7 @@ class Flowing:
 
 @contextmanager
 def flowing(machine: Machine, file: WebFile, protocol: str = "mptcp") -> Iterator[Flowing]:
-    """Its first megabyte is there when the block begins."""
+    """Run a download whose first megabyte has arrived when the block begins."""
     download = Flowing(machine, file, protocol)
     try:
         yield download

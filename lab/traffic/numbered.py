@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbered datagrams from one machine to another, while a test changes the network between them."""
+"""Send numbered datagrams between machines while a test changes the network."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PAYLOAD_BYTES = 100
 @dataclass(frozen=True, slots=True)
 class Counted:
     sent: int
-    lateness_s: float  # of the sender, at worst
-    copies: Counter[int]  # of each number
-    sent_at: Mapping[int, float]  # time.monotonic(), of what arrived
+    lateness_s: float  # the sender's largest delay
+    copies: Counter[int]  # how often each number arrived
+    sent_at: Mapping[int, float]  # time.monotonic() of sending, for what arrived
 
     @property
     def lost(self) -> list[int]:
@@ -33,18 +33,18 @@ class Counted:
 
     @property
     def doubled(self) -> int:
-        """How many came beside the first of their number."""
+        """Return how many duplicates arrived."""
         return self.copies.total() - len(self.copies)
 
 
 class Numbered:
-    def __init__(self, mouth: subprocess.Popen[str], ear: subprocess.Popen[str]) -> None:
-        self._mouth, self._ear = mouth, ear
+    def __init__(self, sender: subprocess.Popen[str], receiver: subprocess.Popen[str]) -> None:
+        self._sender, self._receiver = sender, receiver
 
     def stop(self) -> Counted:
-        """Sends no more, and hears what is still under way."""
-        sent, lateness_s = json.loads(self._mouth.communicate("enough\n")[0])
-        seen = json.loads(self._ear.communicate("enough\n")[0])
+        """Stop sending, and count what is still in flight."""
+        sent, lateness_s = json.loads(self._sender.communicate("enough\n")[0])
+        seen = json.loads(self._receiver.communicate("enough\n")[0])
         return Counted(
             sent, lateness_s, Counter(number for number, _, _ in seen), {number: at for number, at, _ in seen}
         )
@@ -54,12 +54,12 @@ class Numbered:
 def numbered(
     source: Machine, target: Machine, address: str, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 ) -> Iterator[Numbered]:
-    """They flow when the block begins."""
+    """Send datagrams from the beginning of the block."""
     with (
-        _started(target, "ready", "receive", str(PORT)) as ear,
-        _started(source, "sending", "send", address, str(PORT), str(rate_pps), str(payload_bytes)) as mouth,
+        _started(target, "ready", "receive", str(PORT)) as receiver,
+        _started(source, "sending", "send", address, str(PORT), str(rate_pps), str(payload_bytes)) as sender,
     ):
-        yield Numbered(mouth, ear)
+        yield Numbered(sender, receiver)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A download by HTTP that measures its pauses: the program at the client's end.
+"""Download by HTTP and measure the pauses: the client's program.
 
 pauses.py URL [tcp|mptcp]       prints `flowing` after the first megabyte, and at the end one line of JSON
 """
@@ -21,29 +21,29 @@ def download(url: str, protocol: int) -> dict[str, object]:
     parts = urlsplit(url)
     assert parts.hostname
     family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM, protocol) as line:
-        line.connect((parts.hostname, parts.port or 80))
-        line.sendall(f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+    with socket.socket(family, socket.SOCK_STREAM, protocol) as connection:
+        connection.connect((parts.hostname, parts.port or 80))
+        connection.sendall(f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
         head = b""
         while b"\r\n\r\n" not in head:
-            part = line.recv(65536)
+            part = connection.recv(65536)
             assert part, f"ended in its head: {head!r}"
             head += part
         status, _, body = head.partition(b"\r\n\r\n")
         assert b" 200 " in status.splitlines()[0], status.decode()
         digest = hashlib.sha256(body)
-        size, longest, longest_at, told = len(body), 0.0, 0.0, False
+        size, longest, longest_at, announced = len(body), 0.0, 0.0, False
         started = last = time.monotonic()
-        while part := line.recv(1 << 18):
+        while part := connection.recv(1 << 18):
             now = time.monotonic()
             if now - last > longest:
                 longest, longest_at = now - last, time.time()
             digest.update(part)
             size += len(part)
-            # Hashing is not the network's pause.
+            # Do not count the hashing as a pause.
             last = time.monotonic()
-            if size >= FLOWING_BYTES and not told:
-                told = True
+            if size >= FLOWING_BYTES and not announced:
+                announced = True
                 print("flowing", flush=True)
     seconds = time.monotonic() - started
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream from one machine to another while a test changes its paths, and what both ends measured."""
+"""Stream between two machines while a test changes the paths, and return what both ends measured."""
 
 from __future__ import annotations
 
@@ -24,56 +24,56 @@ from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stream.py"))]
 PORT = 4100
-WITHIN_S = 60.0
-DRAINED_WITHIN_S = 60.0  # what was sent and has not come yet
+TIMEOUT_S = 60.0
+DRAIN_TIMEOUT_S = 60.0  # for bytes in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """`moments` of time.monotonic() at which a read returned, and how many bytes had come by then."""
+    """The result of a stream: bytes received (`sizes`) at each moment of time.monotonic()."""
 
     moments: Sequence[float]
     sizes: Sequence[float]
-    whole: bool  # what came is what was sent, to the last byte and in order
+    whole: bool  # every byte arrived, in order
 
     def bps(self, since: float, until: float) -> float:
-        return (self._come(until) - self._come(since)) * 8 / (until - since)
+        return (self._received_by(until) - self._received_by(since)) * 8 / (until - since)
 
     def longest_pause_s(self, since: float = 0.0, until: float = float("inf")) -> float:
-        """Between two reads, of which the second came after `since` and the first before `until`."""
+        """Return the longest pause between two reads that overlaps `since` to `until`."""
         pauses = [later - sooner for sooner, later in pairwise(self.moments) if later > since and sooner < until]
         return max(pauses, default=0.0)
 
-    def _come(self, moment: float) -> float:
+    def _received_by(self, moment: float) -> float:
         at = bisect_right(self.moments, moment)
         return self.sizes[at - 1] if at else 0.0
 
 
 class Stream:
-    """Under way, until `finish` ends it."""
+    """A running stream, until `finish` ends it."""
 
-    def __init__(self, sender: _End, receiver: _End, stamps: Path) -> None:
+    def __init__(self, sender: _Program, receiver: _Program, stamps: Path) -> None:
         self._sender, self._receiver, self._stamps = sender, receiver, stamps
 
     def await_flowing(self) -> None:
-        self._receiver.await_word("flowing", WITHIN_S)
+        self._receiver.await_word("flowing", TIMEOUT_S)
 
     def finish(self) -> Streamed:
         self._sender.say("enough")
-        received = json.loads(self._receiver.await_word("{", DRAINED_WITHIN_S))
-        sent = json.loads(self._sender.await_word("{", WITHIN_S))
+        received = json.loads(self._receiver.await_word("{", DRAIN_TIMEOUT_S))
+        sent = json.loads(self._sender.await_word("{", TIMEOUT_S))
         reads = array("d", self._stamps.read_bytes())
         return Streamed(reads[::2], reads[1::2], received == sent)
 
 
-class _End:
-    """The program at one end, and what it says."""
+class _Program:
+    """The program at one end, and its output."""
 
     def __init__(self, machine: Machine, *words: str) -> None:
         self._name = machine.name
         self._process = machine.popen([*PROGRAM, *words], stdin=subprocess.PIPE, stderr=None, text=True)
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read_output, daemon=True).start()
 
     def say(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -82,38 +82,42 @@ class _End:
 
     def await_word(self, beginning: str, within_s: float) -> str:
         try:
-            said = self._said.get(timeout=within_s)
+            said = self._lines.get(timeout=within_s)
         except queue.Empty:
-            raise ExperimentFailed(f"{self._name}: no {beginning!r} of the stream within {within_s:.0f} s") from None
+            raise ExperimentFailed(
+                f"{self._name}: the stream did not print {beginning!r} within {within_s:.0f} s"
+            ) from None
         if not said.startswith(beginning):
-            raise ExperimentFailed(f"{self._name}: the stream said {said!r} where {beginning!r} was expected")
+            raise ExperimentFailed(f"{self._name}: the stream printed {said!r}, expected {beginning!r}")
         return said
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._said.put(line.strip())
-        self._said.put("")
+            self._lines.put(line.strip())
+        self._lines.put("")
 
 
 @contextmanager
 def streaming(
     server: Machine, client: Machine, address: str, upload: bool = False, *, pace: Sequence[str] = ()
 ) -> Iterator[Stream]:
-    """From the server, or with `upload` to it; the client connects. Both programs end with the block. `pace` is what
-    stream.py is told of it: bits a second, and by which congestion control; none is as fast as it goes."""
+    """Stream from the server, or to it with `upload`; the client connects, and both programs end with the block.
+
+    `pace` is stream.py's BPS and congestion control; without it the stream is as fast as possible.
+    """
     with tempfile.TemporaryDirectory(prefix="stream-", dir=isolate.RUN_DIRECTORY) as place:
         stamps = Path(place) / "stamps"
         roles = ("receive", "send") if upload else ("send", "receive")
         words = (address, str(PORT), str(stamps), *pace)
-        listener = _End(server, "listen", roles[0], *words)
+        listener = _Program(server, "listen", roles[0], *words)
         try:
-            listener.await_word("listening", WITHIN_S)
-            caller = _End(client, "connect", roles[1], *words)
+            listener.await_word("listening", TIMEOUT_S)
+            caller = _Program(client, "connect", roles[1], *words)
             try:
                 sender, receiver = (caller, listener) if upload else (listener, caller)
                 yield Stream(sender, receiver, stamps)
@@ -124,5 +128,5 @@ def streaming(
 
 
 def till(moment: float) -> None:
-    """Until this moment of time.monotonic(), when the next thing is due."""
+    """Sleep until this moment of time.monotonic()."""
     time.sleep(max(0.0, moment - time.monotonic()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real web server on the stage, and a real download from it.
+"""Run a real web server on the stage, and download from it.
 
-nginx and curl are stock. `mptcpize run` makes both speak MPTCP, where that is asked for. Every block of the content
-differs, so that a checksum also notices repeated or reordered bytes.
+nginx and curl are stock; `mptcpize run` makes both use MPTCP where wanted. Every block of the content differs, so that
+a checksum also reveals repeated or reordered bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.stage.nodes import Machine
 
 BLOCK_BYTES = 1 << 20
 READY = "start worker process "
-HASHED_AT_ONCE = 1 << 20
+HASH_CHUNK_BYTES = 1 << 20
 PORT = 80
 CURL = ("curl", "--silent", "--show-error", "--fail", "--noproxy", "*")
 
@@ -77,11 +77,11 @@ class WebServer:
         return f"{self._origin}/{name}"
 
     def file(self, name: str) -> Path:
-        """What it offers, or what was uploaded to it."""
+        """Return the path of an offered or uploaded file."""
         return self._files / name
 
     def offer(self, name: str, size_bytes: int) -> WebFile:
-        """A file of this size, the same content in every run."""
+        """Make a file of this size, with the same content in every run."""
         dice = random.Random(size_bytes)
         block = dice.randbytes(BLOCK_BYTES - 8)
         digest = hashlib.sha256()
@@ -95,8 +95,7 @@ class WebServer:
 
 @contextmanager
 def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool = True) -> Iterator[WebServer]:
-    """nginx on this machine, listening when this returns, gone when the block ends. Who asks for /who is told his
-    address, as it came here."""
+    """Run nginx on this machine until the block ends; /who answers with the client's address."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
         directory.chmod(0o755)
@@ -104,7 +103,7 @@ def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool 
         listen = f"[{address}]" if ":" in address else address
         configuration = directory / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(directory=directory, listen=listen, port=port))
-        words = [*_speaking(mptcp), "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
+        words = [*_mptcpize(mptcp), "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
         process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
         try:
             _await_start(process, machine.name)
@@ -115,32 +114,31 @@ def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool 
 
 
 def _await_start(process: subprocess.Popen[str], where: str) -> None:
-    """Its sockets are open before the first worker starts, and of that it tells."""
+    """Wait for the first worker; nginx opens its sockets before it."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:
         if READY in line:
             return
         said.append(line)
-    raise CommandFailed(f"{where}: nginx ended with {process.wait()} and said: {''.join(said).strip()}")
+    raise CommandFailed(f"{where}: nginx ended with {process.wait()} and printed: {''.join(said).strip()}")
 
 
 def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:
-    """Fetch `url` with curl; the seconds are curl's own, from its start to the last byte.
+    """Fetch `url` with curl; the seconds are curl's, from its start to the last byte.
 
-    Whether MPTCP was used is told by the counters of the client's namespace, so downloads whose answer to
-    this is wanted go one by one.
+    Counters of the client's namespace show whether MPTCP was used, so downloads that ask for it must not overlap.
     """
     with tempfile.NamedTemporaryFile(prefix="download-", dir=isolate.RUN_DIRECTORY) as kept:
-        before = _agreed(client)
+        before = _mptcp_connections(client)
         report = "%{time_total} %{size_download}"
-        words = (*_speaking(mptcp), *CURL, "--output", kept.name, "--write-out", report, url)
+        words = (*_mptcpize(mptcp), *CURL, "--output", kept.name, "--write-out", report, url)
         seconds, size = client.run(*words, timeout_s=timeout_s).stdout.split()
-        return Download(float(seconds), int(size), sha256(Path(kept.name)), _agreed(client) > before)
+        return Download(float(seconds), int(size), sha256(Path(kept.name)), _mptcp_connections(client) > before)
 
 
 def upload(client: Machine, file: Path, url: str, timeout_s: float = 600) -> float:
-    """With plain TCP. The seconds are curl's own, from its start to the server's answer, which has the whole of it."""
+    """Upload with plain TCP; return curl's seconds from its start to the server's answer to the whole file."""
     words = (*CURL, "--upload-file", str(file), "--write-out", "%{time_total}", url)
     return float(client.run(*words, timeout_s=timeout_s).stdout)
 
@@ -148,16 +146,16 @@ def upload(client: Machine, file: Path, url: str, timeout_s: float = 600) -> flo
 def sha256(file: Path) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as content:
-        while part := content.read(HASHED_AT_ONCE):
+        while part := content.read(HASH_CHUNK_BYTES):
             digest.update(part)
     return digest.hexdigest()
 
 
-def _speaking(mptcp: bool) -> tuple[str, ...]:
+def _mptcpize(mptcp: bool) -> tuple[str, ...]:
     return ("mptcpize", "run") if mptcp else ()
 
 
-def _agreed(client: Machine) -> int:
-    """How many connections of this namespace the peer has answered with MPTCP."""
-    told = client.run("nstat", "--ignore", "--noupdate", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
-    return int(told.rpartition(":")[2].strip(" }\n"))
+def _mptcp_connections(client: Machine) -> int:
+    """Return how many connections of this namespace the peer answered with MPTCP."""
+    counters = client.run("nstat", "--ignore", "--noupdate", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
+    return int(counters.rpartition(":")[2].strip(" }\n"))

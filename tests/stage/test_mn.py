@@ -42,7 +42,7 @@ def test_mn_raises_the_paper_s_laboratory(outside: dict[str, str], tmp_path: Pat
     ("topology", "named"),
     [
         ("paper,wifi_up_loss_percent=abc", "wifi_up_loss_percent=abc is no loss: expected a number of percent"),
-        ("paper,foo=1", "there is no parameter foo: expected wifi_up_loss_percent"),
+        ("paper,foo=1", "unknown parameter foo: expected one of wifi_up_loss_percent"),
     ],
 )
 def test_a_bad_parameter_is_one_sentence_and_the_machine_s_files_stay(

@@ -51,14 +51,14 @@ def test_it_is_stopped_when_the_block_fails() -> None:
 
 def test_outside_a_world_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(isolate.MARK)
-    with pytest.raises(isolate.WorldError, match="inside a world only"):
+    with pytest.raises(isolate.WorldError, match="only inside a world"):
         ovs.PrivateOvs().start()
     assert daemons() == set()
 
 
 def test_a_second_one_in_the_same_place_is_refused_and_harms_not_the_first() -> None:
     with ovs.PrivateOvs():
-        with pytest.raises(isolate.WorldError, match="there is an Open vSwitch in this world already"):
+        with pytest.raises(isolate.WorldError, match="this world already has an Open vSwitch"):
             ovs.PrivateOvs().start()
         assert ovs.running()
 

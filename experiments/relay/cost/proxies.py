@@ -18,7 +18,7 @@ from experiments.relay.cost.road import GATEWAY, LEFT_ALONE, RELAY, TAKEN, TERMI
 from lab.processes.controller import LOOK_EVERY_S, TREE
 from lab.stage import command, isolate
 from lab.stage.failure import ExperimentFailed
-from lab.stage.nodes import ROOMY_RECEIVE, Machine
+from lab.stage.nodes import RECEIVE_BUFFER_SYSCTL, Machine
 from lab.stage.stage import Stage, raised
 
 # Certificates of a relay and a gateway, of one authority, by openssl as in docs/how-to/relay.md.
@@ -263,7 +263,7 @@ PORT_SETTINGS = ("net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reu
 
 @contextmanager
 def standing(
-    delay_ms: float = 0.0, names: tuple[str, ...] = NAMES, receive: str = ROOMY_RECEIVE
+    delay_ms: float = 0.0, names: tuple[str, ...] = NAMES, receive: str = RECEIVE_BUFFER_SYSCTL
 ) -> Iterator[tuple[Stage, list[Way]]]:
     """The road with a server that answers, and those of these ways that are installed; it answers by each. `receive`
     are all machines' buffers."""
