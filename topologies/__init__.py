@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage: Mininet topologies in a world of their own, on an Open vSwitch of their own."""
+"""Mininet topologies for the lab."""

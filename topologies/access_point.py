@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Up to ten terminals on one access point, whose air they share: what they send, and what comes to them, in turns.
+"""Up to ten terminals on one half-duplex access point.
 
     t1 ── t1 ┌────┐        half-duplex         ┌───────┐ gw-wan  wan ┌────────┐ s4 ──── delay ── lan s4 .1.2
     ...      │ ap ├─ uplink ── 20 Mbit/s ── gw-air br-ap ├─────────────┤ router │ ...
     t10 ─ t10└────┘     1.5 MB each way        └───────┘.100.2  .100.1└────────┘ s256 ── delay ── lan s256 .4.2
 
-All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. The servers s4, s16, s64
-and s256 are as many milliseconds away, there and back, to which the air adds its own. All other links are unshaped.
+All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. The round trips to the
+servers s4, s16, s64 and s256 take as many milliseconds, plus the access point's delay. Other links are unshaped.
 
-With `contention` the air carries less, the more stations (terminals, and the gateway) have something waiting for it: of
-n stations each further one than the first takes that part of the 20 Mbit/s, down to 2 Mbit/s.
+Stations are terminals and the gateway. With n stations waiting, each beyond the first costs the share `contention` of
+the 20 Mbit/s; at least 2 Mbit/s remain.
 
     mn --custom topologies/access_point.py --topo access_point
     mn --custom topologies/access_point.py --topo access_point,terminals=5,contention=0.05
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -57,7 +57,7 @@ class AccessPointTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     def build(self, terminals: int = MOST_TERMINALS, contention: float = 0.0, **unknown: Any) -> None:
         refuse_unknown(unknown, PARAMETERS)
         if not isinstance(terminals, int) or not 1 <= terminals <= MOST_TERMINALS:
-            raise ValueError(f"terminals={terminals} is no number of them: expected 1 to {MOST_TERMINALS}")
+            raise ValueError(f"terminals={terminals}: expected a whole number from 1 to {MOST_TERMINALS}")
         self._inside(TERMINALS[:terminals], contention)
         self._outside()
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sites of twin.py and the internet beyond them: the far one's exit is the machine on which its bridge lives.
+"""The two sites of twin.py and the internet behind them; the far site's internet gateway is its bridge's host.
 
     client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-beyond ─ world ─ eth0 ───── web
                                         │      .98.0.1    .98.0.2          203.0.113.9  .77
                                       server
 
-ve-far is a port of br-far from the beginning on, and a device when somebody makes it in the world's own namespace, as
-docs/how-to/far-site.md tells; until then nobody gets beyond. web knows no way to either site: who asks it must
-be translated.
-IPv6 has the client by Wi-Fi's subnet (fd00:110::3), the exit (fd00:98::2) and web (2001:db8:77::77).
+ve-far is a port of br-far from the start. It becomes a device when somebody makes it in the world's own namespace, as
+docs/how-to/far-site.md says; until then nothing gets to the internet. web has no route to either site, so clients
+need NAT.
+IPv6: the client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
 
     mn --custom topologies/beyond.py --topo beyond
 """
@@ -19,14 +19,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from lab.stage.nodes import Machine, Route
 from topologies.twin import FAR, TwinTopo
 
 WEB, WEB6 = "203.0.113.77", "2001:db8:77::77"
-SIXTH = "fd00:110::3"  # the client's
+SIXTH = "fd00:110::3"  # the client's IPv6 address
 EXIT_PORT = "ve-far"
 
 

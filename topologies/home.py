@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A home behind one gateway with two uplinks, and in the Internet two relays and a plain web server.
+"""A home behind a gateway with two uplinks; in the Internet two relays and a plain web server.
 
     television .20 ─ gw-t1 ┌─────────┐ gw-wifi ─ 100 Mbit/s ─ .100.1 ┌──────────┐ core ┌──────────┐ ── tokyo, osaka
     laptop ─── .21 ─ gw-t2 │ br-home │                               │ internet ├──────┤ exchange │
@@ -7,12 +7,12 @@
                       rl-home, rl-wifi, rl-lte                             │ own
                                 world ─────────────────────────────────────┘
 
-The terminals are 192.168.110.20 to .22; no program there, nor at web, asks for MPTCP. The first two are relayed; the
-guest is there to be left alone, and to show what a terminal gets on Wi-Fi without the product. The relays are half
-way, 45.0.10.9 and 45.0.20.9, and web is 45.0.30.9. The world's own namespace is the gateway's host: the rl- ports are
-devices when its agent makes them (docs/how-to/relay.md), and by a line of its own it reaches the Internet, from where
-the relays' agents reach the controller at CONTROLLER. The Internet knows the home's terminals by Wi-Fi, and the
-addresses by which they are carried to relays, 10.97.1.0/24 and 10.97.2.0/24, by the uplink to which each belongs.
+The terminals are 192.168.110.20 to .22; neither their programs nor web's use MPTCP. The first two are relayed. The
+guest is a control: its traffic over Wi-Fi must not change. The relays are 45.0.10.9 and 45.0.20.9, half way to web,
+45.0.30.9. The world's own namespace is the gateway's host: its agent makes the devices of the rl- ports
+(docs/how-to/relay.md). A link of its own takes it to the Internet, where the relays' agents reach the controller at
+CONTROLLER. The Internet routes the terminals over Wi-Fi, and the relayed networks 10.97.1.0/24 and 10.97.2.0/24 over
+the uplink of each.
 
     mn --custom topologies/home.py --topo home
     mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -40,8 +40,8 @@ TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21", "guest"
 GATEWAY = "192.168.110.2"
 RELAYS = {"tokyo": "45.0.10.9", "osaka": "45.0.20.9"}
 WEB = "45.0.30.9"
-NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # the gateway's, by uplink
-RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # the networks of what is carried to relays
+NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # by uplink of the gateway
+RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # source networks of relayed connections, by uplink
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 DELAY_MS = 4.0
 LATE_PORTS = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}
@@ -53,14 +53,14 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         shaped: bool = True,
         wifi_up_loss_percent: float = 0.0,
         wifi_down_loss_percent: float = 0.0,
-        delay_ms: float = DELAY_MS,  # each way, of the way to the exchange and of the one from there to web
-        congestion_control: str | None = None,  # of terminals and web; None: the kernel's own default
+        delay_ms: float = DELAY_MS,  # each way, on core and on web's link
+        congestion_control: str | None = None,  # of terminals and web; None: the kernel's default
         **unknown: Any,
     ) -> None:
         named = ("shaped", "wifi_up_loss_percent", "wifi_down_loss_percent", "delay_ms", "congestion_control")
         refuse_unknown(unknown, named)
         self._home(congestion_control)
-        self._beyond(congestion_control)
+        self._internet(congestion_control)
         rates = RATES_BPS if shaped else dict.fromkeys(RATES_BPS)
         losses = {"wifi": (wifi_up_loss_percent, wifi_down_loss_percent), "lte": (0.0, 0.0)}
         for number, (name, rate_bps) in enumerate(rates.items(), 4):
@@ -85,7 +85,7 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             routes=[Route("default", "198.18.1.2")],
         )
 
-    def _beyond(self, congestion_control: str | None) -> None:
+    def _internet(self, congestion_control: str | None) -> None:
         sides = {name: [f"{hop.rpartition('.')[0]}.1/24"] for name, hop in NEXT_HOPS.items()}
         home = Route("192.168.110.0/24", NEXT_HOPS["wifi"])
         carried = [Route(f"{network}.0/24", NEXT_HOPS[name]) for name, network in RELAYED.items()]
@@ -116,7 +116,7 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 
 def _router(server: str) -> str:
-    """The exchange's address on the way to this one."""
+    """Return the exchange's address next to this server."""
     return f"{server.rpartition('.')[0]}.1/24"
 
 

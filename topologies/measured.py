@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts and the link that is measured between them.
+"""Two hosts and a link to measure.
 
     near ── link 10.0.0.1 ────────── 10.0.0.2 link ── far
 
-`rate_bps` of it both ways, `delay_ms` each way, and `others`, the part of the rate that packets of others take. With
-`bucket` the kernel's token bucket stands there in place of a link that sends bit by bit, and no delay: packets that
-come one by one it lets pass at once.
+`rate_bps` is its rate and `delay_ms` its delay, each way; `others` is the share of the rate that cross traffic takes.
+With `bucket` the kernel's token bucket replaces the bit-by-bit link, without delay: it passes single packets at
+once.
 
     mn --custom topologies/measured.py --topo measured,rate_bps=10000000
 """
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -43,7 +43,7 @@ class MeasuredTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
         if bucket and others:
-            raise ValueError(f"others={others} beside a token bucket: expected one of the two")
+            raise ValueError(f"others={others} with a token bucket: expected only one of the two")
         for name, address in (("near", NEAR), ("far", FAR)):
             self.addHost(name, cls=Machine, addresses={DEVICE: [f"{address}/24"]})
         shape = Shape(rate_bps, queue_bytes=QUEUE_BYTES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sites of twin.py, each behind what lies between sites in truth: the uplinks are tunnels through it.
+"""The two sites of twin.py behind NATs; the uplinks are tunnels through the Internet.
 
     br-home                                                                                               br-far
     tn-wifi ┐ homehost                                                                        farhost ┌ tf-wifi
@@ -9,11 +9,11 @@
             └─ un-lte  .32.2 ───────────── nat-lte  .10 ─────────┘  far .1
                                10 Mbit/s            lte  .2.0/24
 
-The clients, the server and all addresses inside are those of twin.py. Outside, un-wifi and un-lte are 192.168.31.2 and
-192.168.32.2, each with a default route, as two DHCP servers would give them; nat-wifi is 198.51.100.10 to the internet,
-nat-lte 192.0.2.10. Tunnels are the work of the sites' agents: tn- and tf- are ports of the bridges from the beginning
-on, and devices when agents run in homehost and farhost (lab/processes/agents.py), which reach the controller at
-CONTROLLER, in the world's own namespace. Until then the sites do not reach each other.
+Clients, server and inner addresses are those of twin.py. Outside, un-wifi and un-lte are 192.168.31.2 and
+192.168.32.2, each with a default route as from two DHCP servers; the internet sees nat-wifi as 198.51.100.10 and
+nat-lte as 192.0.2.10. The sites' agents run in homehost and farhost (lab/processes/agents.py) and make the tunnels:
+tn- and tf- are bridge ports from the start, devices once the agents run. The agents reach the controller at
+CONTROLLER, in the world's own namespace. Before that the sites cannot reach each other.
 
     mn --custom topologies/natted.py --topo natted
     mn --custom topologies/natted.py --topo natted,wifi_jitter_ms=30,lte_delay_ms=15
@@ -33,15 +33,15 @@ from lab.stage.stage import refuse_unknown
 from topologies.paper import BRIDGE as HOME
 from topologies.twin import FAR, FIRST_UPLINK, PARAMETERS, SitesTopo, shapes
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 if TYPE_CHECKING:
     from lab.stage.stage import Stage
 FAR_OUTER = "203.0.113.9"
-INNER = {"wifi": "192.168.31", "lte": "192.168.32"}  # between homehost and each NAT
+INNER_NETWORKS = {"wifi": "192.168.31", "lte": "192.168.32"}  # between homehost and each NAT
 OUTER = {"wifi": "198.51.100", "lte": "192.0.2"}  # between each NAT and the internet
-FULL_MTU = 1500
+DEFAULT_MTU = 1500
 
 
 class NattedTopo(SitesTopo):
@@ -54,7 +54,7 @@ class NattedTopo(SitesTopo):
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
-        tunnels = {bridge: _ports(prefix) for bridge, prefix in ((HOME, "tn"), (FAR, "tf"))}
+        tunnels = {bridge: _tunnel_ports(prefix) for bridge, prefix in ((HOME, "tn"), (FAR, "tf"))}
         self.raise_sites(late_ports=tunnels)
         self._machines()
         for name, shape in shapes(shaped, wifi_jitter_ms, lte_delay_ms, wifi_delay_ms).items():
@@ -71,18 +71,18 @@ class NattedTopo(SitesTopo):
             inNamespace=False,
             addresses={"mg-home": [f"{CONTROLLER}/30"], "mg-far": ["198.18.2.1/30"]},
         )
-        own = {f"un-{name}": [f"{net}.2/24"] for name, net in INNER.items()}
+        own = {f"un-{name}": [f"{net}.2/24"] for name, net in INNER_NETWORKS.items()}
         self.addHost(
             "homehost",
             cls=Machine,
             addresses={**own, "mgmt": ["198.18.1.2/30"]},
-            routes=[Route("default", f"{net}.1", metric=100 * n) for n, net in enumerate(INNER.values(), 1)],
+            routes=[Route("default", f"{net}.1", metric=100 * n) for n, net in enumerate(INNER_NETWORKS.values(), 1)],
         )
         for name, net in OUTER.items():
             self.addHost(
                 f"nat-{name}",
                 cls=Nat,
-                addresses={"in": [f"{INNER[name]}.1/24"], "out": [f"{net}.10/24"]},
+                addresses={"in": [f"{INNER_NETWORKS[name]}.1/24"], "out": [f"{net}.10/24"]},
                 routes=[Route("default", f"{net}.1")],
             )
         self.addHost(
@@ -100,12 +100,12 @@ class NattedTopo(SitesTopo):
         )
 
 
-def _ports(prefix: str) -> dict[str, int]:
-    return {f"{prefix}-{name}": number for number, name in enumerate(INNER, FIRST_UPLINK)}
+def _tunnel_ports(prefix: str) -> dict[str, int]:
+    return {f"{prefix}-{name}": number for number, name in enumerate(INNER_NETWORKS, FIRST_UPLINK)}
 
 
 def nat(net: Stage, name: str) -> Nat:
-    """That of an uplink, or `internet`."""
+    """Return the NAT router of an uplink, or `internet`."""
     machine = net.machine(name if name == "internet" else f"nat-{name}")
     assert isinstance(machine, Nat)
     return machine
@@ -113,7 +113,7 @@ def nat(net: Stage, name: str) -> Nat:
 
 @contextmanager
 def behind_one_address(net: Stage) -> Iterator[None]:
-    """While the block runs, both uplinks come to the far site from 203.0.113.1, by chance from one port or another."""
+    """While the block runs, the far site sees both uplinks as 203.0.113.1, each with a random port."""
     internet = nat(net, "internet")
     internet.translate()
     try:
@@ -124,8 +124,7 @@ def behind_one_address(net: Stage) -> Iterator[None]:
 
 @contextmanager
 def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
-    """While the block runs, only packets of up to `mtu` bytes pass between this uplink's NAT and the internet, and who
-    sends longer ones hears nothing."""
+    """While the block runs, limit the MTU between this uplink's NAT and the internet, without ICMP errors."""
     ends = ((nat(net, uplink), "out"), (nat(net, "internet"), uplink))
     for machine, device in ends:
         machine.limit_mtu(device, mtu)
@@ -133,7 +132,7 @@ def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
         yield
     finally:
         for machine, device in ends:
-            machine.restore_mtu(device, FULL_MTU)
+            machine.restore_mtu(device, DEFAULT_MTU)
 
 
 topos = {"natted": NattedTopo}

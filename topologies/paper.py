@@ -8,10 +8,10 @@
      client ──────┤ .210.3   .210.2│       │.200.2   ├── 10 Mbit/s  ├──────┤ .200.1 │
              lte  └───────────────┘ gw-c2   gw-lte   └ 1 % each way ┘  lte └────────┘
 
-All addresses are 192.168.x.y/24. The client has one MPTCP subflow address on each side; the LTE one is
-backup, as in the paper, unless told otherwise. Nothing in the gateway forwards but Open vSwitch's bridge.
+All addresses are 192.168.x.y/24. The client has one MPTCP subflow address on each side; that of LTE is backup by
+default, as in the paper. Only the Open vSwitch bridge forwards in the gateway.
 
-    mn --custom topologies/paper.py --topo paper            raises it, in a world and on an OVS of its own
+    mn --custom topologies/paper.py --topo paper            starts it in a world, on its own Open vSwitch
     mn --custom topologies/paper.py --topo paper,wifi_up_loss_percent=10,congestion_control=bbr
 """
 
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -35,11 +35,11 @@ BRIDGE = "br-home"
 SERVER = "192.168.0.2"
 WIFI_BPS, LTE_BPS = 100_000_000, 10_000_000
 LTE_LOSS_PERCENT = 1.0
-WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # of the router, to the client by Wi-Fi
+WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # the router's route to the client over Wi-Fi
 
 
 def add_client(topo: Topo, lte_backup: bool = True) -> None:
-    """With one MPTCP subflow address on each side."""
+    """Add a client with one MPTCP subflow address on each side."""
     topo.addHost(
         "client",
         cls=Machine,
@@ -57,12 +57,12 @@ def add_client(topo: Topo, lte_backup: bool = True) -> None:
 
 
 class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """Its machines and addresses, whatever its two paths are like."""
+    """The paper's machines and addresses, for any two paths."""
 
     def raise_lab(
         self, wifi: tuple[Shape, Shape], lte: tuple[Shape, Shape], lte_backup: bool, congestion_control: str | None
     ) -> None:
-        """The shapes of each path are that of what goes up, and that of what comes down."""
+        """Add everything; each path has a shape for up and one for down."""
         self._machines(lte_backup, congestion_control)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
         self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)
@@ -105,7 +105,7 @@ class PaperTopo(LabTopo):
         wifi_up_loss_percent: float = 0.0,
         wifi_down_loss_percent: float = 0.0,
         lte_backup: bool = True,
-        congestion_control: str | None = None,  # of the server; None: the kernel's own default
+        congestion_control: str | None = None,  # of the server; None: the kernel's default
         shaped: bool = True,
         **unknown: Any,
     ) -> None:
@@ -113,7 +113,7 @@ class PaperTopo(LabTopo):
         refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped"))
         for name, loss in losses.items():
             if not isinstance(loss, int | float) or not 0 <= loss <= 100:
-                raise ValueError(f"{name}={loss} is no loss: expected a number of percent from 0 to 100")
+                raise ValueError(f"{name}={loss}: expected a percentage from 0 to 100")
         wifi_up = wifi_down = lte = UNSHAPED
         if shaped:
             wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's laboratory with two equally fast paths that differ in delay: where switching between them shows.
+"""The paper's laboratory with two paths of equal rate and different delay, which shows the effect of switching.
 
     wifi  20 Mbit/s, 20 ms there and back
     lte   20 Mbit/s, 50 ms there and back
 
-Machines, addresses and the gateway's file are those of topologies/paper.py; only the two paths are others.
+Machines, addresses and gateway.yaml are those of topologies/paper.py.
 
     mn --custom topologies/switching.py --topo switching
     mn --custom topologies/switching.py --topo switching,wifi_rtt_ms=10,lte_rtt_ms=256,lte_backup=0
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from lab.links.shape import Shape
@@ -33,7 +33,7 @@ class SwitchingTopo(LabTopo):
         wifi_rtt_ms: float = WIFI_RTT_MS,
         lte_rtt_ms: float = LTE_RTT_MS,
         lte_backup: bool = True,
-        congestion_control: str | None = None,  # of the server; None: the kernel's own default
+        congestion_control: str | None = None,  # of the server; None: the kernel's default
         **_options: Any,
     ) -> None:
         wifi = Shape(rate_bps, delay_ms=wifi_rtt_ms / 2)

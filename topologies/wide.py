@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three uplinks, four terminals, IPv4 and IPv6: what the paper's laboratory does not show.
+"""Three uplinks, four terminals, IPv4 and IPv6: cases that the paper's laboratory lacks.
 
     laptop ─┬─ gw-l1 ┌──────────┐ gw-wifi ── 100 Mbit/s ──┐
             ├─ gw-l2 │          │                         │
@@ -15,8 +15,8 @@
     (none)                                     192.168.50.0/24  fd00:50::/64   home
     server   192.168.0.2/24 fd00:1::2/64 behind the router's .1
 
-laptop (.3) has an address in each uplink's side, each on an interface of its own; phone (.4) has them on one
-interface behind the access point `air`; camera (.5) has one address a family in home, sensor (.6) IPv6 alone.
+laptop (.3) has an address in each uplink's side, each on its own interface. phone (.4) has them all on one interface
+behind the access point `air`. camera (.5) has one address per family in home, sensor (.6) only IPv6.
 
     mn --custom topologies/wide.py --topo wide
 """
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -44,7 +44,7 @@ SERVER4, SERVER6 = "192.168.0.2", "fd00:1::2"
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """`outer` and `inner` are the third number of its subnets, in both families."""
+    """An uplink; `outer` and `inner` are the third number of its subnets in both families."""
 
     name: str
     outer: int
@@ -66,11 +66,11 @@ UPLINKS = (
 HOME = 50
 
 
-def both(subnet: int, host: int) -> list[str]:
+def both_families(subnet: int, host: int) -> list[str]:
     return [f"192.168.{subnet}.{host}", f"fd00:{subnet}::{host}"]
 
 
-def with_length(addresses: list[str]) -> list[str]:
+def with_prefix_length(addresses: list[str]) -> list[str]:
     return [f"{address}/{64 if ':' in address else 24}" for address in addresses]
 
 
@@ -81,8 +81,8 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000002")
         self._subflow_terminal("laptop", 3, [uplink.name for uplink in UPLINKS])
         self._subflow_terminal("phone", 4, ["wlan"] * len(UPLINKS))
-        self._plain_terminal("camera", both(HOME, 5))
-        self._plain_terminal("sensor", both(HOME, 6)[1:])
+        self._plain_terminal("camera", both_families(HOME, 5))
+        self._plain_terminal("sensor", both_families(HOME, 6)[1:])
         air = ["phone", "camera", "sensor"]
         self.addHost("air", cls=Machine, bridge=["uplink", *air])
         for number, uplink in enumerate(UPLINKS, 1):
@@ -96,39 +96,43 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self._link("router", "server", "lan", "lan")
 
     def _outside(self, congestion_control: str | None) -> None:
-        addresses = {uplink.name: with_length(both(uplink.outer, 1)) for uplink in UPLINKS}
+        addresses = {uplink.name: with_prefix_length(both_families(uplink.outer, 1)) for uplink in UPLINKS}
         routes = [
             Route(subnet, gateway)
             for uplink in UPLINKS
-            for subnet, gateway in zip(with_length(both(uplink.inner, 0)), both(uplink.outer, 2), strict=True)
+            for subnet, gateway in zip(
+                with_prefix_length(both_families(uplink.inner, 0)), both_families(uplink.outer, 2), strict=True
+            )
         ]
-        # Who has one address is answered by the first uplink, whichever it came by.
+        # Terminals with one address are answered over the first uplink, whichever they used.
         routes += [
             Route(subnet, gateway)
-            for subnet, gateway in zip(with_length(both(HOME, 0)), both(UPLINKS[0].outer, 2), strict=True)
+            for subnet, gateway in zip(
+                with_prefix_length(both_families(HOME, 0)), both_families(UPLINKS[0].outer, 2), strict=True
+            )
         ]
         addresses["lan"] = ["192.168.0.1/24", "fd00:1::1/64"]
         self.addHost("router", cls=Machine, forwards=True, addresses=addresses, routes=routes)
         defaults = [
             Route("default", via, congestion_control=congestion_control) for via in ("192.168.0.1", "fd00:1::1")
         ]
-        self.addHost("server", cls=Machine, addresses={"lan": with_length([SERVER4, SERVER6])}, routes=defaults)
+        self.addHost("server", cls=Machine, addresses={"lan": with_prefix_length([SERVER4, SERVER6])}, routes=defaults)
 
     def _subflow_terminal(self, name: str, host: int, devices: list[str]) -> None:
         addresses: dict[str, list[str]] = {}
-        routes = [Route("default", via) for via in both(UPLINKS[0].inner, 2)]
+        routes = [Route("default", via) for via in both_families(UPLINKS[0].inner, 2)]
         endpoints = []
         for uplink, device in zip(UPLINKS, devices, strict=True):
-            addresses.setdefault(device, []).extend(with_length(both(uplink.inner, host)))
-            for own, via in zip(both(uplink.inner, host), both(uplink.inner, 2), strict=True):
+            addresses.setdefault(device, []).extend(with_prefix_length(both_families(uplink.inner, host)))
+            for own, via in zip(both_families(uplink.inner, host), both_families(uplink.inner, 2), strict=True):
                 routes.append(Route("default", via, table=uplink.inner, source=own))
                 endpoints.append(SubflowEndpoint(own, device, uplink.backup))
         self.addHost(name, cls=Machine, addresses=addresses, routes=routes, endpoints=endpoints)
 
     def _plain_terminal(self, name: str, own: list[str]) -> None:
-        gateways = both(HOME, 2)[-len(own) :]
+        gateways = both_families(HOME, 2)[-len(own) :]
         routes = [Route("default", via) for via in gateways]
-        self.addHost(name, cls=Machine, addresses={"wlan": with_length(own)}, routes=routes)
+        self.addHost(name, cls=Machine, addresses={"wlan": with_prefix_length(own)}, routes=routes)
 
     def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
         self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)

@@ -35,7 +35,7 @@ from lab.stage.command import run
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.numbered import Counted
 from lab.traffic.streaming import till
-from topologies.natted import FULL_MTU, OUTER, nat
+from topologies.natted import DEFAULT_MTU, OUTER, nat
 from topologies.twin import FAR
 
 # A deluge of numbered packets through the kernel program, by two paths that delay them and lose bursts of them.
@@ -207,7 +207,7 @@ def followed(lab: Laboratory, mode: str, address: str) -> Followed:
 def left_by_headers(largest_bytes: int) -> float:
     """The share of TCP's goodput over Ethernet that remains in tunnels, of a link that is full in either case."""
     inside = (largest_bytes - HEADER_BYTES) / (FRAME_BYTES + TUNNEL_BYTES + largest_bytes)
-    return inside * (FRAME_BYTES + FULL_MTU) / (FULL_MTU - HEADER_BYTES)
+    return inside * (FRAME_BYTES + DEFAULT_MTU) / (DEFAULT_MTU - HEADER_BYTES)
 
 
 ATTEMPTS = 4  # while the machine stalls

@@ -41,7 +41,7 @@ def test_mn_raises_the_paper_s_laboratory(outside: dict[str, str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("topology", "named"),
     [
-        ("paper,wifi_up_loss_percent=abc", "wifi_up_loss_percent=abc is no loss: expected a number of percent"),
+        ("paper,wifi_up_loss_percent=abc", "wifi_up_loss_percent=abc: expected a percentage"),
         ("paper,foo=1", "unknown parameter foo: expected one of wifi_up_loss_percent"),
     ],
 )
