@@ -21,7 +21,7 @@ const NoPace = ^uint32(0)
 // NameBytes is what the name of a congestion control takes, with its NUL.
 const NameBytes = 16
 
-// The maps' contents: bpf/caps.h.
+// The maps' contents: bpf/cwnd.h.
 type (
 	Pair   struct{ Source, Destination [16]byte }
 	Bounds struct{ Most, Least, Pace uint32 }
@@ -41,7 +41,7 @@ type (
 	}
 )
 
-// Objects are what the programs of every executor have, by the names of bpf/capbounds.h.
+// Objects are what the programs of every executor have, by the names of bpf/cwnd_bounds.h.
 type Objects struct {
 	Sweep    *ebpf.Program `ebpf:"sweep"`
 	Settings *ebpf.Map     `ebpf:"settings"`

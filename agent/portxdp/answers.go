@@ -54,7 +54,7 @@ func (a *answers) run(log *slog.Logger) {
 	}
 }
 
-// answerTo reads struct told of bpf/inside.h.
+// answerTo reads struct told of bpf/terminal_port.h.
 func answerTo(told []byte) (device int, answer []byte) {
 	largest := int(binary.NativeEndian.Uint32(told[4:]))
 	bytes := binary.NativeEndian.Uint32(told[8:])

@@ -2,7 +2,7 @@
 
 // Package portxdp attaches the XDP program of a site's agent to the ports of terminals, where packets arrive before the bridge
 // sees them. A device has room for one XDP program, and more than one order may want something of it: the program is one,
-// bpf/inside.bpf.c, and is attached as long as any order wants anything.
+// bpf/terminal_port.bpf.c, and is attached as long as any order wants anything.
 //
 // It ends with the process that loaded it, however that ends.
 package portxdp

@@ -15,10 +15,10 @@ import (
 	"bicast/internal/xdp"
 )
 
-//go:embed inside.bpf.o
+//go:embed terminal_port.bpf.o
 var object []byte
 
-// The maps' contents: bpf/inside.h.
+// The maps' contents: bpf/terminal_port.h.
 type port struct {
 	Number       uint32
 	LargestBytes uint32

@@ -70,7 +70,7 @@ def agents(twin: Home) -> list[dict[str, Any]]:
 
 
 def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) -> None:
-    theirs = TREE / "agent" / "portxdp" / "inside.bpf.o"
+    theirs = TREE / "agent" / "portxdp" / "terminal_port.bpf.o"
     run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
     with agent(twin.controller, None, "far", "gateway") as at_far:
         until(lambda: "somebody else's" in (why_not(twin, "far") or ""), "it is told why it does not eliminate")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package clamp holds the congestion windows of a terminal's own sockets at most where a controller has ordered, on kernels
-// that take no congestion control of ours (agent/caps/structops): the programs are bpf/clamp.bpf.c, which says how.
+// that take no congestion control of ours (agent/caps/structops): the programs are bpf/cwnd_clamp.bpf.c, which says how.
 //
 // The program in the root cgroup is attached without a link: it outlives an agent that is killed, lifts what that held, and
 // is taken over by the next agent of the namespace.
@@ -23,7 +23,7 @@ import (
 	"bicast/internal/cgroupbpf"
 )
 
-//go:embed clamp.bpf.o
+//go:embed cwnd_clamp.bpf.o
 var object []byte
 
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	capsMost   = 4096 // bpf/window.h
+	capsMost   = 4096 // bpf/receive_window.h
 	portsMost  = 256
 	leaseLeast = 500 * time.Millisecond
 	leaseMost  = 10 * time.Second

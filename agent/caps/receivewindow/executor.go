@@ -20,7 +20,7 @@ import (
 const (
 	tendEvery    = time.Second
 	executorName = "window"
-	lifted       = 2 * time.Second // by when windows are their receivers' own again (bpf/window.bpf.c)
+	lifted       = 2 * time.Second // by when windows are their receivers' own again (bpf/receive_window.bpf.c)
 )
 
 var errEnding = errors.New("the agent is ending")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package receivewindow is a gateway's executor for terminals that hold no caps themselves: it lowers the receive window that
-// their peers announce to them, and counts what passes. The programs are bpf/window.bpf.c, which says how.
+// their peers announce to them, and counts what passes. The programs are bpf/receive_window.bpf.c, which says how.
 //
 // They end with the process that loaded them where the kernel can do that (tcx, Linux 6.6). Where it cannot, they stay at
 // their ports when it is killed, do nothing when the lease of what they hold is over, and the next agent takes their place.
@@ -21,12 +21,12 @@ import (
 	"bicast/internal/clock"
 )
 
-//go:embed window.bpf.o
+//go:embed receive_window.bpf.o
 var object []byte
 
 const needed = "tc programs, Linux 5.17, CAP_BPF and CAP_NET_ADMIN are wanted"
 
-// The maps' contents: bpf/window.h.
+// The maps' contents: bpf/receive_window.h.
 type pair struct {
 	Terminal, Other [16]byte
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package structops holds the congestion windows of a terminal's own sockets between the bounds that a controller has ordered:
-// the programs are bpf/caps.bpf.c, which says how.
+// the programs are bpf/cwnd_cubic.bpf.c, which says how.
 //
 // Nothing is pinned. Sockets keep the congestion control of an agent that was killed until they close, or until the next
 // agent takes them over; past the lease it is cubic and nothing else.
@@ -28,7 +28,7 @@ import (
 	"bicast/internal/cgroupbpf"
 )
 
-//go:embed caps.bpf.o
+//go:embed cwnd_cubic.bpf.o
 var object []byte
 
 const (

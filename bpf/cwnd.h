@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs that hold a terminal's own windows (caps.bpf.c, clamp.bpf.c) and the agent (agent/caps, in Go) share:
+ * What the programs that hold a terminal's own windows (cwnd_cubic.bpf.c, cwnd_clamp.bpf.c) and the agent (agent/caps, in Go) share:
  * the maps' contents.
  */
-#ifndef CAPS_H
-#define CAPS_H
+#ifndef CWND_H
+#define CWND_H
 
 #include <linux/types.h>
 

@@ -3,8 +3,8 @@
  * What the programs at the ports of terminals that lower windows and the agent (agent/caps/receivewindow, in Go) share:
  * the maps' contents.
  */
-#ifndef WINDOW_H
-#define WINDOW_H
+#ifndef RECEIVE_WINDOW_H
+#define RECEIVE_WINDOW_H
 
 #include <linux/types.h>
 

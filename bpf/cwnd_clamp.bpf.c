@@ -20,9 +20,9 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "capbounds.h"
-#include "caps.h"
-#include "tcp.h"
+#include "cwnd_bounds.h"
+#include "cwnd.h"
+#include "kernel_tcp.h"
 
 #define LIFTED (1U << 20)	/* segments: more than a window of 1 GiB has */
 #define LIFT_PART 16		/* of a window, in a round trip */

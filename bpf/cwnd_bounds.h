@@ -2,8 +2,8 @@
 /*
  * The bounds of a socket's window: its pair's cap while the lease is not over, and its part of that.
  */
-#ifndef CAPBOUNDS_H
-#define CAPBOUNDS_H
+#ifndef CWND_BOUNDS_H
+#define CWND_BOUNDS_H
 
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "caps.h"
-#include "tcp.h"
+#include "cwnd.h"
+#include "kernel_tcp.h"
 
 #define CONNECTIONS_MAX 8192
 #define IDLE_ROUNDS 5		/* without a segment sent: a subflow leaves its share to the others */

@@ -11,8 +11,8 @@
  * goes to several hosts or comes from none, what is of one link alone. So does what no receiver takes, what is tagged, and
  * a bundle of packets that an offload has made, whose packets may be short enough.
  */
-#ifndef FIT_H
-#define FIT_H
+#ifndef PACKET_SIZE_H
+#define PACKET_SIZE_H
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -24,7 +24,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "inside.h"
+#include "terminal_port.h"
 #include "packet.h"
 
 #define ANSWER_EACH_NS 1000000ULL	/* 1,000 a second at each port */

@@ -3,8 +3,8 @@
  * A TCP segment to or from a terminal. What is not plain is not looked into: fragments, IPv6 with extension headers, what
  * is tagged for a VLAN, packets longer than their headers can say, and what its receiver would not take.
  */
-#ifndef WINDOW_SEGMENT_H
-#define WINDOW_SEGMENT_H
+#ifndef RECEIVE_WINDOW_SEGMENT_H
+#define RECEIVE_WINDOW_SEGMENT_H
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -17,8 +17,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "window.h"
-#include "window_options.h"
+#include "receive_window.h"
+#include "receive_window_options.h"
 
 #define MSS_ABSENT_IPV4 536	/* RFC 9293, 3.7.1 */
 #define MSS_ABSENT_IPV6 1220

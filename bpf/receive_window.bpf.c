@@ -18,9 +18,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "window.h"
-#include "window_flow.h"
-#include "window_segment.h"
+#include "receive_window.h"
+#include "receive_window_flow.h"
+#include "receive_window_segment.h"
 
 #define DOUBLE_NS 125000000ULL	/* from 3 kB to the 3 MB of a large buffer in about a second */
 #define WINDOW_BYTES_MOST (1ULL << 30)

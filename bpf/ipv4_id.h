@@ -17,8 +17,8 @@
  *   TCP with data and a time stamp: what is sent again has another stamp (RFC 7323, 4.1), and a receiver that merges
  *   segments (GRO) wants numbers that are equal or in order
  */
-#ifndef STAMP_H
-#define STAMP_H
+#ifndef IPV4_ID_H
+#define IPV4_ID_H
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -2,8 +2,8 @@
 /*
  * The kernel's sockets, as far as we look at them: where in them a member is, the kernel's BTF tells.
  */
-#ifndef TCP_H
-#define TCP_H
+#ifndef KERNEL_TCP_H
+#define KERNEL_TCP_H
 
 #include <linux/types.h>
 #include <stdbool.h>

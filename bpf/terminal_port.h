@@ -2,8 +2,8 @@
 /*
  * What the program at the ports of terminals and the agent (agent/portxdp, in Go) share: the maps' contents.
  */
-#ifndef INSIDE_H
-#define INSIDE_H
+#ifndef TERMINAL_PORT_H
+#define TERMINAL_PORT_H
 
 #include <linux/types.h>
 

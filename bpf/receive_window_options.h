@@ -2,8 +2,8 @@
 /*
  * The options of a TCP header, in whatever order they come.
  */
-#ifndef WINDOW_OPTIONS_H
-#define WINDOW_OPTIONS_H
+#ifndef RECEIVE_WINDOW_OPTIONS_H
+#define RECEIVE_WINDOW_OPTIONS_H
 
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "window.h"
+#include "receive_window.h"
 
 #define OPTIONS_BYTES_MAX 40
 #define OPTION_END 0

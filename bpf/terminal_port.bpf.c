@@ -2,7 +2,7 @@
 /*
  * What is to happen to packets of terminals before a gateway's bridge sees them (XDP, on the ports of terminals). A device
  * has room for one such program, so it is one for all that is wanted there, each at some ports: that packets are numbered
- * (stamp.h), that they fit into what they are to leave through (fit.h).
+ * (ipv4_id.h), that they fit into what they are to leave through (packet_size.h).
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -10,10 +10,10 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "fit.h"
-#include "inside.h"
+#include "packet_size.h"
+#include "terminal_port.h"
 #include "packet.h"
-#include "stamp.h"
+#include "ipv4_id.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

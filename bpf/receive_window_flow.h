@@ -10,8 +10,8 @@
  *       that comes after a second's silence says when the terminal had something to send, and is no measure. Without
  *       timestamps the beginning's is all that is known.
  */
-#ifndef WINDOW_FLOW_H
-#define WINDOW_FLOW_H
+#ifndef RECEIVE_WINDOW_FLOW_H
+#define RECEIVE_WINDOW_FLOW_H
 
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -19,8 +19,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "window.h"
-#include "window_segment.h"
+#include "receive_window.h"
+#include "receive_window_segment.h"
 
 #define TIMESTAMPS_BYTES 12	/* in each segment, where both ends have them */
 #define SEGMENT_BYTES_LEAST 36	/* what Linux goes down to, whatever it is told */

@@ -6,14 +6,14 @@
  * (RFC 6937), and they bound the threshold to which it returns. So a path on which nothing comes back (CA_Loss) gets no more
  * than cubic gives it.
  */
-#ifndef CAPCUBIC_H
-#define CAPCUBIC_H
+#ifndef CWND_CUBIC_H
+#define CWND_CUBIC_H
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "capbounds.h"
-#include "tcp.h"
+#include "cwnd_bounds.h"
+#include "kernel_tcp.h"
 
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern __u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;

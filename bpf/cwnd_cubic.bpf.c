@@ -19,10 +19,10 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "capbounds.h"
-#include "capcubic.h"
-#include "caps.h"
-#include "tcp.h"
+#include "cwnd_bounds.h"
+#include "cwnd_cubic.h"
+#include "cwnd.h"
+#include "kernel_tcp.h"
 
 static __always_inline bool is_named(const char name[NAME_BYTES], const char other[NAME_BYTES])
 {
