@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Whatever the programs of a cgroup write at once, their sockets take in blocks: a socket that has as much unsent as a
- * block takes no more (TCP_NOTSENT_LOWAT). The size of send buffers is nobody's business here.
+ * Limits what sockets of a cgroup take in before sending it: a socket with a block of unsent data takes no more
+ * (TCP_NOTSENT_LOWAT). The size of send buffers stays as it is.
  *
- *   new sockets    sock_ops at the cgroup, when they are established  ─┐
- *   held ones      the same, whenever their RTT is measured           ─┼─ keep(): what is ordered, or the sysctl's again
- *   older ones     iter/tcp, whenever the order changes               ─┘
+ *   new sockets       sock_ops at the cgroup, when established      ─┐
+ *   limited sockets   the same program, at each RTT measurement     ─┼─ apply(): set the order, or restore the sysctl
+ *   older sockets     iter/tcp, whenever the order changes          ─┘
  *
- * Left alone: a socket whose program has set a mark of its own, subflows of MPTCP (what they have not sent waits in the
- * connection, which BPF cannot reach), the loopback, other network namespaces.
+ * Exempt: sockets whose program set the option itself, MPTCP subflows (their unsent data waits in the connection, which
+ * BPF cannot reach), the loopback, other network namespaces.
  *
- * The programs at the cgroup outlive an agent that is killed: past the lease they give the sockets back what they had,
- * and from then on do nothing.
+ * The programs at the cgroup outlive a killed agent. After the lease they restore each socket once and then do nothing.
  */
 #include <linux/bpf.h>
 #include <linux/tcp.h>
@@ -23,57 +22,57 @@
 #include "blocks.h"
 
 #define SOL_TCP 6
-#define LOOPBACK 1	/* the number of the loopback's device, in every network namespace */
-#define DEPTH_MAX 32	/* of cgroups below ours that are looked at */
+#define LOOPBACK 1	/* ifindex of the loopback, in every network namespace */
+#define DEPTH_MAX 32	/* cgroup levels below ours to search */
 #ifndef TCP_BPF_SOCK_OPS_CB_FLAGS
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 #endif
 
-enum { ESTABLISHED = 1, CLOSE_WAIT = 8 };	/* sockets that send */
+enum { ESTABLISHED = 1, CLOSE_WAIT = 8 };	/* states in which a socket sends */
 
-/* As much of the kernel's own as is read; the loader finds where it is in the kernel at hand. */
-#define OF_THE_KERNEL __attribute__((preserve_access_index))
+/* Only the fields read here; the loader relocates them for the running kernel (CO-RE). */
+#define KERNEL_STRUCT __attribute__((preserve_access_index))
 
 struct kernfs_node {
 	__u64 id;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct cgroup;
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 	struct cgroup_subsys_state *parent;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct cgroup {
 	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct sock_cgroup_data {
 	struct cgroup *cgroup;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct net_device {
 	int ifindex;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct dst_entry {
 	struct net_device *dev;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct sock_common {
 	unsigned char skc_state;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 	struct dst_entry *sk_dst_cache;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct tcp_sock {
 	unsigned char is_mptcp : 1;
-} OF_THE_KERNEL;
+} KERNEL_STRUCT;
 
 struct bpf_iter__tcp {
 	void *meta;
@@ -87,7 +86,7 @@ struct {
 	__type(value, struct order);
 } order SEC(".maps");
 
-/* What we have set at a socket; 0: nothing. */
+/* The value that we set at a socket; 0: none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -95,15 +94,14 @@ struct {
 	__type(value, __u32);
 } held SEC(".maps");
 
-static __always_inline struct order *ordered(void)
+static __always_inline struct order *current_order(void)
 {
 	__u32 only = 0;
 
 	return bpf_map_lookup_elem(&order, &only);
 }
 
-/* Whether it is none of our business, whatever is ordered. */
-static __always_inline bool foreign(const struct tcp_sock *tcp)
+static __always_inline bool is_exempt(const struct tcp_sock *tcp)
 {
 	struct dst_entry *route = ((const struct sock *)tcp)->sk_dst_cache;
 
@@ -112,15 +110,15 @@ static __always_inline bool foreign(const struct tcp_sock *tcp)
 	return route && route->dev && route->dev->ifindex == LOOPBACK;
 }
 
-static __always_inline __u32 block(const struct order *ours)
+static __always_inline __u32 limit_bytes(const struct order *ours)
 {
 	return bpf_ktime_get_ns() < ours->lease_until_ns ? ours->block_bytes : 0;
 }
 
-/* `at` is what the kernel's helpers for socket options take here. Returns whether something is set. */
-static __always_inline bool keep(void *at, void *sk, const struct order *ours)
+/* `at` is the argument for the socket option helpers. Returns whether a limit is set. */
+static __always_inline bool apply(void *at, void *sk, const struct order *ours)
 {
-	__u32 wanted = block(ours), now = 0;
+	__u32 wanted = limit_bytes(ours), now = 0;
 	__u32 *set = bpf_sk_storage_get(&held, sk, NULL, wanted ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 
 	if (!set)
@@ -128,7 +126,7 @@ static __always_inline bool keep(void *at, void *sk, const struct order *ours)
 	if (*set == wanted)
 		return wanted;
 	if (bpf_getsockopt(at, SOL_TCP, TCP_NOTSENT_LOWAT, &now, sizeof(now)) || now != *set)
-		return false;	/* its program knows better */
+		return false;	/* its program has set another value */
 	if (bpf_setsockopt(at, SOL_TCP, TCP_NOTSENT_LOWAT, &wanted, sizeof(wanted)))
 		return false;
 	*set = wanted;
@@ -150,25 +148,25 @@ int bicast_blocks(struct bpf_sock_ops *ctx)
 	default:
 		return 1;
 	}
-	ours = ordered();
+	ours = current_order();
 	sk = ctx->sk;
 	if (!ours || !sk || bpf_get_netns_cookie(ctx) != ours->netns_cookie)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_RTT_CB) {
 		if (bpf_sk_storage_get(&held, sk, NULL, 0))
-			keep(ctx, sk, ours);
+			apply(ctx, sk, ours);
 		return 1;
 	}
 	tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp || foreign(tcp))
+	if (!tcp || is_exempt(tcp))
 		return 1;
-	/* Never taken back: somebody else may want it by now, too. */
-	if (keep(ctx, sk, ours))
+	/* The flag is never cleared: another program may need it, too. */
+	if (apply(ctx, sk, ours))
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
 	return 1;
 }
 
-static __always_inline bool inside(const struct sock *sk, __u64 ours)
+static __always_inline bool in_cgroup(const struct sock *sk, __u64 ours)
 {
 	struct cgroup *each = sk->sk_cgrp_data.cgroup;
 	struct cgroup_subsys_state *above;
@@ -184,8 +182,8 @@ static __always_inline bool inside(const struct sock *sk, __u64 ours)
 	return false;
 }
 
-/* Has the program at the cgroup called for this socket, too; before Linux 6.12 that cannot be done from here. */
-static __always_inline bool watch(struct tcp_sock *tcp)
+/* Enables the RTT callback for this socket. Before Linux 6.12 an iterator cannot set the flags. */
+static __always_inline bool enable_rtt_callback(struct tcp_sock *tcp)
 {
 	int flags = 0;
 
@@ -199,18 +197,18 @@ SEC("iter/tcp")
 int sweep(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *common = ctx->sk_common;
-	const struct order *ours = ordered();
+	const struct order *ours = current_order();
 	struct tcp_sock *tcp;
 
 	if (!common || !ours || (common->skc_state != ESTABLISHED && common->skc_state != CLOSE_WAIT))
 		return 0;
 	tcp = bpf_skc_to_tcp_sock(common);
-	if (!tcp || foreign(tcp) || !inside((struct sock *)tcp, ours->cgroup))
+	if (!tcp || is_exempt(tcp) || !in_cgroup((struct sock *)tcp, ours->cgroup))
 		return 0;
-	/* What nobody would lift past the lease of a killed agent is not held at all. */
-	if (block(ours) && !watch(tcp))
+	/* Without the callback nothing would lift the limit after the lease of a killed agent. */
+	if (limit_bytes(ours) && !enable_rtt_callback(tcp))
 		return 0;
-	keep(tcp, tcp, ours);
+	apply(tcp, tcp, ours);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The bounds of a socket's window: its pair's cap while the lease is not over, and its part of that.
+ * The bounds of a socket's window: the cap of its address pair during the lease, divided by the subflows that share it.
  */
 #ifndef CWND_BOUNDS_H
 #define CWND_BOUNDS_H
@@ -15,20 +15,20 @@
 #include "kernel_tcp.h"
 
 #define CONNECTIONS_MAX 8192
-#define IDLE_ROUNDS 5		/* without a segment sent: a subflow leaves its share to the others */
+#define IDLE_ROUNDS 5		/* after so many without a segment sent, a subflow leaves its share to the others */
 
-/* What is remembered of a socket that is held. */
+/* State of a socket under a cap. */
 struct holding {
-	char own[NAME_BYTES];	/* the congestion control that it had before */
-	__u32 own_pace, pace;	/* what it had before, what it has now */
+	char own[NAME_BYTES];	/* the congestion control before the cap */
+	__u32 own_pace, pace;	/* pacing rate before the cap; current one */
 	__u32 token;		/* of its MPTCP connection; 0: none */
-	__u32 counted;		/* the round in which it was counted among the connection's subflows */
-	__u32 sent, sent_round;	/* segments; the round that found more than before */
-	__u32 clamped;		/* the clamp's alone: what it has set */
-	bool bounded;		/* the congestion control's alone */
+	__u32 counted;		/* the last round that counted this subflow */
+	__u32 sent, sent_round;	/* segments; the last round in which they grew */
+	__u32 clamped;		/* cwnd_clamp.bpf.c only: the clamp that it set */
+	bool bounded;		/* cwnd_cubic.bpf.c only */
 };
 
-/* How many subflows share a cap. A round is counted while the one before still counts. */
+/* How many subflows share a cap. The count of the previous round stays valid while a round counts. */
 struct connection {
 	__u32 round;
 	__u32 subflows[2];	/* of even and odd rounds */
@@ -74,30 +74,30 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-static __always_inline const struct settings *ours(void)
+static __always_inline const struct settings *load_settings(void)
 {
 	__u32 only = 0;
 
 	return bpf_map_lookup_elem(&settings, &only);
 }
 
-static __always_inline void mapped(__u32 to[4], __u32 from)
+static __always_inline void map_ipv4(__u32 to[4], __u32 from)
 {
 	to[0] = to[1] = 0;
 	to[2] = __builtin_bswap32(0xffff);
 	to[3] = from;
 }
 
-static __always_inline const struct cap *cap_of(const struct tcp_sock *tp, const struct settings *now)
+static __always_inline const struct cap *cap_of(const struct tcp_sock *tp, const struct settings *config)
 {
 	const struct sock_common *sk = &tp->inet_conn.icsk_inet.sk.__sk_common;
 	struct pair pair;
 
-	if (bpf_ktime_get_ns() > now->lease_until_ns)
+	if (bpf_ktime_get_ns() > config->lease_until_ns)
 		return NULL;
 	if (sk->skc_family == AF_INET) {
-		mapped(pair.source, sk->skc_rcv_saddr);
-		mapped(pair.destination, sk->skc_daddr);
+		map_ipv4(pair.source, sk->skc_rcv_saddr);
+		map_ipv4(pair.destination, sk->skc_daddr);
 	} else if (sk->skc_family == AF_INET6) {
 		for (int i = 0; i < 4; i++) {
 			pair.source[i] = sk->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
@@ -130,7 +130,6 @@ static __always_inline void count_subflow(struct holding *holding, __u32 round)
 	__sync_fetch_and_add(&connection->subflows[round & 1], 1);
 }
 
-/* A kernel may have been built without MPTCP. */
 static __always_inline __u32 token_of(const struct tcp_sock *tp)
 {
 	const struct mptcp_subflow_context *subflow;
@@ -141,8 +140,8 @@ static __always_inline __u32 token_of(const struct tcp_sock *tp)
 	return BPF_CORE_READ(subflow, conn, token);
 }
 
-/* None: there is no room. `at` is what the program may set options of. */
-static __always_inline struct holding *remember(void *at, struct tcp_sock *tp, const struct settings *now)
+/* Returns NULL if there is no memory. `at` is the argument for the socket option helpers. */
+static __always_inline struct holding *create_holding(void *at, struct tcp_sock *tp, const struct settings *config)
 {
 	struct holding *holding = bpf_sk_storage_get(&holdings, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	__u32 pace = NO_PACE;
@@ -150,14 +149,14 @@ static __always_inline struct holding *remember(void *at, struct tcp_sock *tp, c
 	if (!holding)
 		return NULL;
 	if (bpf_getsockopt(at, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace)))
-		pace = NO_PACE; /* a kernel that does not tell it clears what it was to fill */
+		pace = NO_PACE; /* a kernel without this option zeroes the result */
 	holding->own_pace = holding->pace = pace;
 	holding->token = token_of(tp);
-	holding->sent_round = now->round;
+	holding->sent_round = config->round;
 	return holding;
 }
 
-/* Has it counted in this round, unless it is idle. */
+/* Counts the subflow in this round unless it is idle. */
 static __always_inline void count_sending(const struct tcp_sock *tp, struct holding *holding, __u32 round)
 {
 	if (tp->data_segs_out != holding->sent) {
@@ -182,7 +181,7 @@ static __always_inline bool is_sending(__u8 state)
 	}
 }
 
-static __always_inline __u32 sharers(const struct holding *holding)
+static __always_inline __u32 sharing_subflows(const struct holding *holding)
 {
 	const struct connection *connection;
 	__u32 more;
@@ -196,27 +195,27 @@ static __always_inline __u32 sharers(const struct holding *holding)
 	return more ? more : 1;
 }
 
-/* False: there are none. */
+/* Returns false if the socket has no bounds. */
 static __always_inline bool bounds_of(const struct tcp_sock *tp, const struct holding *holding, struct bounds *bounds)
 {
-	const struct settings *now;
+	const struct settings *config;
 	const struct cap *cap;
 	__u32 parts;
 
 	if (!holding)
 		return false;
-	now = ours(); /* or clang would ask of both pointers at once whether they are none, which the verifier takes ill */
-	if (!now)
+	config = load_settings(); /* not earlier: clang would merge both NULL checks, and the verifier rejects that */
+	if (!config)
 		return false;
-	cap = cap_of(tp, now);
+	cap = cap_of(tp, config);
 	if (!cap)
 		return false;
-	parts = sharers(holding);
+	parts = sharing_subflows(holding);
 	bounds->most = cap->most / parts;
 	bounds->least = cap->least / parts;
 	bounds->pace = cap->pace == NO_PACE ? NO_PACE : cap->pace / parts;
 	if (!bounds->most)
-		bounds->most = 1; /* or it could not send at all */
+		bounds->most = 1; /* with 0 it could not send at all */
 	return true;
 }
 
@@ -225,7 +224,7 @@ static __always_inline struct holding *holding_of(struct sock *sk)
 	return bpf_sk_storage_get(&holdings, sk, 0, 0);
 }
 
-static __always_inline void paced(void *sk, struct holding *holding, __u32 pace)
+static __always_inline void set_pace(void *sk, struct holding *holding, __u32 pace)
 {
 	if (pace > holding->own_pace)
 		pace = holding->own_pace;

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Congestion windows held at most where the controller wants them, by a map of pairs of addresses: for kernels that take no
- * congestion control of ours. Nothing is held at least.
+ * Upper bounds for congestion windows, from a map of address pairs, for kernels that do not accept our congestion
+ * control. There is no lower bound.
  *
- *   bicast_clamp  new sockets as they are established, and from then on once a round trip (sock_ops, in the root cgroup):
- *                 holds them, and lifts what is held no more
- *   sweep         all sockets of the host, several times a second (iter/tcp): those that are older than the program, and
- *                 that share a cap
- *   let_go        all sockets of the host, once: the agent ends, and with it the program that would lift them (iter/tcp)
+ *   bicast_clamp  sock_ops in the root cgroup, at establishment and then once per round trip: clamps and releases
+ *   sweep         iter/tcp over all sockets, several times a second: sockets older than the program, and shared caps
+ *   let_go        iter/tcp over all sockets, once, when the agent ends and detaches the program that releases them
  *
- * The clamp is the kernel's own (TCP_BPF_SNDCWND_CLAMP). With it the kernel sets the slow start's threshold to the same
- * value. So it is set only when it differs; and past the lease it is lifted by a little at a time, when a window has come
- * to it, for who lifts it at once begins a slow start from where there is no room for one.
+ * TCP_BPF_SNDCWND_CLAMP also sets ssthresh to the clamp. So it is set only when it differs. After the lease it rises in
+ * small steps, each when the window has reached the clamp: a single step would start slow start without room for it.
  *
- * The program in the cgroup outlives an agent that was killed, and lifts what that held. The next agent takes both over.
+ * The program in the cgroup outlives a killed agent and releases its sockets. The next agent takes both over.
  */
 #include <linux/bpf.h>
 
@@ -24,13 +21,13 @@
 #include "cwnd.h"
 #include "kernel_tcp.h"
 
-#define LIFTED (1U << 20)	/* segments: more than a window of 1 GiB has */
-#define LIFT_PART 16		/* of a window, in a round trip */
-#define PACE_UNKNOWN 0		/* none is so slow */
-#define NO_CLAMP 0x7fffffff	/* and what the kernel calls an infinite threshold */
+#define UNCLAMPED_SEGMENTS (1U << 20)	/* segments: more than a window of 1 GiB */
+#define LIFT_DIVISOR 16		/* of a window, per round trip */
+#define PACE_UNKNOWN 0		/* no real rate is 0 */
+#define NO_CLAMP 0x7fffffff	/* the kernel's TCP_INFINITE_SSTHRESH */
 
-/* The threshold is where a window goes when what was lost is repaired: until then it is not moved up. */
-static __always_inline long clamp(void *at, struct tcp_sock *tp, struct holding *holding, __u32 segments)
+/* After loss recovery the window returns to ssthresh: until then the clamp must not raise it. */
+static __always_inline long set_clamp(void *at, struct tcp_sock *tp, struct holding *holding, __u32 segments)
 {
 	long failed;
 
@@ -45,50 +42,50 @@ static __always_inline long clamp(void *at, struct tcp_sock *tp, struct holding 
 	return 0;
 }
 
-static __always_inline long lift(void *at, struct tcp_sock *tp, struct holding *holding)
+static __always_inline long raise_clamp(void *at, struct tcp_sock *tp, struct holding *holding)
 {
 	__u32 most = tp->snd_cwnd_clamp;
 
-	if (most < LIFTED && holding->clamped && most != holding->clamped) /* somebody else has it by now, and its pace */
+	if (most < UNCLAMPED_SEGMENTS && holding->clamped && most != holding->clamped) /* another program set the clamp, and owns the pace */
 		return bpf_sk_storage_delete(&holdings, tp);
-	paced(at, holding, NO_PACE);
-	if (most >= LIFTED || most != holding->clamped)
+	set_pace(at, holding, NO_PACE);
+	if (most >= UNCLAMPED_SEGMENTS || most != holding->clamped)
 		return bpf_sk_storage_delete(&holdings, tp);
 	if (tp->snd_cwnd < most)
 		return 0;
-	return clamp(at, tp, holding, most + most / LIFT_PART + 1);
+	return set_clamp(at, tp, holding, most + most / LIFT_DIVISOR + 1);
 }
 
-/* `at` is what the program may set options of. */
-static __always_inline long keep(void *at, struct tcp_sock *tp, struct holding *holding)
+/* `at` is the argument for the socket option helpers. */
+static __always_inline long apply_cap(void *at, struct tcp_sock *tp, struct holding *holding)
 {
 	struct bounds bounds;
 
 	if (!bounds_of(tp, holding, &bounds))
-		return lift(at, tp, holding);
+		return raise_clamp(at, tp, holding);
 	if (holding->clamped && tp->snd_cwnd_clamp != holding->clamped)
-		holding->pace = PACE_UNKNOWN; /* somebody else had both */
-	paced(at, holding, bounds.pace);
-	return clamp(at, tp, holding, bounds.most);
+		holding->pace = PACE_UNKNOWN; /* another program set the clamp, and perhaps the pace */
+	set_pace(at, holding, bounds.pace);
+	return set_clamp(at, tp, holding, bounds.most);
 }
 
-/* Of a socket that nobody remembers, but that should be held. */
-static __always_inline long begin(void *at, struct tcp_sock *tp, const struct settings *now)
+/* For a socket that has a cap but no state yet. */
+static __always_inline long start_cap(void *at, struct tcp_sock *tp, const struct settings *config)
 {
-	struct holding *holding = remember(at, tp, now);
+	struct holding *holding = create_holding(at, tp, config);
 
 	if (!holding)
 		return -12; /* ENOMEM */
-	if (tp->snd_cwnd_clamp < LIFTED) /* a killed agent's, that could not be taken away, and its pace too */
+	if (tp->snd_cwnd_clamp < UNCLAMPED_SEGMENTS) /* left by a killed agent, with its pacing rate */
 		holding->own_pace = NO_PACE;
-	count_subflow(holding, now->round);
-	return keep(at, tp, holding);
+	count_subflow(holding, config->round);
+	return apply_cap(at, tp, holding);
 }
 
 SEC("sockops")
 int bicast_clamp(struct bpf_sock_ops *ctx)
 {
-	const struct settings *now = ours();
+	const struct settings *config = load_settings();
 	struct holding *holding;
 	struct tcp_sock *tp;
 
@@ -100,27 +97,27 @@ int bicast_clamp(struct bpf_sock_ops *ctx)
 	default:
 		return 1;
 	}
-	if (!now || bpf_get_netns_cookie(ctx) != now->netns || !ctx->sk)
+	if (!config || bpf_get_netns_cookie(ctx) != config->netns || !ctx->sk)
 		return 1;
 	tp = bpf_skc_to_tcp_sock(ctx->sk);
 	if (!tp)
 		return 1;
 	/*
-	 * Whether or not there is a cap yet: it is ordered when the connection has been heard of, and before Linux 6.12
-	 * nothing but this callback can ask for others. Never taken back: other programs may want it by now, too.
+	 * Set even without a cap: a cap comes after the connection's first report, and before Linux 6.12 only this
+	 * callback can request others. The flag is never cleared: another program may need it, too.
 	 */
-	if (ctx->op != BPF_SOCK_OPS_RTT_CB && bpf_ktime_get_ns() < now->tended_until_ns)
+	if (ctx->op != BPF_SOCK_OPS_RTT_CB && bpf_ktime_get_ns() < config->tended_until_ns)
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
 	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
 	if (holding)
-		keep(ctx, tp, holding);
-	else if (cap_of(tp, now))
-		begin(ctx, tp, now);
+		apply_cap(ctx, tp, holding);
+	else if (cap_of(tp, config))
+		start_cap(ctx, tp, config);
 	return 1;
 }
 
-/* Has the program in the cgroup called for this socket, too; before Linux 6.12 that cannot be done from here. */
-static __always_inline long watch(struct tcp_sock *tp)
+/* Enables the RTT callback for this socket. Before Linux 6.12 an iterator cannot set the flags. */
+static __always_inline long enable_rtt_callback(struct tcp_sock *tp)
 {
 	int flags = tp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG;
 
@@ -135,7 +132,7 @@ SEC("iter/tcp")
 int sweep(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *sk = ctx->sk_common;
-	const struct settings *now = ours();
+	const struct settings *config = load_settings();
 	struct holding *holding;
 	struct tcp_sock *tp;
 	struct tally *tally;
@@ -143,31 +140,31 @@ int sweep(struct bpf_iter__tcp *ctx)
 	long failed;
 
 	tally = bpf_map_lookup_elem(&tallies, &only);
-	if (!sk || !now || !tally)
+	if (!sk || !config || !tally)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !is_sending(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state))
 		return 0;
-	if (!cap_of(tp, now))
+	if (!cap_of(tp, config))
 		return 0;
 	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
-	/* What nobody would lift past the lease of a killed agent is not held at all. */
-	failed = watch(tp);
+	/* Without the callback nothing would lift the clamp after the lease of a killed agent. */
+	failed = enable_rtt_callback(tp);
 	if (!failed && holding) {
-		count_sending(tp, holding, now->round);
-		failed = keep(tp, tp, holding);
+		count_sending(tp, holding, config->round);
+		failed = apply_cap(tp, tp, holding);
 	} else if (!failed) {
-		failed = begin(tp, tp, now);
+		failed = start_cap(tp, tp, config);
 	}
 	tally->held += !failed;
 	if (failed) {
 		tally->refused++;
-		tally->because = failed;
+		tally->last_error = failed;
 	}
 	return 0;
 }
 
-/* It goes on as a new connection does: its congestion control looks for the end of the slow start, which it had done with. */
+/* Reinstalling the congestion control resets its state, so the socket goes on as a new connection does. */
 SEC("iter/tcp")
 int let_go(struct bpf_iter__tcp *ctx)
 {
@@ -185,7 +182,7 @@ int let_go(struct bpf_iter__tcp *ctx)
 	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
 	if (!holding)
 		return 0;
-	paced(tp, holding, NO_PACE);
+	set_pace(tp, holding, NO_PACE);
 	bpf_sk_storage_delete(&holdings, tp);
 	bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &no_clamp, sizeof(no_clamp));
 	bpf_probe_read_kernel(own, NAME_BYTES, &tp->inet_conn.icsk_ca_ops->name);

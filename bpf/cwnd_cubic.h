@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A congestion control that asks the kernel's cubic for all that it does, and then keeps the window within its bounds.
+ * A congestion control that calls the kernel's cubic for everything and then keeps the window within its bounds.
  *
- * Neither bound is held while lost segments are repaired: then the kernel itself has the window follow what is on its way
- * (RFC 6937), and they bound the threshold to which it returns. So a path on which nothing comes back (CA_Loss) gets no more
- * than cubic gives it.
+ * During loss recovery the bounds apply to ssthresh alone: there the kernel sets the window from the data in flight
+ * (RFC 6937). On a dead path (CA_Loss) the window is cubic's.
  */
 #ifndef CWND_CUBIC_H
 #define CWND_CUBIC_H
@@ -23,25 +22,25 @@ extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-/* A threshold above the window would mean slow start, from where there is no room for it. */
-static __always_inline void settle(struct tcp_sock *tp, struct holding *holding)
+/* A threshold above the window would start slow start, for which the path has no room. */
+static __always_inline void end_slow_start(struct tcp_sock *tp, struct holding *holding)
 {
 	holding->bounded = false;
 	if (tp->snd_ssthresh > tp->snd_cwnd)
 		tp->snd_ssthresh = tp->snd_cwnd > 2 ? tp->snd_cwnd : 2;
 }
 
-/* None: there are no bounds, any more; then it is let go of. */
-static __always_inline struct holding *bound(struct sock *sk, struct bounds *bounds)
+/* Returns NULL if there are no bounds; a socket that had some is released. */
+static __always_inline struct holding *bounds_or_release(struct sock *sk, struct bounds *bounds)
 {
 	struct holding *holding = holding_of(sk);
 
 	if (bounds_of((struct tcp_sock *)sk, holding, bounds))
 		return holding;
 	if (holding && holding->bounded) {
-		settle((struct tcp_sock *)sk, holding);
-		cubictcp_init(sk); /* its epoch is from before: it would want all at once what it could not have since */
-		paced(sk, holding, NO_PACE);
+		end_slow_start((struct tcp_sock *)sk, holding);
+		cubictcp_init(sk); /* the old epoch would grow the window at once to what the cap withheld */
+		set_pace(sk, holding, NO_PACE);
 	}
 	return NULL;
 }
@@ -55,19 +54,19 @@ static __always_inline void keep_within(struct sock *sk, struct holding *holding
 		tp->snd_cwnd = bounds->most;
 	else if (tp->snd_cwnd < bounds->least && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) < CA_CWR)
 		tp->snd_cwnd = bounds->least;
-	paced(sk, holding, bounds->pace);
+	set_pace(sk, holding, bounds->pace);
 }
 
-static __always_inline void hold(struct sock *sk)
+static __always_inline void apply_bounds(struct sock *sk)
 {
 	struct bounds bounds;
-	struct holding *holding = bound(sk, &bounds);
+	struct holding *holding = bounds_or_release(sk, &bounds);
 
 	if (holding)
 		keep_within(sk, holding, &bounds);
 }
 
-static __always_inline __u32 within(struct sock *sk, __u32 segments)
+static __always_inline __u32 clamp_to_bounds(struct sock *sk, __u32 segments)
 {
 	struct bounds bounds;
 
@@ -84,7 +83,7 @@ int init(__u64 *ctx)
 	struct sock *sk = (struct sock *)ctx[0];
 
 	cubictcp_init(sk);
-	hold(sk);
+	apply_bounds(sk);
 	return 0;
 }
 
@@ -92,7 +91,7 @@ SEC("struct_ops/tcp_congestion_ops:ssthresh")
 __u32 ssthresh(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
-	__u32 segments = within(sk, cubictcp_recalc_ssthresh(sk));
+	__u32 segments = clamp_to_bounds(sk, cubictcp_recalc_ssthresh(sk));
 
 	return segments > 2 ? segments : 2;
 }
@@ -102,9 +101,9 @@ int cong_avoid(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct bounds bounds;
-	struct holding *holding = bound(sk, &bounds);
+	struct holding *holding = bounds_or_release(sk, &bounds);
 
-	/* Whoever looks without the socket's lock, as TCP_INFO does, is not to find a window above the bound for a moment. */
+	/* Readers without the socket's lock, as TCP_INFO, must not see a window above the bound even briefly. */
 	if (!holding || ((struct tcp_sock *)sk)->snd_cwnd < bounds.most)
 		cubictcp_cong_avoid(sk, ctx[1], ctx[2]);
 	if (holding)
@@ -126,19 +125,19 @@ int cwnd_event(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	enum tcp_ca_event event = ctx[1];
-	const struct settings *now;
+	const struct settings *config;
 	struct holding *holding;
 
 	cubictcp_cwnd_event(sk, event);
 	if (event != CA_EVENT_TX_START)
 		return 0;
-	now = ours();
-	if (!now)
+	config = load_settings();
+	if (!config)
 		return 0;
 	holding = holding_of(sk);
 	if (holding)
-		count_subflow(holding, now->round);
-	hold(sk);
+		count_subflow(holding, config->round);
+	apply_bounds(sk);
 	return 0;
 }
 
@@ -156,10 +155,10 @@ __u32 undo_cwnd(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 
-	return within(sk, tcp_reno_undo_cwnd(sk));
+	return clamp_to_bounds(sk, tcp_reno_undo_cwnd(sk));
 }
 
-/* What comes after us would start slowly, too. */
+/* The next congestion control would begin with slow start, too. */
 SEC("struct_ops/tcp_congestion_ops:release")
 int release(__u64 *ctx)
 {
@@ -167,7 +166,7 @@ int release(__u64 *ctx)
 	struct holding *holding = holding_of(sk);
 
 	if (holding && holding->bounded)
-		settle((struct tcp_sock *)sk, holding);
+		end_slow_start((struct tcp_sock *)sk, holding);
 	return 0;
 }
 

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Of several copies of a packet, each by a path of its own, the first one passes and the others end here (XDP).
+ * Passes the first copy of a packet and drops those that arrive over other paths (XDP).
  *
  *   wifi ─┐
- *         ├─ mark of the identity ─ seen by another path, within the window? ─ yes: dropped
- *   lte ──┘                                                                  └ no: passed, and remembered
+ *         ├─ hash of the identity (identity.h) ─ seen on another path within the window? ─ yes: drop
+ *   lte ──┘                                                                              └ no: record and pass
  *
- * The rule is that of IEC 62439-3 and Linux's PRP: never drop a legitimate packet; now and then to let a copy through is
- * tolerable. So a packet is dropped only against one that came by ANOTHER path, within the window, and that this path has
- * not brought yet. What one path brings twice is two packets.
+ * The rule is that of IEC 62439-3 and Linux's PRP: never drop a legitimate packet; a surplus copy is tolerable. So a
+ * packet is dropped only if it arrived on ANOTHER path within the window and is new on this path. Two equal packets on
+ * one path are two packets.
  *
- * What the identity of a packet is: identity.h.
- *
- * Past the lease everything passes: the agent that was to renew it has gone.
+ * After the lease everything passes: the agent that renews it is gone.
  */
 #include <linux/bpf.h>
 
@@ -36,7 +34,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << 16);	/* the agent may make it another power of two */
+	__uint(max_entries, 1 << 16);	/* the agent may resize it to another power of two */
 	__type(key, __u32);
 	__type(value, struct bucket);
 } seen SEC(".maps");
@@ -50,72 +48,72 @@ struct {
 
 enum verdict { FIRST, COPY, LATE, ROGUE };
 
-struct judged {
+struct outcome {
 	enum verdict verdict;
-	__u64 after_ns;		/* the first */
-	__u32 evicted;		/* the path that had won a packet which was forgotten too early; PATHS_MAX: none */
+	__u64 after_ns;		/* the first copy */
+	__u32 evicted;		/* path of a first copy that was evicted too early; PATHS_MAX: none */
 };
 
-static __always_inline void begin(struct entry *entry, const __u64 mark[2], __u32 path, __u64 now_ns)
+static __always_inline void record(struct entry *entry, const __u64 hash[2], __u32 path, __u64 now_ns)
 {
-	entry->mark[0] = mark[0];
-	entry->mark[1] = mark[1];
+	entry->hash[0] = hash[0];
+	entry->hash[1] = hash[1];
 	entry->first_ns = now_ns;
 	entry->path = path;
 	entry->seen = 1 << path;
 }
 
-/* Another processor may have looked at its clock later, and been here before. */
-static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
+/* The clocks of two CPUs may be read out of order. */
+static __always_inline __u64 elapsed(__u64 now_ns, __u64 then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* The one of which it is least goes first: free ones, those that all have brought (it makes no difference), the oldest. */
-static __always_inline __u64 worth(const struct entry *entry, __u32 everyone)
+/* Eviction order: free entries, complete ones (all paths brought a copy), then the oldest. */
+static __always_inline __u64 eviction_rank(const struct entry *entry, __u32 all_paths)
 {
-	return entry->seen == everyone || !entry->first_ns ? entry->first_ns : entry->first_ns | 1ULL << 63;
+	return entry->seen == all_paths || !entry->first_ns ? entry->first_ns : entry->first_ns | 1ULL << 63;
 }
 
-/* Under the bucket's lock. */
-static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __u32 path, __u64 now_ns,
-				  const struct settings *ours, struct judged *judged)
+/* The caller holds the bucket's lock. */
+static __always_inline void classify(struct bucket *bucket, const __u64 hash[2], __u32 path, __u64 now_ns,
+				  const struct settings *config, struct outcome *outcome)
 {
 	__u64 least = ~0ULL, each;
 	struct entry *entry, *oldest = &bucket->entries[0];
 
 	for (int i = 0; i < WAYS; i++) {
 		entry = &bucket->entries[i];
-		if (entry->mark[0] != mark[0] || entry->mark[1] != mark[1] || !entry->first_ns)
+		if (entry->hash[0] != hash[0] || entry->hash[1] != hash[1] || !entry->first_ns)
 			continue;
-		judged->after_ns = since(now_ns, entry->first_ns);
-		if (judged->after_ns > ours->window_ns) {
-			judged->verdict = entry->seen & 1 << path ? FIRST : LATE;
-			begin(entry, mark, path, now_ns);
+		outcome->after_ns = elapsed(now_ns, entry->first_ns);
+		if (outcome->after_ns > config->window_ns) {
+			outcome->verdict = entry->seen & 1 << path ? FIRST : LATE;
+			record(entry, hash, path, now_ns);
 		} else if (entry->seen & 1 << path) {
-			judged->verdict = ROGUE;
-			begin(entry, mark, path, now_ns);
+			outcome->verdict = ROGUE;
+			record(entry, hash, path, now_ns);
 		} else {
-			judged->verdict = COPY;
+			outcome->verdict = COPY;
 			entry->seen |= 1 << path;
 		}
 		return;
 	}
 	for (int i = 0; i < WAYS; i++) {
 		entry = &bucket->entries[i];
-		each = worth(entry, ours->everyone);
+		each = eviction_rank(entry, config->all_paths);
 		if (each < least) {
 			least = each;
 			oldest = entry;
 		}
 	}
-	if (oldest->first_ns && since(now_ns, oldest->first_ns) <= ours->window_ns && oldest->seen != ours->everyone)
-		judged->evicted = oldest->path;
-	judged->verdict = FIRST;
-	begin(oldest, mark, path, now_ns);
+	if (oldest->first_ns && elapsed(now_ns, oldest->first_ns) <= config->window_ns && oldest->seen != config->all_paths)
+		outcome->evicted = oldest->path;
+	outcome->verdict = FIRST;
+	record(oldest, hash, path, now_ns);
 }
 
-static __always_inline __u32 step_of(__u64 skew_ns)
+static __always_inline __u32 skew_step(__u64 skew_ns)
 {
 	__u32 left, step = 0;
 
@@ -136,18 +134,18 @@ static __always_inline struct counters *counters_of(__u32 path)
 	return bpf_map_lookup_elem(&counts, &path);
 }
 
-static __always_inline int count(struct counters *counters, const struct judged *judged)
+static __always_inline int count(struct counters *counters, const struct outcome *outcome)
 {
 	struct counters *theirs;
 
-	if (judged->evicted < PATHS_MAX) {
-		theirs = counters_of(judged->evicted);
+	if (outcome->evicted < PATHS_MAX) {
+		theirs = counters_of(outcome->evicted);
 		if (theirs)
 			theirs->evicted++;
 	}
-	if (judged->verdict == COPY || judged->verdict == LATE) /* or a window that is too short would never be known for it */
-		counters->skew[step_of(judged->after_ns) & (SKEW_STEPS - 1)]++;
-	switch (judged->verdict) {
+	if (outcome->verdict == COPY || outcome->verdict == LATE) /* late copies show that the window is too short */
+		counters->skew[skew_step(outcome->after_ns) & (SKEW_STEPS - 1)]++;
+	switch (outcome->verdict) {
 	case COPY:
 		counters->eliminated++;
 		return XDP_DROP;
@@ -163,10 +161,10 @@ static __always_inline int count(struct counters *counters, const struct judged 
 	}
 }
 
-static __always_inline __u32 path_of(const struct settings *ours, __u32 device)
+static __always_inline __u32 path_of(const struct settings *config, __u32 device)
 {
 	for (__u32 path = 0; path < PATHS_MAX; path++) {
-		if (ours->devices[path] == device)
+		if (config->devices[path] == device)
 			return path;
 	}
 	return PATHS_MAX;
@@ -175,26 +173,26 @@ static __always_inline __u32 path_of(const struct settings *ours, __u32 device)
 SEC("xdp")
 int eliminate(struct xdp_md *ctx)
 {
-	struct judged judged = { .evicted = PATHS_MAX };
+	struct outcome outcome = { .evicted = PATHS_MAX };
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct settings *ours;
+	struct settings *config;
 	struct counters *counters;
 	struct bucket *bucket;
 	__u32 only = 0, at, path;
-	__u64 mark[2];
+	__u64 hash[2];
 	struct sip s;
 
-	ours = bpf_map_lookup_elem(&settings, &only);
-	if (!ours || now_ns > ours->lease_until_ns)
+	config = bpf_map_lookup_elem(&settings, &only);
+	if (!config || now_ns > config->lease_until_ns)
 		return XDP_PASS;
-	path = path_of(ours, ctx->ingress_ifindex);
+	path = path_of(config, ctx->ingress_ifindex);
 	if (path >= PATHS_MAX)
 		return XDP_PASS;
 	counters = counters_of(path);
 	if (!counters)
 		return XDP_PASS;
-	sip_begin(&s, ours->secret);
-	switch (identify(ctx, &ours->macs[path], &s)) {
+	sip_begin(&s, config->secret);
+	switch (identify(ctx, &config->macs[path], &s)) {
 	case IDENTIFIED:
 		break;
 	case UNIDENTIFIED:
@@ -204,15 +202,15 @@ int eliminate(struct xdp_md *ctx)
 		counters->not_forwarded++;
 		return XDP_PASS;
 	}
-	sip_end(&s, mark);
-	at = mark[0] & ours->buckets_mask;
+	sip_end(&s, hash);
+	at = hash[0] & config->buckets_mask;
 	bucket = bpf_map_lookup_elem(&seen, &at);
 	if (!bucket)
 		return XDP_PASS;
 	bpf_spin_lock(&bucket->lock);
-	judge(bucket, mark, path, now_ns, ours, &judged);
+	classify(bucket, hash, path, now_ns, config, &outcome);
 	bpf_spin_unlock(&bucket->lock);
-	return count(counters, &judged);
+	return count(counters, &outcome);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

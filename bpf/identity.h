@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The identity of a packet is the whole of it, but for what a router on the way changes:
- *   IPv4     addresses, protocol, length, identification, the fragment's place, the reserved flag, and every byte behind
- *            the header
- *   IPv6     addresses, next header, length, flow label, and every byte behind the header, extension headers too
- *   either   the VLAN identifiers (two tags at most are looked behind)
- *   not      TTL, hop limit, DSCP, ECN, DF, the header's checksum, the Ethernet header
- * Less than the whole would let one path spoil what the other brings well: a packet that was altered or broken behind
- * the bytes that are looked at would pass as the first, and the sound one would end as its copy.
- * It is kept as a keyed hash of 128 bits: to make two packets look the same, one must know the key.
+ * The identity of a packet is everything in it that routers on the way do not change:
+ *   IPv4      addresses, protocol, length, identification, fragment offset, reserved flag, bytes after the header
+ *   IPv6      addresses, next header, length, flow label, bytes after the header, extension headers included
+ *   both      VLAN identifiers, of two tags at most
+ *   excluded  TTL, hop limit, DSCP, ECN, DF, header checksum, Ethernet header
+ * A part would not do: a packet corrupted beyond that part would pass as the first, and its sound copy would be dropped.
+ * The identity is stored as a keyed 128-bit hash: forging a collision takes the key.
  *
- * A fragment is a packet of its own. A packet without an identity passes, and is not remembered:
- *   not forwarded   the site would not send it on, so that it must not stand for a sound copy: it is no IP, its destination
- *                   is not the port's MAC address, or its hop limit ends here or at the next router
- *   unidentified    no receiver takes it (cut short, not as long as it says, a wrong checksum over IPv4's header), it is
- *                   longer than PACKET_MAX, or it has IPv4 options, which routers change and often refuse (RFC 7126)
+ * Each fragment is a packet of its own. Packets without an identity pass and are not recorded:
+ *   not forwarded   the site would not forward it, so it must not displace a sound copy: not IP, not to the port's MAC
+ *                   address, or its hop limit ends here or at the next router
+ *   unidentified    malformed (truncated, wrong length or IPv4 header checksum), longer than PACKET_MAX, or with IPv4
+ *                   options, which routers change and often refuse (RFC 7126)
  */
 #ifndef IDENTITY_H
 #define IDENTITY_H
@@ -32,15 +30,15 @@
 #include "siphash.h"
 
 #define TAGS_MAX 2
-#define PACKET_MAX 2048		/* bytes; longer ones pass */
-#define HOPS_MIN 3		/* of a hop limit: the site takes one, and so does the next router */
+#define PACKET_MAX 2048		/* bytes */
+#define HOPS_MIN 3		/* the site and the next router each decrement the hop limit */
 #define CHUNK_BYTES 32
-#define OFFSET_MASK 127		/* what the headers of Ethernet and IPv4 have is less */
-#define LAST_MASK 4095		/* what they and a packet have is less */
+#define OFFSET_MASK 127		/* above the length of Ethernet and IPv4 headers */
+#define LAST_MASK 4095		/* above that of the headers and a packet */
 
 enum identity { IDENTIFIED, UNIDENTIFIED, NOT_FORWARDED };
 
-/* A function of its own for the verifier's sake: it looks at it once, and not once for each way that leads here. */
+/* Not inlined: the verifier then checks it once instead of once per caller. */
 __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset, __u32 bytes)
 {
 	struct rest rest = { .end = (void *)(long)ctx->data_end, .offset = offset };
@@ -54,7 +52,7 @@ __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset,
 	last = offset + bytes - 8;
 	s = *sip;
 	for (int i = 0; i < PACKET_MAX / CHUNK_BYTES && bytes >= CHUNK_BYTES; i++) {
-		words = take(&rest, CHUNK_BYTES);
+		words = advance(&rest, CHUNK_BYTES);
 		if (!words)
 			return false;
 		for (int each = 0; each < CHUNK_BYTES / 8; each++)
@@ -62,15 +60,15 @@ __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset,
 		bytes -= CHUNK_BYTES;
 	}
 	for (int i = 0; i < CHUNK_BYTES / 8 && bytes >= 8; i++) {
-		words = take(&rest, 8);
+		words = advance(&rest, 8);
 		if (!words)
 			return false;
 		sip_take(&s, *words);
 		bytes -= 8;
 	}
-	if (bytes) { /* fewer than 8: the last 8, then, of which some have been taken already */
+	if (bytes) { /* fewer than 8 remain: take the last 8 bytes, overlapping the previous word */
 		rest.at = (void *)(long)ctx->data + (last & LAST_MASK);
-		words = take(&rest, 8);
+		words = advance(&rest, 8);
 		if (!words)
 			return false;
 		sip_take(&s, *words);
@@ -79,18 +77,15 @@ __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset,
 	return true;
 }
 
-/*
- * The last word of what is hashed says how what stands before it is to be read, so that no two packets, of whatever kinds,
- * are the same words.
- */
-static __always_inline __u64 closing(__u8 version, __u32 tags, __u8 protocol, __be16 bytes, __u32 rest)
+/* The last hashed word encodes the structure of the others, so that packets of two kinds never hash the same words. */
+static __always_inline __u64 trailer_word(__u8 version, __u32 tags, __u8 protocol, __be16 bytes, __u32 rest)
 {
 	return (__u64)(version << 2 | tags) << 56 | (__u64)protocol << 48 | (__u64)bytes << 32 | rest;
 }
 
 static __always_inline enum identity identify_ipv4(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
 {
-	const struct iphdr *ip = take(&rest, sizeof(*ip));
+	const struct iphdr *ip = advance(&rest, sizeof(*ip));
 	__u32 bytes;
 
 	if (!ip || ip->version != 4 || ip->ihl != sizeof(*ip) / 4)
@@ -103,15 +98,15 @@ static __always_inline enum identity identify_ipv4(struct xdp_md *ctx, struct si
 	sip_take(s, (__u64)ip->saddr << 32 | ip->daddr);
 	if (!sip_take_bytes(ctx, s, rest.offset, bytes - sizeof(*ip)))
 		return UNIDENTIFIED;
-	sip_take(s, closing(ip->version, tags, ip->protocol, ip->tot_len,
+	sip_take(s, trailer_word(ip->version, tags, ip->protocol, ip->tot_len,
 			    (__u32)ip->id << 16 | (ip->frag_off & bpf_htons(0xbfff))));
 	return IDENTIFIED;
 }
 
-/* Without a payload by its own length it is none, or a jumbogram (RFC 2675), whose length stands elsewhere. */
+/* A payload length of 0 means no payload, or a jumbogram (RFC 2675) with its length in an option. */
 static __always_inline enum identity identify_ipv6(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
 {
-	const struct ipv6hdr *ip = take(&rest, sizeof(*ip));
+	const struct ipv6hdr *ip = advance(&rest, sizeof(*ip));
 	const __u64 *addresses;
 	__u32 bytes;
 
@@ -127,7 +122,7 @@ static __always_inline enum identity identify_ipv6(struct xdp_md *ctx, struct si
 		sip_take(s, addresses[i]);
 	if (!sip_take_bytes(ctx, s, rest.offset, bytes))
 		return UNIDENTIFIED;
-	sip_take(s, closing(ip->version, tags, ip->nexthdr, ip->payload_len,
+	sip_take(s, trailer_word(ip->version, tags, ip->nexthdr, ip->payload_len,
 			    (ip->flow_lbl[0] & 0x0f) << 16 | ip->flow_lbl[1] << 8 | ip->flow_lbl[2]));
 	return IDENTIFIED;
 }
@@ -137,11 +132,11 @@ static __always_inline bool same_mac(const __u8 *one, const __u8 *other)
 	return *(const __u32 *)one == *(const __u32 *)other && *(const __u16 *)(one + 4) == *(const __u16 *)(other + 4);
 }
 
-/* `mac` is that of the port. */
+/* `mac` is the port's address. */
 static __always_inline enum identity identify(struct xdp_md *ctx, const struct mac *mac, struct sip *s)
 {
 	struct rest rest = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
-	const struct ethhdr *frame = take(&rest, sizeof(*frame));
+	const struct ethhdr *frame = advance(&rest, sizeof(*frame));
 	const struct {
 		__be16 control;
 		__be16 kind;
@@ -155,7 +150,7 @@ static __always_inline enum identity identify(struct xdp_md *ctx, const struct m
 	for (int i = 0; i < TAGS_MAX; i++) {
 		if (kind != bpf_htons(ETH_P_8021Q) && kind != bpf_htons(ETH_P_8021AD))
 			break;
-		tag = take(&rest, sizeof(*tag));
+		tag = advance(&rest, sizeof(*tag));
 		if (!tag)
 			return NOT_FORWARDED;
 		sip_take(s, tag->control & bpf_htons(0x0fff));

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where copies begin, each packet is given an identity before it is copied.
+ * Gives each packet an identity before it is copied.
  *
- * An atomic datagram (DF set, no fragment) has an identification without a meaning, which whoever forwards it may set
- * (RFC 6864, 4.1): Linux leaves it 0, and two equal datagrams of an application (a DNS question asked again, a keepalive)
- * could not be told from two copies of one. So they are numbered.
+ * The identification of an atomic datagram (DF set, not a fragment) has no meaning, and a forwarder may set it
+ * (RFC 6864, 4.1). Linux sends 0, so two equal datagrams (a repeated DNS query, a keepalive) look like two copies of one.
  *
- * The numbers of two addresses are a keyed permutation of a counter (RFC 7739, 5): they come round after 65,535 packets
- * between these two, and who sees some of them learns nothing of the next ones or of what else a terminal sends. 0 is left
- * out, for it is no number.
+ * The numbers of an address pair are a keyed permutation of a counter (RFC 7739, 5). They repeat after 65,535 packets of
+ * the pair. An observer learns neither the next number nor what else a terminal sends. 0 is left out: it means unset.
  *
- * Left as it is:
- *   what IPsec's AH has signed with its identification (RFC 4302, 3.3.3.1.1.1)
- *   IPv4 with options, which the eliminator does not know again (identity.h)
- *   TCP that its sender has numbered
- *   TCP with data and a time stamp: what is sent again has another stamp (RFC 7323, 4.1), and a receiver that merges
- *   segments (GRO) wants numbers that are equal or in order
+ * Not changed:
+ *   packets with IPsec AH, which signs the identification (RFC 4302, 3.3.3.1.1.1)
+ *   IPv4 with options, which the eliminator does not identify (identity.h)
+ *   TCP whose sender sets identifications
+ *   TCP with data and a timestamp: a retransmission has another timestamp (RFC 7323, 4.1), and GRO at the receiver
+ *   needs identifications that are equal or consecutive
  */
 #ifndef IPV4_ID_H
 #define IPV4_ID_H
@@ -33,24 +31,24 @@
 #include "siphash.h"
 
 #define DONT_FRAGMENT 0x4000
-#define FRAGMENT 0x3fff		/* more of them, or not the first */
-#define TIMESTAMP 0x0101080a	/* RFC 7323, appendix A: as an option begins that is aligned */
+#define FRAGMENT 0x3fff		/* more fragments, or an offset */
+#define TIMESTAMP 0x0101080a	/* RFC 7323, appendix A: the first word of an aligned option */
 #define TIMESTAMP_WORDS 3
-#define COUNTERS 4096		/* a power of two; two pairs that meet in one share its numbers */
+#define COUNTERS 4096		/* a power of two; address pairs with the same counter share its numbers */
 #define NUMBERS 0xffff
 #define ROUNDS 6
 
-const volatile __u64 numbering_key[2];	/* drawn anew by each agent */
+const volatile __u64 numbering_key[2];	/* random per agent */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, COUNTERS);
 	__type(key, __u32);
-	__type(value, __u64);	/* or the one after the last would be the last again */
+	__type(value, __u64);	/* 64 bits: the wrap of a narrower counter would repeat a number at once */
 } number SEC(".maps");
 
 /* A Feistel network over two bytes. */
-static __always_inline __u16 permuted(__u16 number, const __u64 key[2])
+static __always_inline __u16 permute(__u16 number, const __u64 key[2])
 {
 	const __u32 keys[4] = { key[0], key[0] >> 32, key[1], key[1] >> 32 };
 	__u8 left = number >> 8, right = number, before;
@@ -58,7 +56,7 @@ static __always_inline __u16 permuted(__u16 number, const __u64 key[2])
 
 #pragma unroll
 	for (__u32 round = 0; round < ROUNDS; round++) {
-		mixed = (right ^ (keys[round % 4] + round)) * 0x85ebca6b; /* as in MurmurHash3's end */
+		mixed = (right ^ (keys[round % 4] + round)) * 0x85ebca6b; /* MurmurHash3's finalizer */
 		mixed = (mixed ^ mixed >> 13) * 0xc2b2ae35;
 		before = left;
 		left = right;
@@ -67,15 +65,15 @@ static __always_inline __u16 permuted(__u16 number, const __u64 key[2])
 	return (__u16)left << 8 | right;
 }
 
-/* One of 1 to 65,535; each once in as many. */
-static __always_inline __u16 numbered(__u64 drawn, const __u64 key[2])
+/* Returns 1 to 65,535, each once per cycle. */
+static __always_inline __u16 identification(__u64 drawn, const __u64 key[2])
 {
-	__u16 id = permuted(drawn % NUMBERS, key);
+	__u16 id = permute(drawn % NUMBERS, key);
 
-	return id ? id : permuted(NUMBERS, key); /* which no draw is */
+	return id ? id : permute(NUMBERS, key); /* the image of NUMBERS, which no draw has */
 }
 
-static __always_inline bool is_told_apart(const struct iphdr *ip, const void *end)
+static __always_inline bool is_distinguishable(const struct iphdr *ip, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 	const __be32 *options = (const void *)(tcp + 1);
@@ -87,7 +85,7 @@ static __always_inline bool is_told_apart(const struct iphdr *ip, const void *en
 	return *options == bpf_htonl(TIMESTAMP) && bpf_ntohs(ip->tot_len) > sizeof(*ip) + tcp->doff * 4;
 }
 
-static __always_inline void stamp(struct xdp_md *ctx)
+static __always_inline void set_identification(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethhdr *frame = (void *)(long)ctx->data;
@@ -104,7 +102,7 @@ static __always_inline void stamp(struct xdp_md *ctx)
 		return;
 	if (!(ip->frag_off & bpf_htons(DONT_FRAGMENT)) || ip->frag_off & bpf_htons(FRAGMENT))
 		return;
-	if (ip->protocol == IPPROTO_TCP && is_told_apart(ip, end))
+	if (ip->protocol == IPPROTO_TCP && is_distinguishable(ip, end))
 		return;
 	sip_begin(&s, key);
 	sip_take(&s, (__u64)ip->saddr << 32 | ip->daddr);
@@ -113,8 +111,8 @@ static __always_inline void stamp(struct xdp_md *ctx)
 	next = bpf_map_lookup_elem(&number, &at);
 	if (!next)
 		return;
-	id = bpf_htons(numbered(__sync_fetch_and_add(next, 1), key));
-	ip->check = mended(ip->check, ip->id, id);
+	id = bpf_htons(identification(__sync_fetch_and_add(next, 1), key));
+	ip->check = update_checksum(ip->check, ip->id, id);
 	ip->id = id;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel's sockets, as far as we look at them: where in them a member is, the kernel's BTF tells.
+ * The parts of the kernel's sockets that the programs read; BTF gives the offsets (CO-RE).
  */
 #ifndef KERNEL_TCP_H
 #define KERNEL_TCP_H

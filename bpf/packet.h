@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A frame read from its beginning, never past its end; and the Internet's checksum.
+ * A bounded cursor over a frame, and the Internet checksum.
  */
 #ifndef PACKET_H
 #define PACKET_H
@@ -11,17 +11,17 @@
 
 #include <bpf/bpf_helpers.h>
 
-/* What was not looked at yet, of a frame. */
+/* The part of a frame that is not read yet. */
 struct rest {
 	const void *at, *end;
 	__u32 offset;	/* of `at` */
 };
 
-static __always_inline const void *take(struct rest *rest, __u32 bytes)
+static __always_inline const void *advance(struct rest *rest, __u32 bytes)
 {
 	const void *at = rest->at;
 
-	barrier_var(at); /* or clang would make a count of loops out of the next line, and the verifier knows no bound then */
+	barrier_var(at); /* or clang turns the next line into a loop count, for which the verifier knows no bound */
 	if (at + bytes > rest->end)
 		return NULL;
 	rest->at = at + bytes;
@@ -29,7 +29,7 @@ static __always_inline const void *take(struct rest *rest, __u32 bytes)
 	return at;
 }
 
-static __always_inline __u16 folded(__u64 sum)
+static __always_inline __u16 fold_sum(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -37,7 +37,7 @@ static __always_inline __u16 folded(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* RFC 1071. */
+/* Checks an IPv4 header checksum (RFC 1071). */
 static __always_inline bool is_sound(const struct iphdr *ip, struct rest options, __u32 bytes)
 {
 	const __u32 *words = (const void *)ip;
@@ -50,19 +50,19 @@ static __always_inline bool is_sound(const struct iphdr *ip, struct rest options
 
 		if (!bytes)
 			break;
-		word = take(&options, 4);
+		word = advance(&options, 4);
 		if (!word)
 			return false;
 		sum += *word;
 		bytes -= 4;
 	}
-	return folded(sum) == 0xffff;
+	return fold_sum(sum) == 0xffff;
 }
 
-/* RFC 1624: a checksum after one of the words that it is over has changed. */
-static __always_inline __sum16 mended(__sum16 check, __be16 before, __be16 after)
+/* Updates a checksum after one of its words changed (RFC 1624). */
+static __always_inline __sum16 update_checksum(__sum16 check, __be16 before, __be16 after)
 {
-	return (__sum16)~folded((__u64)(__u16)~check + (__u16)~before + after);
+	return (__sum16)~fold_sum((__u64)(__u16)~check + (__u16)~before + after);
 }
 
 #endif

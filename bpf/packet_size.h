@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where packets come in that are to leave through something narrower, their senders are told how long they may be: TCP in
- * the first segment of either side (MSS, lowered and never raised), and who sends a packet that is longer all the same by
- * an answer (RFC 1191, RFC 8201). No fragments are made.
+ * Makes senders use packets that fit a narrower link behind this port. TCP: lowers the MSS option of both SYNs. Packets
+ * that are still too long get an ICMP answer with the MTU (RFC 1191, RFC 8201). Nothing is fragmented.
  *
- * The agent makes the answers (agent/portxdp/answer.go), of packets that are dropped here and handed to it: XDP_TX is not
- * for every device, and a veth would lose them where its other end has no NAPI.
+ * The agent sends the answers (agent/portxdp/answer.go) to packets that are dropped here: not every device has XDP_TX,
+ * and a veth loses such frames if its peer has no NAPI.
  *
- * What may not be answered stays as it is (RFC 1122, 3.2.2; RFC 4443, 2.4): ICMP's own errors, fragments but the first, what
- * goes to several hosts or comes from none, what is of one link alone. So does what no receiver takes, what is tagged, and
- * a bundle of packets that an offload has made, whose packets may be short enough.
+ * Packets that must not be answered pass unchanged (RFC 1122, 3.2.2; RFC 4443, 2.4): ICMP errors, later fragments,
+ * multicast, packets without a valid source, link-local ones. So do malformed packets, tagged ones, and offload bundles
+ * (GRO), whose packets may be short enough.
  */
 #ifndef PACKET_SIZE_H
 #define PACKET_SIZE_H
@@ -27,10 +26,10 @@
 #include "terminal_port.h"
 #include "packet.h"
 
-#define ANSWER_EACH_NS 1000000ULL	/* 1,000 a second at each port */
-#define ANSWERS_NS 100000000ULL		/* and as many at once as in this time */
-#define QUOTED_BYTES_IPV4 548		/* RFC 1812, 4.3.2.3: an answer has 576 at most */
-#define LEAST_BYTES_IPV6 1280		/* of a link's MTU; nobody is told of less */
+#define ANSWER_INTERVAL_NS 1000000ULL	/* 1,000 a second per port */
+#define ANSWER_BURST_NS 100000000ULL		/* burst: the answers of this time */
+#define QUOTED_BYTES_IPV4 548		/* RFC 1812, 4.3.2.3: an answer has at most 576 bytes */
+#define MIN_MTU_IPV6 1280		/* minimum MTU of a link (RFC 8200, 5); no answer states less */
 #define EXTENSIONS_MAX 6
 
 #define TCP_BYTES 20
@@ -42,26 +41,26 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, TOLD_BYTES);
+	__uint(max_entries, RING_BYTES);
 } told SEC(".maps");
 
-/* What is behind an IP header. */
+/* What follows an IP header. */
 struct inner {
 	__u32 offset, bytes;	/* in the frame */
-	__u16 pseudo;		/* what a checksum over it begins with (RFC 9293, 3.1), folded */
+	__u16 pseudo;		/* folded sum of the pseudo header (RFC 9293, 3.1) */
 	__u8 protocol;
-	bool rewritable;	/* whole, and nobody has signed it */
+	bool rewritable;	/* complete and not signed by IPsec */
 };
 
-/* Drops a packet whose sender is to know how long it may be, and says so to the agent, unless there was much to say just now. */
-static __always_inline bool tell(struct xdp_md *ctx, struct port *port, __u32 quoted)
+/* Drops a packet that is too long and hands it to the agent for an answer, within the rate limit. */
+static __always_inline bool report_too_long(struct xdp_md *ctx, struct port *port, __u32 quoted)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), due_ns = port->due_ns;
 	struct told *one;
 
-	if (due_ns > now_ns + ANSWERS_NS)
+	if (due_ns > now_ns + ANSWER_BURST_NS)
 		return true;
-	port->due_ns = (due_ns > now_ns ? due_ns : now_ns) + ANSWER_EACH_NS; /* two processors at once may let one more be said */
+	port->due_ns = (due_ns > now_ns ? due_ns : now_ns) + ANSWER_INTERVAL_NS; /* not atomic: two CPUs may exceed the limit by one */
 	one = bpf_ringbuf_reserve(&told, sizeof(*one), 0);
 	if (!one)
 		return true;
@@ -76,7 +75,7 @@ static __always_inline bool tell(struct xdp_md *ctx, struct port *port, __u32 qu
 	return true;
 }
 
-/* Of one host, and of more than one link. */
+/* A unicast address that is not link-local. */
 static __always_inline bool is_reachable_ipv4(__be32 address)
 {
 	__u32 a = bpf_ntohl(address);
@@ -105,13 +104,13 @@ static __always_inline bool is_error_ipv6(struct xdp_md *ctx, __u32 offset)
 {
 	__u8 type;
 
-	return bpf_xdp_load_bytes(ctx, offset, &type, sizeof(type)) < 0 || type < 128 || type == 137; /* redirects, too */
+	return bpf_xdp_load_bytes(ctx, offset, &type, sizeof(type)) < 0 || type < 128 || type == 137; /* errors, and redirects (137) */
 }
 
-/* True: dropped. False: the packet has `inner`, or is not to be looked into (no protocol). */
+/* Returns true if the packet is dropped. Otherwise fills `inner`; protocol 0 ends the inspection. */
 static __always_inline bool fit_ipv4(struct xdp_md *ctx, struct rest rest, struct port *port, struct inner *inner)
 {
-	const struct iphdr *ip = take(&rest, sizeof(*ip));
+	const struct iphdr *ip = advance(&rest, sizeof(*ip));
 	__u32 header, bytes;
 
 	if (!ip || ip->version != 4)
@@ -127,18 +126,18 @@ static __always_inline bool fit_ipv4(struct xdp_md *ctx, struct rest rest, struc
 			return false;
 		if (ip->protocol == IPPROTO_ICMP && is_error_ipv4(ctx, ETH_HLEN + header))
 			return false;
-		return tell(ctx, port, QUOTED_BYTES_IPV4);
+		return report_too_long(ctx, port, QUOTED_BYTES_IPV4);
 	}
 	inner->offset = ETH_HLEN + header;
 	inner->bytes = bytes - header;
-	inner->pseudo = folded((__u64)ip->saddr + ip->daddr + bpf_htons(ip->protocol) + bpf_htons(inner->bytes));
+	inner->pseudo = fold_sum((__u64)ip->saddr + ip->daddr + bpf_htons(ip->protocol) + bpf_htons(inner->bytes));
 	inner->protocol = ip->protocol;
 	inner->rewritable = !(ip->frag_off & bpf_htons(0x3fff));
 	return false;
 }
 
-/* False where it is a later fragment, or has more extension headers than are looked behind. */
-static __always_inline bool walk(struct xdp_md *ctx, struct inner *inner)
+/* Returns false for later fragments and for more than EXTENSIONS_MAX extension headers. */
+static __always_inline bool skip_extensions(struct xdp_md *ctx, struct inner *inner)
 {
 	__u8 extension[4];
 	__u32 bytes;
@@ -166,7 +165,7 @@ static __always_inline bool walk(struct xdp_md *ctx, struct inner *inner)
 		}
 		if (bytes > inner->bytes)
 			return false;
-		/* With a route's end elsewhere, the checksum begins otherwise. */
+		/* With a routing header the pseudo header has another destination. */
 		if (inner->protocol != IPPROTO_HOPOPTS && inner->protocol != IPPROTO_DSTOPTS)
 			inner->rewritable = false;
 		inner->protocol = extension[0];
@@ -178,7 +177,7 @@ static __always_inline bool walk(struct xdp_md *ctx, struct inner *inner)
 
 static __always_inline bool fit_ipv6(struct xdp_md *ctx, struct rest rest, struct port *port, struct inner *inner)
 {
-	const struct ipv6hdr *ip = take(&rest, sizeof(*ip));
+	const struct ipv6hdr *ip = advance(&rest, sizeof(*ip));
 	__u32 payload, bytes;
 	__u64 sum = 0;
 
@@ -192,29 +191,29 @@ static __always_inline bool fit_ipv6(struct xdp_md *ctx, struct rest rest, struc
 	inner->bytes = payload;
 	inner->rewritable = true;
 	inner->protocol = ip->nexthdr;
-	if (!walk(ctx, inner)) {
+	if (!skip_extensions(ctx, inner)) {
 		inner->rewritable = false;
 		return false;
 	}
-	if (bytes > port->largest_bytes && bytes > LEAST_BYTES_IPV6) {
+	if (bytes > port->largest_bytes && bytes > MIN_MTU_IPV6) {
 		if (!is_reachable_ipv6(&ip->saddr) || !is_reachable_ipv6(&ip->daddr))
 			return false;
 		if (inner->protocol == IPPROTO_ICMPV6 && is_error_ipv6(ctx, inner->offset))
 			return false;
-		return tell(ctx, port, QUOTED_BYTES);
+		return report_too_long(ctx, port, QUOTED_BYTES);
 	}
 	for (int i = 0; i < 4; i++)
 		sum += (__u64)ip->saddr.in6_u.u6_addr32[i] + ip->daddr.in6_u.u6_addr32[i];
-	inner->pseudo = folded(sum + bpf_htons(inner->protocol) + bpf_htons(inner->bytes));
+	inner->pseudo = fold_sum(sum + bpf_htons(inner->protocol) + bpf_htons(inner->bytes));
 	return false;
 }
 
-static __always_inline __be16 swapped(__be16 word, __u32 where)
+static __always_inline __be16 swap_if_odd(__be16 word, __u32 where)
 {
 	return where & 1 ? __builtin_bswap16(word) : word;
 }
 
-/* A TCP header whose options are read. */
+/* A TCP header and the scan of its options. */
 struct options {
 	__u8 header[TCP_BYTES_MAX + 4] __attribute__((aligned(8)));
 	__u32 at, bytes;
@@ -222,13 +221,13 @@ struct options {
 	bool unfinished, lowered;
 };
 
-/* bpf_loop's: 1 ends it. */
-static long look(__u32 turn, void *data)
+/* Callback of bpf_loop; 1 ends the loop. */
+static long scan_option(__u32 turn, void *data)
 {
 	struct options *options = data;
 	__u8 *header = options->header;
 	struct tcphdr *tcp = (void *)header;
-	__u32 at = options->at, kind, length, said;
+	__u32 at = options->at, kind, length, advertised;
 
 	(void)turn;
 	if (at + OPTION_MSS_BYTES > options->bytes)
@@ -248,19 +247,19 @@ static long look(__u32 turn, void *data)
 	options->at = at + length;
 	if (kind != OPTION_MSS || length != OPTION_MSS_BYTES)
 		return 0;
-	said = header[(at + 2) & 63] << 8 | header[(at + 3) & 63];
-	if (said <= options->most)
+	advertised = header[(at + 2) & 63] << 8 | header[(at + 3) & 63];
+	if (advertised <= options->most)
 		return 0;
 	if (!options->unfinished)
-		tcp->check = mended(tcp->check, swapped(bpf_htons(said), at), swapped(bpf_htons(options->most), at));
+		tcp->check = update_checksum(tcp->check, swap_if_odd(bpf_htons(advertised), at), swap_if_odd(bpf_htons(options->most), at));
 	header[(at + 2) & 63] = options->most >> 8;
 	header[(at + 3) & 63] = options->most;
 	options->lowered = true;
 	return 0;
 }
 
-/* What may come: the longest packet without its headers. */
-static __always_inline void lower(struct xdp_md *ctx, const struct inner *inner, __u32 most)
+/* The MSS is the largest packet without its headers. */
+static __always_inline void lower_mss(struct xdp_md *ctx, const struct inner *inner, __u32 most)
 {
 	struct options options = { .at = TCP_BYTES, .most = most };
 	struct tcphdr *tcp = (void *)options.header;
@@ -274,17 +273,17 @@ static __always_inline void lower(struct xdp_md *ctx, const struct inner *inner,
 	if (bpf_xdp_load_bytes(ctx, inner->offset, options.header, bytes) < 0)
 		return;
 	options.bytes = bytes;
-	options.unfinished = tcp->check == inner->pseudo; /* somebody's hardware was to finish it */
-	bpf_loop(TCP_BYTES_MAX - TCP_BYTES, look, &options, 0);
+	options.unfinished = tcp->check == inner->pseudo; /* checksum offload: the NIC completes it */
+	bpf_loop(TCP_BYTES_MAX - TCP_BYTES, scan_option, &options, 0);
 	if (options.lowered)
 		bpf_xdp_store_bytes(ctx, inner->offset, options.header, bytes);
 }
 
-/* True: it is too long, and was dropped. */
+/* Returns true if the packet is too long and must be dropped. */
 static __always_inline bool fit(struct xdp_md *ctx, struct port *port)
 {
 	struct rest rest = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
-	const struct ethhdr *frame = take(&rest, sizeof(*frame));
+	const struct ethhdr *frame = advance(&rest, sizeof(*frame));
 	struct inner inner = {};
 	__u32 headers;
 
@@ -302,7 +301,7 @@ static __always_inline bool fit(struct xdp_md *ctx, struct port *port)
 		return false;
 	}
 	if (inner.rewritable && inner.protocol == IPPROTO_TCP)
-		lower(ctx, &inner, port->largest_bytes - headers);
+		lower_mss(ctx, &inner, port->largest_bytes - headers);
 	return false;
 }
 

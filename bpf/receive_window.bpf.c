@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The window that terminals are told, lowered where a gateway sends to them (tc, egress) to what they may have on their
- * way; and what they send, looked at where it comes in (tc, ingress). Everything passes on to whoever comes next.
+ * Lowers the TCP windows advertised to terminals to their caps (tc, egress), and observes what terminals send (tc,
+ * ingress). Both return TC_ACT_UNSPEC, so that the next program sees every packet.
  *
- * The receiver's own window is never raised, and what was advertised is never taken back: the right edge stays where it is
- * until data have come up to it. As the field counts units of 2^scale, it is rounded up to one, and an edge that was
- * advertised down to one, as receivers do (RFC 7323, 2.4). The subflows of an MPTCP connection share a window that begins at
- * what is acknowledged of the connection's data (RFC 8684, 3.3.1), so that is where their edge is.
+ * The program never raises the receiver's window and never retracts it: the right edge stays until data has reached it.
+ * The field counts units of 2^scale. A window is rounded up to a unit, an advertised edge down, as receivers do
+ * (RFC 7323, 2.4). The subflows of an MPTCP connection share one window above the data-level ACK (RFC 8684, 3.3.1), so
+ * the edge is tracked there.
  *
- * A cap that grew or is gone is not followed at once: what had been held back would come in one burst. The window doubles
- * each DOUBLE_NS instead, and with every acknowledgement once at most.
+ * After a cap grew or ended, the window doubles every DOUBLE_NS, and at most once per ACK: all at once, the withheld data
+ * would arrive in one burst.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -22,7 +22,7 @@
 #include "receive_window_flow.h"
 #include "receive_window_segment.h"
 
-#define DOUBLE_NS 125000000ULL	/* from 3 kB to the 3 MB of a large buffer in about a second */
+#define DOUBLE_NS 125000000ULL	/* from 3 kB to a large buffer's 3 MB in about a second */
 #define WINDOW_BYTES_MOST (1ULL << 30)
 
 struct {
@@ -39,8 +39,8 @@ struct {
 	__type(value, __u32);	/* segments */
 } caps SEC(".maps");
 
-/* In bytes; 0: none. */
-static __always_inline __u64 capped(const struct segment *segment, const struct flow *flow, __u64 now_ns)
+/* Returns the cap in bytes; 0: none. */
+static __always_inline __u64 cap_bytes(const struct segment *segment, const struct flow *flow, __u64 now_ns)
 {
 	struct settings *set;
 	__u32 *segments, zero = 0;
@@ -56,7 +56,7 @@ static __always_inline __u64 capped(const struct segment *segment, const struct 
 	return bytes < WINDOW_BYTES_MOST ? bytes : WINDOW_BYTES_MOST;
 }
 
-static __always_inline void allow(struct flow *flow, __u64 cap, __u64 own, __u64 now_ns)
+static __always_inline void update_allowed(struct flow *flow, __u64 cap, __u64 own, __u64 now_ns)
 {
 	__u64 since_ns = now_ns - flow->allowed_ns, more;
 
@@ -84,20 +84,21 @@ static __always_inline void advertise(struct __sk_buff *skb, const struct segmen
 {
 	__be16 before = segment->tcp.window, after = bpf_htons(units);
 
-	/* Neither changes what the whole adds up to, so a sum that hardware made still holds, and one that it is to make does. */
+	/* The pseudo header sum stays the same, so complete and offloaded checksums both remain valid. */
 	if (bpf_l4_csum_replace(skb, segment->offset + offsetof(struct tcphdr, check), before, after, sizeof(after)) < 0)
 		return;
 	bpf_skb_store_bytes(skb, segment->offset + offsetof(struct tcphdr, window), &after, sizeof(after), 0);
 }
 
-static __always_inline void hold(struct __sk_buff *skb, const struct segment *segment, struct flow *flow, __u64 now_ns)
+static __always_inline void limit_window(struct __sk_buff *skb, const struct segment *segment, struct flow *flow,
+					 __u64 now_ns)
 {
-	__u32 scale = segment->tcp.syn ? 0 : flow->scale & 15; /* a first segment's is not scaled */
+	__u32 scale = segment->tcp.syn ? 0 : flow->scale & 15; /* a SYN's window is not scaled */
 	__u64 own = (__u64)bpf_ntohs(segment->tcp.window) << scale, wanted;
 	__u32 ack = bpf_ntohl(segment->tcp.ack_seq), base = flow->mptcp ? segment->options.data_ack : ack, left;
 	bool has_base = (!flow->mptcp || segment->options.has_data_ack) && is_plausible(flow, ack);
 
-	allow(flow, capped(segment, flow, now_ns), own, now_ns);
+	update_allowed(flow, cap_bytes(segment, flow, now_ns), own, now_ns);
 	if (flow->allowed_bytes) {
 		wanted = (flow->allowed_bytes + (1 << scale) - 1) >> scale << scale;
 		left = flow->edge - base;
@@ -124,24 +125,24 @@ int bicast_lower(struct __sk_buff *skb)
 	if (!read_segment(skb, true, &segment))
 		return TC_ACT_UNSPEC;
 	if (segment.tcp.syn && !segment.tcp.ack) {
-		open(&segment, false, now_ns);
+		record_syn(&segment, false, now_ns);
 		return TC_ACT_UNSPEC;
 	}
 	if (segment.tcp.syn)
-		answer(&segment, false, now_ns);
+		record_syn_ack(&segment, false, now_ns);
 	flow = find(&segment.ends);
 	if (!flow)
 		return TC_ACT_UNSPEC;
 	flow->seen_ns = now_ns;
-	finish(flow, &segment, FINISHED_OTHER);
+	record_finish(flow, &segment, FINISHED_OTHER);
 	if (segment.tcp.rst || !segment.tcp.ack)
 		return TC_ACT_UNSPEC;
 	if (!segment.tcp.syn)
-		acknowledged(flow, bpf_ntohl(segment.tcp.ack_seq), now_ns);
-	if (segment.options.greeting.stamped)
-		stamp(flow, segment.options.value, now_ns);
+		on_ack(flow, bpf_ntohl(segment.tcp.ack_seq), now_ns);
+	if (segment.options.syn_options.has_timestamps)
+		start_near_sample(flow, segment.options.value, now_ns);
 	if (flow->has_scale)
-		hold(skb, &segment, flow, now_ns);
+		limit_window(skb, &segment, flow, now_ns);
 	return TC_ACT_UNSPEC;
 }
 
@@ -155,34 +156,34 @@ int bicast_watch(struct __sk_buff *skb)
 	if (!read_segment(skb, false, &segment))
 		return TC_ACT_UNSPEC;
 	if (segment.tcp.syn && !segment.tcp.ack) {
-		open(&segment, true, now_ns);
+		record_syn(&segment, true, now_ns);
 		return TC_ACT_UNSPEC;
 	}
 	if (segment.tcp.syn) {
-		answer(&segment, true, now_ns);
+		record_syn_ack(&segment, true, now_ns);
 		return TC_ACT_UNSPEC;
 	}
 	flow = find(&segment.ends);
 	if (!flow) {
-		struct flow stranger = { .seen_ns = now_ns, .data_ns = now_ns };
+		struct flow unknown = { .seen_ns = now_ns, .data_ns = now_ns };
 
 		if (!segment.bytes)
 			return TC_ACT_UNSPEC;
-		bpf_map_update_elem(&strangers, &segment.ends, &stranger, BPF_NOEXIST);
+		bpf_map_update_elem(&strangers, &segment.ends, &unknown, BPF_NOEXIST);
 		flow = bpf_map_lookup_elem(&strangers, &segment.ends);
 		if (!flow)
 			return TC_ACT_UNSPEC;
 	}
 	flow->seen_ns = now_ns;
-	finish(flow, &segment, FINISHED_TERMINAL);
-	if (flow->greeted_ns && segment.tcp.ack) {
-		measured(&flow->near, now_ns - flow->greeted_ns);
-		flow->greeted_ns = 0;
+	record_finish(flow, &segment, FINISHED_TERMINAL);
+	if (flow->syn_ack_ns && segment.tcp.ack) {
+		record_rtt(&flow->near, now_ns - flow->syn_ack_ns);
+		flow->syn_ack_ns = 0;
 	}
-	if (segment.options.greeting.stamped)
-		echoed(flow, &segment, now_ns);
+	if (segment.options.syn_options.has_timestamps)
+		end_near_sample(flow, &segment, now_ns);
 	if (segment.bytes)
-		carried(flow, &segment, now_ns);
+		on_data(flow, &segment, now_ns);
 	return TC_ACT_UNSPEC;
 }
 

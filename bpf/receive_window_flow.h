@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is known of connections: how they began, what passed, and how long packets take. A round trip is measured in two
- * halves, for what stands between the terminal and the port is seen by neither direction alone.
+ * State of connections: handshake, progress and round trips. A round trip is measured in two halves, because neither
+ * direction alone shows the delay between terminal and port.
  *
  *   terminal ── near ── port ── far ── other end
  *
- * far:  from new data to what acknowledges it; nothing that may have been sent twice is measured (Karn).
- * near: from a timestamp to the data that echoes it, and from the answer to the first segment to what follows. An echo
- *       that comes after a second's silence says when the terminal had something to send, and is no measure. Without
- *       timestamps the beginning's is all that is known.
+ * far:  from new data to its ACK; data that may be a retransmission is not measured (Karn).
+ * near: from a timestamp to the data that echoes it, and from the SYN-ACK to the next packet. An echo after a second of
+ *       silence measures the application and does not count. Without timestamps only the handshake is measured.
  */
 #ifndef RECEIVE_WINDOW_FLOW_H
 #define RECEIVE_WINDOW_FLOW_H
@@ -22,14 +21,13 @@
 #include "receive_window.h"
 #include "receive_window_segment.h"
 
-#define TIMESTAMPS_BYTES 12	/* in each segment, where both ends have them */
-#define SEGMENT_BYTES_LEAST 36	/* what Linux goes down to, whatever it is told */
-#define ACKED_AT_ONCE_MOST (1U << 30)	/* no window is larger (RFC 7323, 2.2) */
+#define TIMESTAMPS_BYTES 12	/* in each segment, if both ends agreed */
+#define SEGMENT_BYTES_LEAST 36	/* Linux's minimum, whatever the MSS option says */
+#define ACKED_AT_ONCE_MOST (1U << 30)	/* the largest window (RFC 7323, 2.2) */
 #define SILENCE_NS 1000000000ULL
 
 /*
- * Three places, and in each what was heard of longest ago is forgotten first: whatever a terminal sends by itself, only what
- * others have answered moves out what they have answered.
+ * Three LRU tables, so that packets of a terminal that nobody answered cannot evict answered connections.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -45,7 +43,7 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* Their beginning was not seen. */
+/* Connections whose handshake was not seen. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, STRANGERS_MAX);
@@ -65,22 +63,22 @@ static __always_inline bool is_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
-static __always_inline void measured(struct half *half, __u64 took_ns)
+static __always_inline void record_rtt(struct half *half, __u64 took_ns)
 {
 	__u32 us = took_ns / 1000;
 
 	if (!us)
 		us = 1;
-	if (!half->least_us || us < half->least_us)
-		half->least_us = us;
-	half->lately8_us = half->lately8_us ? half->lately8_us - half->lately8_us / 8 + us : us * 8;
+	if (!half->min_us || us < half->min_us)
+		half->min_us = us;
+	half->srtt8_us = half->srtt8_us ? half->srtt8_us - half->srtt8_us / 8 + us : us * 8;
 }
 
-static __always_inline void open(const struct segment *segment, bool by_terminal, __u64 now_ns)
+static __always_inline void record_syn(const struct segment *segment, bool by_terminal, __u64 now_ns)
 {
 	struct opening opening = {
 		.at_ns = now_ns, .isn = bpf_ntohl(segment->tcp.seq), .bytes = segment->bytes, .by_terminal = by_terminal,
-		.greeting = segment->options.greeting,
+		.syn_options = segment->options.syn_options,
 	};
 	struct opening *before = bpf_map_lookup_elem(&openings, &segment->ends);
 
@@ -91,69 +89,69 @@ static __always_inline void open(const struct segment *segment, bool by_terminal
 	bpf_map_update_elem(&openings, &segment->ends, &opening, BPF_ANY);
 }
 
-static __always_inline __u16 lesser(__u16 a, __u16 b)
+static __always_inline __u16 min_u16(__u16 a, __u16 b)
 {
 	return a < b ? a : b;
 }
 
-/* The answer to a first segment. Only this makes a flow that has a scale: no packet by itself makes it anything else. */
-static __always_inline void answer(const struct segment *segment, bool by_terminal, __u64 now_ns)
+/* Handles a SYN-ACK. Only a handshake creates a flow with a known scale. */
+static __always_inline void record_syn_ack(const struct segment *segment, bool by_terminal, __u64 now_ns)
 {
 	struct opening *opening = bpf_map_lookup_elem(&openings, &segment->ends);
-	const struct greeting *reply = &segment->options.greeting, *far;
+	const struct syn_options *reply = &segment->options.syn_options, *far;
 	struct flow flow = {}, *known;
 	__u32 taken;
-	bool stamped;
+	bool has_timestamps;
 
 	if (!opening || opening->by_terminal == by_terminal)
 		return;
 	taken = bpf_ntohl(segment->tcp.ack_seq) - (opening->isn + 1);
-	if (taken > opening->bytes) /* the other end may leave any of them, to be sent again */
+	if (taken > opening->bytes) /* the peer may accept any part of the SYN's data */
 		return;
 	if (opening->answered) {
 		known = bpf_map_lookup_elem(&flows, &segment->ends);
 		if (known)
-			known->greeted_ns = 0; /* which of the two is followed is not known */
+			known->syn_ack_ns = 0; /* unknown which of the two the terminal follows */
 		return;
 	}
 	opening->answered = 1;
-	far = by_terminal ? &opening->greeting : reply;
-	stamped = opening->greeting.stamped && reply->stamped;
+	far = by_terminal ? &opening->syn_options : reply;
+	has_timestamps = opening->syn_options.has_timestamps && reply->has_timestamps;
 	flow.seen_ns = flow.data_ns = now_ns;
 	flow.has_scale = 1;
-	if (opening->greeting.has_scale && reply->has_scale)
+	if (opening->syn_options.has_scale && reply->has_scale)
 		flow.scale = far->scale;
-	flow.mss_bytes = lesser(opening->greeting.mss_bytes, reply->mss_bytes);
+	flow.mss_bytes = min_u16(opening->syn_options.mss_bytes, reply->mss_bytes);
 	flow.segment_bytes = SEGMENT_BYTES_LEAST;
 	if (flow.mss_bytes > SEGMENT_BYTES_LEAST + TIMESTAMPS_BYTES)
-		flow.segment_bytes = flow.mss_bytes - (stamped ? TIMESTAMPS_BYTES : 0);
-	flow.joined = opening->greeting.joined && reply->joined;
-	flow.mptcp = flow.joined || (opening->greeting.capable && reply->capable);
+		flow.segment_bytes = flow.mss_bytes - (has_timestamps ? TIMESTAMPS_BYTES : 0);
+	flow.joined = opening->syn_options.joined && reply->joined;
+	flow.mptcp = flow.joined || (opening->syn_options.capable && reply->capable);
 	flow.acked = flow.sent = (by_terminal ? bpf_ntohl(segment->tcp.seq) : opening->isn) + 1;
 	if (!by_terminal)
 		flow.sent += opening->bytes;
 	flow.has_acked = flow.has_sent = 1;
 	if (!opening->repeated)
-		measured(by_terminal ? &flow.near : &flow.far, now_ns - opening->at_ns);
+		record_rtt(by_terminal ? &flow.near : &flow.far, now_ns - opening->at_ns);
 	if (!by_terminal)
-		flow.greeted_ns = now_ns;
+		flow.syn_ack_ns = now_ns;
 	bpf_map_update_elem(&flows, &segment->ends, &flow, BPF_ANY);
 	bpf_map_delete_elem(&strangers, &segment->ends);
 }
 
-/* An end that others behind the port made up, who do not know where the terminal's own data are, is none. */
-static __always_inline bool is_own_end(const struct flow *flow, const struct segment *segment)
+/* Rejects a forged FIN or RST: other hosts behind the port do not know the terminal's sequence numbers. */
+static __always_inline bool is_genuine_end(const struct flow *flow, const struct segment *segment)
 {
-	/* The edge of MPTCP counts the connection's data, and not these. */
+	/* MPTCP's edge is a data sequence number, not one of the subflow. */
 	__u32 last = flow->has_edge && !flow->mptcp ? flow->edge : flow->sent;
 
 	return !flow->has_acked || !flow->has_sent || bpf_ntohl(segment->tcp.seq) - flow->acked <= last + 1 - flow->acked;
 }
 
-/* The end is the agent's to make, some seconds after: a terminal that says so and goes on sending goes on as it was. */
-static __always_inline void finish(struct flow *flow, const struct segment *segment, __u8 by)
+/* The agent removes a finished flow some seconds later. A terminal that sends data after its RST continues the flow. */
+static __always_inline void record_finish(struct flow *flow, const struct segment *segment, __u8 by)
 {
-	if ((segment->tcp.rst || segment->tcp.fin) && by == FINISHED_TERMINAL && !is_own_end(flow, segment))
+	if ((segment->tcp.rst || segment->tcp.fin) && by == FINISHED_TERMINAL && !is_genuine_end(flow, segment))
 		return;
 	if (segment->tcp.rst)
 		flow->finished |= FINISHED_RESET;
@@ -163,13 +161,13 @@ static __always_inline void finish(struct flow *flow, const struct segment *segm
 		flow->finished = 0;
 }
 
-/* Of what the terminal has sent, or of its end. */
+/* Whether the ACK covers what the terminal sent, its FIN included. */
 static __always_inline bool is_plausible(const struct flow *flow, __u32 ack)
 {
 	return !flow->has_sent || !is_after(ack, flow->sent + 1);
 }
 
-static __always_inline void acknowledged(struct flow *flow, __u32 ack, __u64 now_ns)
+static __always_inline void on_ack(struct flow *flow, __u32 ack, __u64 now_ns)
 {
 	if (!is_plausible(flow, ack))
 		return;
@@ -181,13 +179,13 @@ static __always_inline void acknowledged(struct flow *flow, __u32 ack, __u64 now
 		flow->acked = ack;
 	}
 	if (flow->far_ns && !is_after(flow->far_end, ack)) {
-		measured(&flow->far, now_ns - flow->far_ns);
+		record_rtt(&flow->far, now_ns - flow->far_ns);
 		flow->far_ns = 0;
 	}
 }
 
-/* Of several packets with one timestamp the first is awaited: the echo says no more. */
-static __always_inline void stamp(struct flow *flow, __u32 value, __u64 now_ns)
+/* Several packets may carry one timestamp: the sample starts at the first. */
+static __always_inline void start_near_sample(struct flow *flow, __u32 value, __u64 now_ns)
 {
 	if (flow->has_latest && !is_after(value, flow->near_latest))
 		return;
@@ -200,11 +198,11 @@ static __always_inline void stamp(struct flow *flow, __u32 value, __u64 now_ns)
 	flow->near_busy = 0;
 }
 
-static __always_inline void echoed(struct flow *flow, const struct segment *segment, __u64 now_ns)
+static __always_inline void end_near_sample(struct flow *flow, const struct segment *segment, __u64 now_ns)
 {
 	__u64 took_ns = now_ns - flow->near_ns;
 
-	if (!flow->near_ns || is_after(segment->options.echo, flow->near_latest)) /* nobody has said that yet */
+	if (!flow->near_ns || is_after(segment->options.echo, flow->near_latest)) /* an echo of a value that was never sent */
 		return;
 	if (is_after(flow->near_value, segment->options.echo)) {
 		if (segment->bytes)
@@ -213,10 +211,10 @@ static __always_inline void echoed(struct flow *flow, const struct segment *segm
 	}
 	flow->near_ns = 0;
 	if (segment->bytes && (flow->near_busy || took_ns < SILENCE_NS))
-		measured(&flow->near, took_ns);
+		record_rtt(&flow->near, took_ns);
 }
 
-static __always_inline void carried(struct flow *flow, const struct segment *segment, __u64 now_ns)
+static __always_inline void on_data(struct flow *flow, const struct segment *segment, __u64 now_ns)
 {
 	__u32 from = bpf_ntohl(segment->tcp.seq), to = from + segment->bytes;
 
@@ -227,7 +225,7 @@ static __always_inline void carried(struct flow *flow, const struct segment *seg
 		return;
 	}
 	if (flow->has_acked && to - flow->acked > ACKED_AT_ONCE_MOST)
-		return; /* behind what was acknowledged, by half a round of numbers: it would seem to be answered at once */
+		return; /* half the sequence space behind the ACK: the sample would end at once */
 	flow->sent = to;
 	flow->has_sent = 1;
 	if (!flow->far_ns) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The options of a TCP header, in whatever order they come.
+ * The options of a TCP header, in any order.
  */
 #ifndef RECEIVE_WINDOW_OPTIONS_H
 #define RECEIVE_WINDOW_OPTIONS_H
@@ -26,15 +26,15 @@
 #define DSS_HAS_ACK 1
 #define DSS_LONG_ACK 2
 #define SCALE_MOST 14		/* RFC 7323, 2.3 */
-#define TIMESTAMPS_ALONE 0x0101080a	/* as nearly every segment has them */
+#define TIMESTAMPS_ALONE 0x0101080a	/* NOP, NOP, timestamps: the options of nearly every segment */
 
 struct options {
-	__u8 raw[64] __attribute__((aligned(8)));	/* so that whatever has 6 bits is inside */
+	__u8 raw[64] __attribute__((aligned(8)));	/* any 6-bit index is in bounds */
 	__u32 at, bytes;
 	__u32 value, echo;	/* timestamps */
-	__u32 data_ack;		/* the lower half of MPTCP's */
+	__u32 data_ack;		/* the lower 32 bits of MPTCP's data ACK */
 	bool has_data_ack;
-	struct greeting greeting;
+	struct syn_options syn_options;
 };
 
 static __always_inline __u32 word(const __u8 *raw, __u32 at)
@@ -42,7 +42,7 @@ static __always_inline __u32 word(const __u8 *raw, __u32 at)
 	return raw[at & 63] << 24 | raw[(at + 1) & 63] << 16 | raw[(at + 2) & 63] << 8 | raw[(at + 3) & 63];
 }
 
-static __always_inline void look_mptcp(struct options *options, __u32 at, __u32 length)
+static __always_inline void read_mptcp(struct options *options, __u32 at, __u32 length)
 {
 	__u32 subtype, flags;
 
@@ -50,9 +50,9 @@ static __always_inline void look_mptcp(struct options *options, __u32 at, __u32 
 		return;
 	subtype = options->raw[(at + 2) & 63] >> 4;
 	if (subtype == MP_CAPABLE)
-		options->greeting.capable = 1;
+		options->syn_options.capable = 1;
 	if (subtype == MP_JOIN)
-		options->greeting.joined = 1;
+		options->syn_options.joined = 1;
 	if (subtype != MP_DSS || length < 8)
 		return;
 	flags = options->raw[(at + 3) & 63];
@@ -62,8 +62,8 @@ static __always_inline void look_mptcp(struct options *options, __u32 at, __u32 
 	options->has_data_ack = true;
 }
 
-/* bpf_loop's: 1 ends it. */
-static long look(__u32 turn, void *data)
+/* Callback of bpf_loop; 1 ends the loop. */
+static long read_option(__u32 turn, void *data)
 {
 	struct options *options = data;
 	const __u8 *raw = options->raw;
@@ -86,23 +86,23 @@ static long look(__u32 turn, void *data)
 		return 1;
 	options->at = at + length;
 	if (kind == OPTION_MSS && length == 4) {
-		options->greeting.mss_bytes = raw[(at + 2) & 63] << 8 | raw[(at + 3) & 63];
+		options->syn_options.mss_bytes = raw[(at + 2) & 63] << 8 | raw[(at + 3) & 63];
 	} else if (kind == OPTION_SCALE && length == 3) {
-		options->greeting.has_scale = 1;
-		options->greeting.scale = raw[(at + 2) & 63];
-		if (options->greeting.scale > SCALE_MOST)
-			options->greeting.scale = SCALE_MOST;
+		options->syn_options.has_scale = 1;
+		options->syn_options.scale = raw[(at + 2) & 63];
+		if (options->syn_options.scale > SCALE_MOST)
+			options->syn_options.scale = SCALE_MOST;
 	} else if (kind == OPTION_TIMESTAMPS && length == 10) {
-		options->greeting.stamped = 1;
+		options->syn_options.has_timestamps = 1;
 		options->value = word(raw, at + 2);
 		options->echo = word(raw, at + 6);
 	} else if (kind == OPTION_MPTCP) {
-		look_mptcp(options, at, length);
+		read_mptcp(options, at, length);
 	}
 	return 0;
 }
 
-/* False: they are not there. */
+/* Returns false if the options cannot be read. */
 static __always_inline bool read_options(struct __sk_buff *skb, __u32 offset, __u32 bytes, struct options *options)
 {
 	barrier_var(bytes);
@@ -111,13 +111,13 @@ static __always_inline bool read_options(struct __sk_buff *skb, __u32 offset, __
 	if (bytes > OPTIONS_BYTES_MAX || bpf_skb_load_bytes(skb, offset, options->raw, bytes) < 0)
 		return false;
 	if (bytes == 12 && word(options->raw, 0) == TIMESTAMPS_ALONE) {
-		options->greeting.stamped = 1;
+		options->syn_options.has_timestamps = 1;
 		options->value = word(options->raw, 4);
 		options->echo = word(options->raw, 8);
 		return true;
 	}
 	options->bytes = bytes;
-	bpf_loop(OPTIONS_BYTES_MAX, look, options, 0);
+	bpf_loop(OPTIONS_BYTES_MAX, read_option, options, 0);
 	return true;
 }
 

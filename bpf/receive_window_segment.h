@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A TCP segment to or from a terminal. What is not plain is not looked into: fragments, IPv6 with extension headers, what
- * is tagged for a VLAN, packets longer than their headers can say, and what its receiver would not take.
+ * Parses a TCP segment to or from a terminal. Skipped: fragments, IPv6 with extension headers, VLAN tags, packets longer
+ * than their length field can say, and malformed ones.
  */
 #ifndef RECEIVE_WINDOW_SEGMENT_H
 #define RECEIVE_WINDOW_SEGMENT_H
@@ -31,7 +31,7 @@ struct segment {
 	struct options options;
 };
 
-/* A header where it is, when the device gave it in one piece, or else a copy; NULL: it is not there. */
+/* Returns the header in place, or copied if the frame is not linear; NULL if the frame is too short. */
 static __always_inline const void *header_at(struct __sk_buff *skb, __u32 offset, void *copy, __u32 bytes)
 {
 	const void *at = (void *)(long)skb->data + offset;
@@ -86,7 +86,7 @@ static __always_inline bool read_ipv4(struct __sk_buff *skb, bool to_terminal, s
 	map_ipv4(pair->terminal, to_terminal ? ip->daddr : ip->saddr);
 	map_ipv4(pair->other, to_terminal ? ip->saddr : ip->daddr);
 	segment->offset = ETH_HLEN + header;
-	segment->options.greeting.mss_bytes = MSS_ABSENT_IPV4;
+	segment->options.syn_options.mss_bytes = MSS_ABSENT_IPV4;
 	return read_tcp(skb, bytes - header, segment);
 }
 
@@ -102,7 +102,7 @@ static __always_inline bool read_ipv6(struct __sk_buff *skb, bool to_terminal, s
 	__builtin_memcpy(pair->terminal, to_terminal ? &ip.daddr : &ip.saddr, 16);
 	__builtin_memcpy(pair->other, to_terminal ? &ip.saddr : &ip.daddr, 16);
 	segment->offset = ETH_HLEN + sizeof(ip);
-	segment->options.greeting.mss_bytes = MSS_ABSENT_IPV6;
+	segment->options.syn_options.mss_bytes = MSS_ABSENT_IPV6;
 	return read_tcp(skb, bpf_ntohs(ip.payload_len), segment);
 }
 

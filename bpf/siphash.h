@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A keyed hash: SipHash with one round a word and three at the end, of 128 bits.
+ * SipHash-1-3 with a 128-bit result: one round per word, three at the end.
  */
 #ifndef SIPHASH_H
 #define SIPHASH_H
@@ -13,7 +13,7 @@ struct sip {
 	__u64 v0, v1, v2, v3;
 };
 
-static __always_inline __u64 rotated(__u64 x, int bits)
+static __always_inline __u64 rotate_left(__u64 x, int bits)
 {
 	return x << bits | x >> (64 - bits);
 }
@@ -21,15 +21,15 @@ static __always_inline __u64 rotated(__u64 x, int bits)
 static __always_inline void sip_round(struct sip *s)
 {
 	s->v0 += s->v1;
-	s->v1 = rotated(s->v1, 13) ^ s->v0;
-	s->v0 = rotated(s->v0, 32);
+	s->v1 = rotate_left(s->v1, 13) ^ s->v0;
+	s->v0 = rotate_left(s->v0, 32);
 	s->v2 += s->v3;
-	s->v3 = rotated(s->v3, 16) ^ s->v2;
+	s->v3 = rotate_left(s->v3, 16) ^ s->v2;
 	s->v0 += s->v3;
-	s->v3 = rotated(s->v3, 21) ^ s->v0;
+	s->v3 = rotate_left(s->v3, 21) ^ s->v0;
 	s->v2 += s->v1;
-	s->v1 = rotated(s->v1, 17) ^ s->v2;
-	s->v2 = rotated(s->v2, 32);
+	s->v1 = rotate_left(s->v1, 17) ^ s->v2;
+	s->v2 = rotate_left(s->v2, 32);
 }
 
 static __always_inline void sip_begin(struct sip *s, const __u64 secret[2])
@@ -47,16 +47,16 @@ static __always_inline void sip_take(struct sip *s, __u64 word)
 	s->v0 ^= word;
 }
 
-static __always_inline void sip_end(struct sip *s, __u64 mark[2])
+static __always_inline void sip_end(struct sip *s, __u64 hash[2])
 {
 	s->v2 ^= 0xee;
 	for (int i = 0; i < 3; i++)
 		sip_round(s);
-	mark[0] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+	hash[0] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 	s->v1 ^= 0xdd;
 	for (int i = 0; i < 3; i++)
 		sip_round(s);
-	mark[1] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+	hash[1] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is to happen to packets of terminals before a gateway's bridge sees them (XDP, on the ports of terminals). A device
- * has room for one such program, so it is one for all that is wanted there, each at some ports: that packets are numbered
- * (ipv4_id.h), that they fit into what they are to leave through (packet_size.h).
+ * Handles packets of terminals before the gateway's bridge sees them (XDP at the terminals' ports). A device takes one
+ * XDP program, so this one combines both functions, enabled per port: IPv4 identification (ipv4_id.h) and MTU (packet_size.h).
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -33,7 +32,7 @@ int inside(struct xdp_md *ctx)
 	if (port->largest_bytes && fit(ctx, port))
 		return XDP_DROP;
 	if (port->number)
-		stamp(ctx);
+		set_identification(ctx);
 	return XDP_PASS;
 }
 
