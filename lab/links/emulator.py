@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A link carried by build/link-emulator: delay, jitter, loss in bursts and a shared channel, alike on every kernel.
+"""Run a link through build/link-emulator: delay, jitter, loss in bursts, a shared channel, the same on every kernel.
 
     node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface
           (veth)               └─ link-emulator, in a namespace alone ┘             (veth)
 
-emulator/ holds the program, in C. It dies with this process, and its namespace and both veths with it.
+emulator/ holds the program, in C. It ends with this process, and its namespace and both veths with it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PROGRAM = Path(__file__).resolve().parents[2] / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
 PATIENCE_S = 60
-# A packet that left this much too late was delayed by the machine: a tenth of the shortest pause that any experiment
-# over such links promises.
+# A packet that left this much too late was delayed by the machine. This is a tenth of the shortest pause that any
+# experiment over such links promises.
 STALL_MS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Of one direction since it was raised."""
+    """Packets and bytes of one direction since the link came up."""
 
     in_packets: int
     in_bytes: int
@@ -41,14 +41,14 @@ class Counters:
     out_bytes: int
     lost_packets: int  # by loss_percent and bursts
     dropped_packets: int  # the queue was full
-    missed_packets: int  # the emulator was not there to read them: the machine stalled
-    oversized_packets: int  # bundles of segments: an offload was turned on
-    unsent_packets: int  # the interface that they were to leave by refused them
+    missed_packets: int  # the machine stalled, and the emulator did not read in time
+    oversized_packets: int  # bundles of segments: somebody turned an offload on
+    unsent_packets: int  # the outgoing interface refused them
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How much later than due packets left, both directions together, since this was last asked."""
+    """How late packets left, both directions together, since the previous call."""
 
     seconds: float
     packets: int
@@ -59,7 +59,7 @@ class Lateness:
 
     @property
     def stalled(self) -> bool:
-        """Whether the machine held the link up, so that what was measured meanwhile is to be rejected."""
+        """Return whether the machine delayed the link, so that the measurement does not count."""
         return self.stalls > 0
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Lateness:
 
 
 class Emulator:
-    """The process that carries one link. It dies with the thread that starts it, which should be the main one."""
+    """The process of one link. It ends with the thread that starts it, so start it from the main thread."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -83,37 +83,37 @@ class Emulator:
     def _started(self, path: str) -> subprocess.Popen[str]:
         words = [str(PROGRAM), path, str(os.getpid()), str(STALL_MS * 1000)]
         try:
-            # A session of its own: Ctrl-C is for us, who may still need the link.
+            # its own session: Ctrl-C must not end a link that cleanup may still need
             process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
         except FileNotFoundError as error:
-            raise CommandFailed(f"{PROGRAM} is not there; `make setup` compiles it") from error
+            raise CommandFailed(f"{PROGRAM} is missing; `make setup` compiles it") from error
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise CommandFailed(f"{self.label}: {PROGRAM.name} ended with {process.wait()}; its error is above")
         return process
 
     def run(self, *argv: str, given: str | None = None, check: bool = True) -> Done:
-        """Run a program where the link's own ends are."""
+        """Run a program in the namespace of the link's inner ends."""
         prefix = ("nsenter", f"--net=/proc/{self.pid}/ns/net")
         return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
 
     def tell(self, order: str) -> dict[str, Any]:
-        """One order of lab/links/emulator/control.h, and its answer."""
+        """Send one command of lab/links/emulator/control.h and return the answer."""
         try:
             self._control.send(order.encode())
             said = self._control.recv(ANSWER_BYTES)
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
-            raise CommandFailed(f"{self.label}: {PROGRAM.name} does not answer `{order}`: {error}") from error
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} did not answer `{order}`: {error}") from error
         if not said:
             code = self._process.wait()
             raise CommandFailed(f"{self.label}: {PROGRAM.name} ended with {code} at `{order}`; its error is above")
         answer: dict[str, Any] = json.loads(said)
         if "error" in answer:
-            raise CommandFailed(f"{self.label}: {PROGRAM.name} was told `{order}` and said: {answer['error']}")
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} refused `{order}`: {answer['error']}")
         return answer
 
     def open(self) -> None:
-        """Carry packets, now that both ends are in its namespace."""
+        """Start to carry packets, once both ends are in its namespace."""
         self.tell("open")
 
     def counters(self) -> tuple[Counters, Counters]:
@@ -131,7 +131,7 @@ class Emulator:
 
 
 class EmulatedWay:
-    """One direction, by its name in the emulator: forward or backward."""
+    """One direction of an emulated link: forward or backward."""
 
     def __init__(self, emulator: Emulator, direction: str, shape: Shape) -> None:
         self._emulator, self._direction = emulator, direction
@@ -139,7 +139,7 @@ class EmulatedWay:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Change some of what a Shape has; what is not named stays, and so does what is on its way."""
+        """Change some fields of the Shape; packets in flight are unaffected."""
         self._apply(replace(self.shape, **changes))
 
     def _apply(self, wanted: Shape) -> None:

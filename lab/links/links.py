@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links with a rate, a queue, loss and delay. Each direction has its own, and can change while traffic flows.
+"""Links with a rate, a queue, loss and delay, separate in each direction and changeable while traffic flows.
 
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver
 
-A link that is raised with delay, jitter, bursts or a shared channel has an emulator of its own (emulator.py). Any other
-is a plain veth pair that the kernel shapes (shaper.py).
+A link with delay, jitter, bursts or a shared channel has its own emulator (emulator.py). Any other is a veth pair that
+the kernel shapes (shaper.py).
 
-The kernel's queue is at the sender's port, as a Wi-Fi interface's is: waiting bytes count against the sender's socket,
-and for a bridge's ports against one budget for all (gateway/sending.py). The emulator's queue is behind a veth, like a
-modem's behind an Ethernet port, and counts against no socket.
+The kernel's queue is at the sender's port, like that of a Wi-Fi interface. Its bytes count against the sender's socket,
+or, for ports of a bridge, against one budget for all (gateway/sending.py). The emulator's queue is behind a veth, like
+that of a modem behind an Ethernet port, and counts against no socket.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OFFLOADS = ("tso", "gso", "gro", "tx", "rx")
 
 
 class Way(Protocol):
-    """One direction of a link, whoever shapes it."""
+    """One direction of a link, shaped by the kernel or an emulator."""
 
     shape: Shape
 
@@ -36,10 +36,10 @@ class Way(Protocol):
 
 
 class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
-    """`forward` shapes what leaves node1, `backward` what leaves node2; `label` names the link for people.
+    """A link: `forward` shapes what leaves node1, `backward` what leaves node2; `label` is its name in messages.
 
-    Whoever sets an interface of it down cuts that interface off. The other end of a veth pair then has no carrier;
-    that of an emulated link keeps it, like what stands behind an access point.
+    Setting one of its interfaces down cuts that interface off. The other end of a veth pair then loses its carrier;
+    that of an emulated link keeps it, like a device behind an access point.
     """
 
     forward: Way
@@ -90,35 +90,35 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
             self._emulator.stop()
 
     def counters(self) -> tuple[Counters, Counters]:
-        """Of an emulated link, forward and backward, since it was raised."""
+        """Return the counters of an emulated link, forward and backward."""
         return self._carrier().counters()
 
     def lateness(self) -> Lateness:
-        """Of an emulated link, since this was last asked."""
+        """Return the lateness of an emulated link since the previous call."""
         return self._carrier().lateness()
 
     def _carrier(self) -> Emulator:
         if self._emulator is None:
             raise TypeError(
-                f"link {self.label}: the kernel shapes it; expected one raised with delay, jitter, bursts or a shared "
+                f"link {self.label}: the kernel shapes it; expected a link with delay, jitter, bursts or a shared "
                 "channel"
             )
         return self._emulator
 
 
 def _offloads_off(interface: Intf) -> None:
-    """A userspace datapath would read half-made checksums, and loss would take whole bundles of segments at once."""
+    """Avoid incomplete checksums, which a userspace datapath would read, and loss of whole bundles of segments."""
     switches = [word for offload in OFFLOADS for word in (offload, "off")]
     interface.node.run("ethtool", "-K", interface.name, *switches)
 
 
 def in_order(run: Runner, device: str, end: int) -> None:
-    """Let one processor receive all that comes in here; at the two ends of a link not the same.
+    """Receive all packets of this device on one processor, another one at either end of the link.
 
-    Otherwise a veth's packets wait on the processor of whoever sent them, and overtake one another whenever
-    the sender (a thread of Open vSwitch) moves: measured, 1 % of a download's segments.
+    Otherwise a veth's packets wait on the sender's processor, and overtake one another when the sender (an Open vSwitch
+    thread) changes processors: measured, 1 % of a download's segments.
     """
-    mounted = "/mnt"  # of the program alone: sysfs shows the namespace that it was mounted in
+    mounted = "/mnt"  # private to this program: sysfs shows the namespace in which it was mounted
     queue = f"{mounted}/class/net/{device}/queues/rx-0/rps_cpus"
     cpu = end % (os.cpu_count() or 1)
     words = f"mount -t sysfs sysfs {mounted} && echo {1 << cpu:x} > {queue}"

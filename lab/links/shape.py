@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of one direction of a link, as a value: rate, queue, delay and loss."""
+"""The shape of one link direction: rate, queue, delay and loss."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-BURST_BYTES = 10_000  # of TBF, which a queue must exceed
+BURST_BYTES = 10_000  # TBF's burst, which a queue must exceed
 LONGEST_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Loss in bursts: the channel of Gilbert and Elliott, which is good or bad, packet by packet.
+    """Loss in bursts: a Gilbert-Elliott channel, whose state is good or bad for each packet.
 
-    `p` and `r` are the chances that a packet finds it gone from good to bad, and from bad to good: it stays bad for
-    1/r packets in the mean, and is bad for p/(p+r) of them all.
+    `p` and `r` are the chances per packet to turn bad and good: a bad state lasts 1/r packets on average, and p/(p+r)
+    of all packets meet it.
     """
 
     p: float
@@ -37,19 +37,18 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Loss, then a queue emptied at the rate, then delay. Loss by `bursts` comes beside that by `loss_percent`.
+    """Loss, then a queue with a rate, then delay. `bursts` and `loss_percent` lose packets independently.
 
-    Each packet takes `delay_ms` and up to `jitter_ms` more, uniform; none overtakes another.
+    Each packet takes `delay_ms` and up to `jitter_ms` more, uniform, without reordering.
 
-    Directions that are both `shared` send in turns, as on one radio channel: while the one sends, the other waits. For
-    each sender beyond the first that has something waiting for the channel, the part `contention` of the rate is lost,
-    down to a tenth of it.
+    Two `shared` directions take turns, as on one radio channel. Each sender beyond the first with packets waiting costs
+    the share `contention` of the rate, down to a tenth of it.
 
-    `others` is the part of the rate that packets of others take, as long as Ethernet has them and at random: they leave
-    the link as they came, and ours wait for them.
+    `others` is the share of the rate that cross traffic takes: random, in full Ethernet frames, not delivered. Packets
+    wait for it.
     """
 
-    rate_bps: int | None = None  # None: as fast as it goes
+    rate_bps: int | None = None  # None: no limit
     loss_percent: float = 0.0
     queue_bytes: int = 150_000
     delay_ms: float = 0.0
@@ -62,7 +61,9 @@ class Shape:
     def __post_init__(self) -> None:
         for name in ("contention", "others"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a part of the rate, from 0 to less than 1")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; expected a share of the rate, at least 0 and less than 1"
+                )
         if self.rate_bps is not None and self.rate_bps <= 0:
             raise ValueError(f"rate_bps is {self.rate_bps}; expected a positive number of bits a second, or None")
         if not 0 <= self.loss_percent <= 100:
@@ -75,7 +76,7 @@ class Shape:
 
     @property
     def wants_emulator(self) -> bool:
-        """Whether this is more than the kernel's queues do, the same on every kernel."""
+        """Return whether this needs more than the kernel's queues do alike on every kernel."""
         return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention, self.others))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One direction of a link that the kernel shapes: a queue with a rate, and loss before it.
+"""Shape one direction of a link in the kernel: a queue with a rate, and loss before it.
 
-Loss is netem where the kernel has it, and otherwise an nftables rule at the netdev egress hook, which also sees the
-packets that a userspace datapath sends by AF_PACKET. Both drop before the queue, each packet independently. The rate is
-TBF's in both cases, so that it behaves alike everywhere.
+Loss is netem if the kernel has it. Otherwise it is an nftables rule at the netdev egress hook, which also sees packets
+that a userspace datapath sends by AF_PACKET. Both drop before the queue, each packet independently. The rate is TBF's
+in both cases, so that it is the same everywhere.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lab.stage.command import CommandFailed, Done
 LOSS_STEPS = 100_000  # 0.001 %
 KIND_UNKNOWN = "Specified qdisc kind is unknown"
 EXISTS = "File exists"
-LOST = "lost"  # an interface that is down: what it is given is nowhere
+LOST = "lost"  # an interface that is down and discards what it gets
 
 
 class Runner(Protocol):
-    """Runs a program where the interface is."""
+    """Run a program in the interface's namespace."""
 
     def __call__(self, *argv: str, given: str | None = None, check: bool = True) -> Done: ...
 
 
 class Loss(Protocol):
-    """A way of losing packets; `parent` is where the queue hangs."""
+    """Lose packets at random; `parent` is where the rate's queue attaches."""
 
     parent: tuple[str, ...]
 
@@ -44,30 +44,30 @@ class NetemLoss:
 
     @staticmethod
     def available(run: Runner, device: str) -> bool:
-        """Found out by trying: netem becomes the root queue, or the kernel says that it has none."""
+        """Try netem as the root queue; the kernel reports if it has none."""
         done = run("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "netem", check=False)
         if done.returncode != 0 and KIND_UNKNOWN not in done.stderr:
             raise CommandFailed(f"tc qdisc replace dev {device} root netem: {done.stderr.strip()}")
         return done.returncode == 0
 
     def set(self, percent: float) -> None:
-        # A change keeps what is queued, and the rate's own queue below.
+        # A change keeps the queued packets and the rate's queue below.
         self._run(
             "tc", "qdisc", "change", "dev", self._device, "root", "handle", "1:", "netem", "loss", f"{percent:.3f}%"
         )
 
     def end(self) -> None:
-        """It goes with its device."""
+        """Do nothing: netem ends with its device."""
 
 
 class NftLoss:
-    """One table a device, replaced in one transaction: there is no packet that sees neither rule.
+    """One nftables table per device, replaced in one transaction, so that every packet meets a rule.
 
-    What is lost is sent to nowhere, and not dropped there: of a drop the kernel tells the sender, and no path does.
-    Open vSwitch sends up to 32 packets at once, tries again what was refused, and at the second refusal drops the rest:
-    measured, 23 % in runs of 20, where 10 % were to be lost.
+    Lost packets are forwarded to a dead interface instead of dropped, because the kernel reports a drop to the sender,
+    as no real path does. Open vSwitch sends up to 32 packets at once, repeats a refused one, and drops the rest at the
+    second refusal: measured, 23 % in runs of 20 instead of 10 %.
 
-    The table outlives its device, and from Linux 6.16 on it takes the next one of the same name for its own.
+    The table outlives its device. From Linux 6.16 on it attaches to the next device of the same name.
     """
 
     parent: tuple[str, ...] = ("root", "handle", "10:")
@@ -98,7 +98,7 @@ class NftLoss:
 
 
 class Shaper:
-    """What leaves by one interface."""
+    """The kernel's shaping of what leaves one interface."""
 
     def __init__(self, run: Runner, device: str, shape: Shape = UNSHAPED) -> None:
         self.device = device
@@ -108,17 +108,17 @@ class Shaper:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Change some of rate_bps, loss_percent, queue_bytes; what is not named stays, and so does what is queued."""
+        """Change rate_bps, loss_percent or queue_bytes; queued packets stay."""
         self._apply(replace(self.shape, **changes))
 
     def end(self) -> None:
-        """While the interface is still there."""
+        """Remove what outlives the interface, while the interface still exists."""
         if self._loss is not None:
             self._loss.end()
 
     def _apply(self, wanted: Shape) -> None:
         if wanted.wants_emulator:
-            told = "delay, jitter and bursts need an emulated link, which is one raised with any of them"
+            told = "delay, jitter and bursts need an emulated link; start the link with one of them"
             raise ValueError(f"{self.device} is shaped by the kernel; {told}")
         if wanted.loss_percent != self.shape.loss_percent or (wanted != self.shape and self._loss is None):
             self._lossy().set(wanted.loss_percent)

@@ -36,7 +36,7 @@ static const struct {
 };
 
 #define FIELDS (sizeof(fields) / sizeof(*fields))
-#define WHOLE_MAX 1000000000000LL	/* bits or bytes; and as microseconds, 11 days */
+#define WHOLE_MAX 1000000000000LL	/* bits or bytes; as microseconds, 11 days */
 
 void control_open(struct control *control, struct link *link, const char *path)
 {
@@ -151,13 +151,13 @@ static void lateness(struct link *link, char *answer)
 	snprintf(answer, MESSAGE_BYTES,
 		 "{\"seconds\": %.3f, \"packets\": %" PRIu64 ", \"p50_us\": %" PRIu64 ", \"p99_us\": %" PRIu64
 		 ", \"max_us\": %" PRIu64 ", \"stalls\": %" PRIu64 "}",
-		 (double)(now - link->asked_ns) / NS_PER_S, seen->packets, lateness_quantile(seen, 0.5),
+		 (double)(now - link->counted_since_ns) / NS_PER_S, seen->packets, lateness_quantile(seen, 0.5),
 		 lateness_quantile(seen, 0.99), seen->max_us, seen->stalls);
 	link->lateness = (struct lateness){ 0 };
-	link->asked_ns = now;
+	link->counted_since_ns = now;
 }
 
-static void obey(struct link *link, char *command, char *answer)
+static void execute(struct link *link, char *command, char *answer)
 {
 	if (strcmp(command, "open") == 0) {
 		link_open(link);
@@ -176,14 +176,14 @@ static void obey(struct link *link, char *command, char *answer)
 	}
 }
 
-void control_wants(const struct control *control, struct pollfd *fds)
+void control_poll_fds(const struct control *control, struct pollfd *fds)
 {
 	fds[0] = (struct pollfd){ control->listener, POLLIN, 0 };
 	for (unsigned int i = 0; i < CLIENTS; i++)
 		fds[1 + i] = (struct pollfd){ control->clients[i], POLLIN, 0 };
 }
 
-static void greet(struct control *control)
+static void accept_client(struct control *control)
 {
 	int client = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -212,9 +212,9 @@ void control_serve(struct control *control, const struct pollfd *fds)
 			continue;
 		}
 		command[bytes] = '\0';
-		obey(control->link, command, answer);
+		execute(control->link, command, answer);
 		send(control->clients[i], answer, strlen(answer), MSG_NOSIGNAL);
 	}
 	if (fds[0].revents)
-		greet(control);
+		accept_client(control);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the link is told, and what it answers: each command and each answer is one message of a SOCK_SEQPACKET socket.
+ * Commands to the link and its answers: each is one message of a SOCK_SEQPACKET socket.
  *
- *   open                               the devices `near` and `far` are here: carry packets between them
- *   set forward|backward NAME=VALUE…   all of them from now on, or none of them when one is wrong
+ *   open                               carry packets between the devices `near` and `far`, which are here
+ *   set forward|backward NAME=VALUE…   change all of these, or none if one is wrong
  *   counters                           of each direction, since the beginning
- *   lateness                           since this was last asked
- *   end                                the process ends, and the link with it
+ *   lateness                           since the previous such command
+ *   end                                end the process, and the link with it
  *
- * An answer is a JSON object; {"error": "…"} says what was wrong.
+ * An answer is a JSON object; {"error": "…"} names the fault.
  */
 #ifndef CONTROL_H
 #define CONTROL_H
@@ -22,7 +22,7 @@
 struct control {
 	struct link *link;
 	int listener;
-	int clients[CLIENTS];	/* -1: none */
+	int clients[CLIENTS];	/* -1: free */
 };
 
 #define CONTROL_FDS (1 + CLIENTS)
@@ -30,7 +30,7 @@ struct control {
 void control_open(struct control *control, struct link *link, const char *path);
 
 /* Fills CONTROL_FDS entries. */
-void control_wants(const struct control *control, struct pollfd *fds);
+void control_poll_fds(const struct control *control, struct pollfd *fds);
 void control_serve(struct control *control, const struct pollfd *fds);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one way in which the emulator gives up: a line for whoever started it. */
+/* Ends the emulator with a line on stderr. */
 #ifndef FAIL_H
 #define FAIL_H
 

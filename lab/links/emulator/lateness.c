@@ -3,7 +3,7 @@
 #include "lateness.h"
 
 #define NS_PER_US 1000
-#define STEPS 16	/* buckets a power of two; below the first they are exact */
+#define STEPS 16	/* buckets per power of two; below the first they are exact */
 #define STEP_BITS 4
 
 static unsigned int bucket_of(uint64_t us)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much later than due packets left: the emulator's own error, by which an experiment knows whether to believe
- * a run. A histogram of 6 % wide buckets, so that a quantile of any number of packets costs a few kilobytes.
+ * How late packets left: the emulator's own error, which tells an experiment whether a run counts. The histogram has
+ * buckets of 6 %, so that quantiles of any number of packets cost a few kilobytes.
  */
 #ifndef LATENESS_H
 #define LATENESS_H
@@ -19,7 +19,7 @@ struct lateness {
 
 void lateness_note(struct lateness *lateness, int64_t late_ns, uint64_t stall_us);
 
-/* The upper edge of the bucket below which this part (0 to 1) of the packets lies, in microseconds. */
+/* Returns the upper edge, in microseconds, of the bucket that this share (0 to 1) of the packets does not exceed. */
 uint64_t lateness_quantile(const struct lateness *lateness, double part);
 
 #endif

@@ -25,7 +25,7 @@ void link_init(struct link *link, uint64_t stall_us)
 
 	if (getrandom(seeds, sizeof(seeds), 0) != sizeof(seeds))
 		fail("no random numbers");
-	*link = (struct link){ .stall_us = stall_us, .asked_ns = link_now() };
+	*link = (struct link){ .stall_us = stall_us, .counted_since_ns = link_now() };
 	pool_init(&link->pool);
 	for (unsigned int i = 0; i < DIRECTIONS; i++) {
 		way_init(&link->ways[i], seeds[i]);
@@ -94,7 +94,7 @@ int64_t link_carry(struct link *link)
 	return next;
 }
 
-int64_t link_least_delay(const struct link *link)
+int64_t link_min_delay(const struct link *link)
 {
 	int64_t there = link->ways[FORWARD].shape.delay_ns;
 	int64_t back = link->ways[BACKWARD].shape.delay_ns;

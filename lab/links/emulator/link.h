@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole link: two ends, a way in each direction, and how late packets left. */
+/* A link: two ports, a way in each direction, and the lateness of its packets. */
 #ifndef LINK_H
 #define LINK_H
 
@@ -17,7 +17,7 @@ struct link {
 	struct way ways[DIRECTIONS];
 	struct pool pool;
 	struct lateness lateness;
-	int64_t asked_ns;		/* since when lateness has been counted */
+	int64_t counted_since_ns;		/* start of the current lateness count */
 	uint64_t stall_us;		/* a packet that is later means that the machine stalled */
 	bool open;
 };
@@ -26,10 +26,10 @@ int64_t link_now(void);
 void link_init(struct link *link, uint64_t stall_us);
 void link_open(struct link *link);
 
-/* Reads what has come and writes what is due; returns when the next packet is due, or NEVER. */
+/* Reads what arrived and writes what is due; returns when the next packet is due, or NEVER. */
 int64_t link_carry(struct link *link);
 
-/* Of both directions. */
-int64_t link_least_delay(const struct link *link);
+/* Returns the smaller delay of both directions. */
+int64_t link_min_delay(const struct link *link);
 
 #endif

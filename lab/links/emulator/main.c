@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A link with delay, between two veths, in a network namespace of its own. See way.h for what it does to packets and
- * control.h for what it is told. It ends with the process that started it.
+ * A link with delay between two veths, in its own network namespace. way.h says what it does to packets, control.h what
+ * commands it has. It ends with the process that started it.
  *
  *   link-emulator SOCKET PARENT STALL_US
  *
- * It says `ready` when its namespace is there; then its starter moves one end of each veth into it, as `near` and as
- * `far`, and says `open`. Before a packet is due it waits awake, because to be woken takes longer than is wanted.
+ * It prints `ready` when its namespace exists. Its starter then moves one end of each veth into it, as `near` and `far`,
+ * and sends `open`. Before a packet is due the program spins, because a wake-up takes too long.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -23,18 +23,18 @@
 
 #define NS_PER_S 1000000000LL
 #define PRIORITY 10
-#define AWAKE_NS 60000		/* what being woken takes here, nine times of ten */
-#define AWAKE_SHARE 4		/* of the time, at most one part of so many is spent waiting awake */
-#define AWAKE_SAVED_NS 1000000	/* what an idle link may save of it */
-#define READ_EVERY_NS 1000000	/* packets of a longer delay may wait to be read: they carry their time */
-#define LISTEN_EVERY_NS 2000000	/* how long the control socket may wait when packets are always due */
+#define SPIN_NS 60000		/* how long a wake-up takes here, nine times of ten */
+#define SPIN_SHARE 4		/* spin at most one part in so many of the time */
+#define SPIN_SAVED_MAX_NS 1000000	/* the most spin time that an idle link may save up */
+#define READ_INTERVAL_NS 1000000	/* how long packets of a longer delay may wait to be read: they carry their time */
+#define CONTROL_INTERVAL_NS 2000000	/* how long the control socket may wait while packets are always due */
 
-static void follow(const char *parent)
+static void die_with_parent(const char *parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		fail("PR_SET_PDEATHSIG");
 	if (getppid() != atoi(parent))
-		exit(1); /* it has died before we could follow it */
+		exit(1); /* the parent died before prctl() took effect */
 }
 
 static void write_file(const char *path, const char *text)
@@ -46,16 +46,16 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-static void leave_for_own_network(void)
+static void enter_network_namespace(void)
 {
 	if (unshare(CLONE_NEWNET))
 		fail("no network namespace");
-	/* Nobody but the link's machines speaks on it. */
+	/* Without IPv6 only the link's machines send on it. */
 	write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/* The machine's other work waits for us; where that is not allowed, lateness will show it. */
-static void hurry(void)
+/* Other work of the machine waits for us. Where that is not allowed, lateness shows it. */
+static void set_realtime(void)
 {
 	struct sched_param priority = { .sched_priority = PRIORITY };
 
@@ -63,48 +63,48 @@ static void hurry(void)
 		fprintf(stderr, "link-emulator: without SCHED_FIFO or locked memory: %s\n", strerror(errno));
 }
 
-/* Sleeps for so long at most, or until somebody speaks or, unless packets may wait, something comes. */
+/* Sleeps at most this long, until a command arrives or, unless packets may wait, until a packet arrives. */
 static void sleep_for(struct control *control, const struct link *link, int64_t left_ns, bool may_wait)
 {
 	struct pollfd fds[CONTROL_FDS + DIRECTIONS];
 	struct timespec time;
 
-	if (may_wait && left_ns > READ_EVERY_NS)
-		left_ns = READ_EVERY_NS;
+	if (may_wait && left_ns > READ_INTERVAL_NS)
+		left_ns = READ_INTERVAL_NS;
 	time = (struct timespec){ left_ns / NS_PER_S, left_ns % NS_PER_S };
-	control_wants(control, fds);
+	control_poll_fds(control, fds);
 	for (unsigned int i = 0; i < DIRECTIONS; i++)
 		fds[CONTROL_FDS + i] = (struct pollfd){ link->ports[i].fd, POLLIN, 0 };
 	if (ppoll(fds, CONTROL_FDS + (may_wait ? 0 : DIRECTIONS), &time, NULL) > 0)
 		control_serve(control, fds);
 }
 
-/* How this program spends its time between packets. */
-struct leisure {
+/* The time that may be spent spinning between packets. */
+struct idle_budget {
 	int64_t before_ns;
-	int64_t listened_ns;
-	int64_t saved_ns;	/* what may be spent awake */
+	int64_t served_ns;
+	int64_t saved_ns;	/* what may still be spent spinning */
 };
 
-static void rest(struct leisure *leisure, struct control *control, const struct link *link, int64_t next_ns)
+static void idle(struct idle_budget *idle_budget, struct control *control, const struct link *link, int64_t next_ns)
 {
 	int64_t now = link_now();
 	int64_t left = next_ns - now;
-	int64_t awake = left < AWAKE_NS ? left : AWAKE_NS;
+	int64_t spin = left < SPIN_NS ? left : SPIN_NS;
 
-	leisure->saved_ns += (now - leisure->before_ns) / AWAKE_SHARE;
-	if (leisure->saved_ns > AWAKE_SAVED_NS)
-		leisure->saved_ns = AWAKE_SAVED_NS;
-	leisure->before_ns = now;
-	if (leisure->saved_ns < awake)
-		awake = 0;
-	if (left > awake || now - leisure->listened_ns > LISTEN_EVERY_NS) {
-		bool may_wait = next_ns != NEVER && link_least_delay(link) > READ_EVERY_NS + AWAKE_NS;
+	idle_budget->saved_ns += (now - idle_budget->before_ns) / SPIN_SHARE;
+	if (idle_budget->saved_ns > SPIN_SAVED_MAX_NS)
+		idle_budget->saved_ns = SPIN_SAVED_MAX_NS;
+	idle_budget->before_ns = now;
+	if (idle_budget->saved_ns < spin)
+		spin = 0;
+	if (left > spin || now - idle_budget->served_ns > CONTROL_INTERVAL_NS) {
+		bool may_wait = next_ns != NEVER && link_min_delay(link) > READ_INTERVAL_NS + SPIN_NS;
 
-		sleep_for(control, link, left > awake ? left - awake : 0, may_wait);
-		leisure->listened_ns = now;
-	} else if (awake > 0) {
-		leisure->saved_ns -= awake;
+		sleep_for(control, link, left > spin ? left - spin : 0, may_wait);
+		idle_budget->served_ns = now;
+	} else if (spin > 0) {
+		idle_budget->saved_ns -= spin;
 		while (link_now() < next_ns)
 			continue;
 	}
@@ -114,19 +114,19 @@ int main(int argc, char **argv)
 {
 	static struct link link;
 	static struct control control;
-	struct leisure leisure = { 0 };
+	struct idle_budget idle_budget = { 0 };
 
 	if (argc != 4) {
 		fprintf(stderr, "usage: link-emulator SOCKET PARENT STALL_US\n");
 		return 64;
 	}
-	follow(argv[2]);
-	leave_for_own_network();
-	hurry();
+	die_with_parent(argv[2]);
+	enter_network_namespace();
+	set_realtime();
 	link_init(&link, strtoull(argv[3], NULL, 10));
 	control_open(&control, &link, argv[1]);
 	puts("ready");
 	fflush(stdout);
 	for (;;)
-		rest(&leisure, &control, &link, link_carry(&link));
+		idle(&idle_budget, &control, &link, link_carry(&link));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room for packets, taken from the system in slabs and never given back: no page is missing when a packet is due. */
+/* Room for packets, allocated in slabs and never freed: no page fault when a packet is due. */
 #ifndef POOL_H
 #define POOL_H
 

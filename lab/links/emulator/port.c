@@ -16,11 +16,11 @@
 
 #define NS_PER_S 1000000000LL
 #define BUFFER_BYTES (32 << 20)
-#define TAG_BYTES 4		/* 802.1Q, which the kernel takes out of the frame and tells beside it */
-#define TAG_AT (2 * ETH_ALEN)
+#define TAG_BYTES 4		/* 802.1Q; the kernel moves the tag from the frame into auxiliary data */
+#define TAG_OFFSET (2 * ETH_ALEN)
 #define ROOM TAG_BYTES
-/* Two clocks that are read within this are read at once; else they are read again, so often. */
-#define AT_ONCE_NS 10000
+/* Two clock readings within this time count as one; otherwise both are read again, at most so often. */
+#define CLOCK_READ_MAX_NS 10000
 #define CLOCK_TRIES 3
 
 static void set_option(int fd, int level, int option, int value, const char *name)
@@ -41,22 +41,22 @@ static void set_up(int fd, const char *device)
 		fail("%s: cannot be set up", device);
 }
 
-static void lay_out(struct trays *trays, unsigned int i, struct pool *pool)
+static void prepare_slot(struct slots *slots, unsigned int i, struct pool *pool)
 {
 	struct packet *packet = pool_take(pool);
 
 	packet->room = ROOM;
-	trays->packets[i] = packet;
-	trays->frames[i] = (struct iovec){ packet->frame + ROOM, FRAME_MAX - ROOM };
-	trays->messages[i].msg_hdr = (struct msghdr){ .msg_iov = &trays->frames[i], .msg_iovlen = 1,
-						      .msg_control = trays->beside[i],
-						      .msg_controllen = BESIDE_BYTES };
+	slots->packets[i] = packet;
+	slots->frames[i] = (struct iovec){ packet->frame + ROOM, FRAME_MAX - ROOM };
+	slots->messages[i].msg_hdr = (struct msghdr){ .msg_iov = &slots->frames[i], .msg_iovlen = 1,
+						      .msg_control = slots->ancillary[i],
+						      .msg_controllen = ANCILLARY_BYTES };
 }
 
 void port_open(struct port *port, const char *device, struct pool *pool)
 {
 	struct sockaddr_ll place = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: nothing comes before bind() */
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: no packets before bind() */
 
 	if (fd < 0)
 		fail("no packet socket");
@@ -71,7 +71,7 @@ void port_open(struct port *port, const char *device, struct pool *pool)
 		fail("%s: cannot be read", device);
 	*port = (struct port){ .device = device, .fd = fd };
 	for (unsigned int i = 0; i < BATCH; i++)
-		lay_out(&port->trays, i, pool);
+		prepare_slot(&port->slots, i, pool);
 }
 
 static int64_t read_clock(clockid_t id)
@@ -82,83 +82,83 @@ static int64_t read_clock(clockid_t id)
 	return time.tv_sec * NS_PER_S + time.tv_nsec;
 }
 
-static void put_tag(struct packet *packet, const struct tpacket_auxdata *told)
+static void restore_tag(struct packet *packet, const struct tpacket_auxdata *auxdata)
 {
 	unsigned char *frame = packet->frame + packet->room - TAG_BYTES;
-	uint16_t kind = htons(told->tp_status & TP_STATUS_VLAN_TPID_VALID ? told->tp_vlan_tpid : ETH_P_8021Q);
-	uint16_t tag = htons(told->tp_vlan_tci);
+	uint16_t kind = htons(auxdata->tp_status & TP_STATUS_VLAN_TPID_VALID ? auxdata->tp_vlan_tpid : ETH_P_8021Q);
+	uint16_t tag = htons(auxdata->tp_vlan_tci);
 
-	memmove(frame, frame + TAG_BYTES, TAG_AT);
-	memcpy(frame + TAG_AT, &kind, sizeof(kind));
-	memcpy(frame + TAG_AT + sizeof(kind), &tag, sizeof(tag));
+	memmove(frame, frame + TAG_BYTES, TAG_OFFSET);
+	memcpy(frame + TAG_OFFSET, &kind, sizeof(kind));
+	memcpy(frame + TAG_OFFSET + sizeof(kind), &tag, sizeof(tag));
 	packet->room -= TAG_BYTES;
 	packet->bytes += TAG_BYTES;
 }
 
-/* What the kernel tells beside the packet: when it came, by the wall's clock, and its VLAN tag. */
-static void read_beside(struct packet *packet, struct msghdr *message, int64_t wall_ahead_ns)
+/* Reads the ancillary data: the arrival time by the wall clock, and the VLAN tag. */
+static void read_ancillary(struct packet *packet, struct msghdr *message, int64_t wall_clock_offset_ns)
 {
 	for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
 		if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SO_TIMESTAMPNS) {
 			struct timespec time;
 
 			memcpy(&time, CMSG_DATA(each), sizeof(time));
-			packet->at_ns = time.tv_sec * NS_PER_S + time.tv_nsec - wall_ahead_ns;
+			packet->at_ns = time.tv_sec * NS_PER_S + time.tv_nsec - wall_clock_offset_ns;
 		} else if (each->cmsg_level == SOL_PACKET && each->cmsg_type == PACKET_AUXDATA) {
-			struct tpacket_auxdata told;
+			struct tpacket_auxdata auxdata;
 
-			memcpy(&told, CMSG_DATA(each), sizeof(told));
-			if (told.tp_status & TP_STATUS_VLAN_VALID)
-				put_tag(packet, &told);
+			memcpy(&auxdata, CMSG_DATA(each), sizeof(auxdata));
+			if (auxdata.tp_status & TP_STATUS_VLAN_VALID)
+				restore_tag(packet, &auxdata);
 		}
 	}
 }
 
 /*
- * How far the wall's clock is ahead of ours. They are read one after the other: what passes between makes packets seem to
- * have come later, never sooner, and a reading between which the machine did something else is not taken.
+ * Returns how far the wall clock is ahead of the monotonic one. Time between the two readings makes packets seem later,
+ * never earlier. A reading that the machine interrupted is repeated.
  */
-static int64_t wall_ahead(void)
+static int64_t wall_clock_offset(void)
 {
 	for (int tries = 0;; tries++) {
 		int64_t before = read_clock(CLOCK_MONOTONIC);
 		int64_t wall = read_clock(CLOCK_REALTIME);
 		int64_t after = read_clock(CLOCK_MONOTONIC);
 
-		if (after - before < AT_ONCE_NS || tries == CLOCK_TRIES)
+		if (after - before < CLOCK_READ_MAX_NS || tries == CLOCK_TRIES)
 			return wall - after;
 	}
 }
 
 unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets)
 {
-	int64_t wall_ahead_ns = wall_ahead();
-	struct trays *trays = &port->trays;
-	int count = recvmmsg(port->fd, trays->messages, BATCH, MSG_DONTWAIT, NULL);
-	int64_t now_ns = read_clock(CLOCK_MONOTONIC); /* some came while others were read */
+	int64_t wall_clock_offset_ns = wall_clock_offset();
+	struct slots *slots = &port->slots;
+	int count = recvmmsg(port->fd, slots->messages, BATCH, MSG_DONTWAIT, NULL);
+	int64_t now_ns = read_clock(CLOCK_MONOTONIC); /* some packets arrive while others are read */
 	unsigned int kept = 0;
 
 	for (int i = 0; i < count; i++) {
-		struct packet *packet = trays->packets[i];
-		struct mmsghdr *message = &trays->messages[i];
+		struct packet *packet = slots->packets[i];
+		struct mmsghdr *message = &slots->messages[i];
 
 		if (message->msg_hdr.msg_flags & MSG_TRUNC) {
 			port->oversized_packets++;
 			pool_give(pool, packet);
-			lay_out(trays, (unsigned int)i, pool);
+			prepare_slot(slots, (unsigned int)i, pool);
 			continue;
 		}
 		packet->bytes = message->msg_len;
 		packet->at_ns = now_ns;
-		read_beside(packet, &message->msg_hdr, wall_ahead_ns);
-		/* The wall's clock may have been set since; and none comes before the one before it. */
+		read_ancillary(packet, &message->msg_hdr, wall_clock_offset_ns);
+		/* The wall clock may have been set meanwhile; and arrivals must not go backwards. */
 		if (packet->at_ns > now_ns)
 			packet->at_ns = now_ns;
 		if (packet->at_ns < port->last_arrival_ns)
 			packet->at_ns = port->last_arrival_ns;
 		port->last_arrival_ns = packet->at_ns;
 		packets[kept++] = packet;
-		lay_out(trays, (unsigned int)i, pool);
+		prepare_slot(slots, (unsigned int)i, pool);
 	}
 	return kept;
 }

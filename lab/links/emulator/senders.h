@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has packets waiting: a small table of MACs, each with the number of its packets. */
+/* A small table of the MACs that have packets waiting, with the number of each. */
 #ifndef SENDERS_H
 #define SENDERS_H
 
@@ -11,10 +11,13 @@
 struct senders {
 	unsigned char macs[SENDERS_MAX][MAC_BYTES];
 	uint32_t waiting[SENDERS_MAX];
-	unsigned int count;	/* of those that have any */
+	unsigned int count;	/* senders that have packets waiting */
 };
 
-/* A packet of this sender begins to wait; its place, for senders_leave(). Beyond the last place all share that one. */
+/*
+ * Counts a packet of this sender as waiting; returns its place for senders_leave(). Senders without a place share the
+ * last.
+ */
 uint32_t senders_join(struct senders *senders, const unsigned char *mac);
 void senders_leave(struct senders *senders, uint32_t place);
 

@@ -6,12 +6,12 @@
 #include <stddef.h>
 
 #define NS_PER_S 1000000000.0
-/* 200 Mbit/s over half a second, and a bound on memory for a link without a rate. */
+/* 200 Mbit/s over half a second; it limits the memory of a link without a rate. */
 #define LINE_MAX_PACKETS 16384
-#define LEAST_PART 0.1	/* of the rate, however many contend */
-#define SOURCE_AT 6	/* in an Ethernet frame */
-#define OTHERS_BYTES 1514
-#define OTHERS_LOOKED_AT 4000	/* of their packets' lengths: who came before has left by now */
+#define MIN_RATE_SHARE 0.1	/* of the rate, whatever the contention */
+#define SOURCE_MAC_OFFSET 6	/* in an Ethernet frame */
+#define CROSS_TRAFFIC_BYTES 1514
+#define CROSS_TRAFFIC_LOOKBACK 4000	/* in packet times: earlier cross traffic has left by now */
 
 static void append(struct fifo *fifo, struct packet *packet)
 {
@@ -20,7 +20,7 @@ static void append(struct fifo *fifo, struct packet *packet)
 	fifo->end = &packet->next;
 }
 
-static struct packet *take(struct fifo *fifo)
+static struct packet *pop(struct fifo *fifo)
 {
 	struct packet *packet = fifo->first;
 
@@ -31,12 +31,12 @@ static struct packet *take(struct fifo *fifo)
 }
 
 /* xorshift64*: uniform in [0, 1). */
-static double throw_dice(struct way *way)
+static double random_unit(struct way *way)
 {
-	way->dice ^= way->dice >> 12;
-	way->dice ^= way->dice << 25;
-	way->dice ^= way->dice >> 27;
-	return (double)((way->dice * 0x2545f4914f6cdd1dULL) >> 11) / 9007199254740992.0; /* 2^53 */
+	way->random_state ^= way->random_state >> 12;
+	way->random_state ^= way->random_state << 25;
+	way->random_state ^= way->random_state >> 27;
+	return (double)((way->random_state * 0x2545f4914f6cdd1dULL) >> 11) / 9007199254740992.0; /* 2^53 */
 }
 
 static int64_t sending_ns(const struct shape *shape, uint32_t bytes, double part)
@@ -49,16 +49,16 @@ static bool is_shared(const struct way *way)
 	return way->other && way->shape.shared && way->other->shape.shared;
 }
 
-/* Of the rate, which those who wait for the channel leave to whoever sends. */
-static double part_left(const struct way *way)
+/* Returns the share of the rate that contention leaves. */
+static double rate_share(const struct way *way)
 {
 	unsigned int contending = way->senders.count + (is_shared(way) ? way->other->senders.count : 0);
 	double left = contending ? 1 - way->shape.contention * (contending - 1) : 1;
 
-	return left > LEAST_PART ? left : LEAST_PART;
+	return left > MIN_RATE_SHARE ? left : MIN_RATE_SHARE;
 }
 
-/* When the first packet in the queue could begin to be sent. */
+/* Returns when the first packet in the queue could begin to be sent. */
 static int64_t start_ns(const struct way *way)
 {
 	int64_t free_ns = way->free_ns;
@@ -69,7 +69,7 @@ static int64_t start_ns(const struct way *way)
 	return way->queue.first->at_ns > free_ns ? way->queue.first->at_ns : free_ns;
 }
 
-/* Whether the other direction sends before this one does: it could sooner, or as soon and was not the last to send. */
+/* Returns whether the other direction sends first: it can sooner, or at the same time and was not the last to send. */
 static bool is_others_turn(const struct way *way)
 {
 	int64_t ours, theirs;
@@ -81,31 +81,31 @@ static bool is_others_turn(const struct way *way)
 	return theirs < ours || (theirs == ours && way->other->free_ns < way->free_ns);
 }
 
-/* When the last bit of the first packet in the queue leaves, as far as is known by now. */
+/* Returns when the last bit of the first packet leaves, as far as known now. */
 static int64_t finish_ns(const struct way *way)
 {
 	int64_t start = start_ns(way);
 
 	if (is_others_turn(way)) {
 		const struct way *other = way->other;
-		int64_t after = start_ns(other) + sending_ns(&other->shape, other->queue.first->bytes, part_left(other));
+		int64_t after = start_ns(other) + sending_ns(&other->shape, other->queue.first->bytes, rate_share(other));
 
 		start = after > start ? after : start;
 	}
-	return start + sending_ns(&way->shape, way->queue.first->bytes, part_left(way));
+	return start + sending_ns(&way->shape, way->queue.first->bytes, rate_share(way));
 }
 
-/* Moves the first packet, sent by then, from the queue into the line. */
+/* Moves the first packet, now sent, from the queue into the delay line. */
 static void send_first(struct way *way, int64_t finish)
 {
-	struct packet *packet = take(&way->queue);
+	struct packet *packet = pop(&way->queue);
 	int64_t due = finish + way->shape.delay_ns;
 
 	way->queued_bytes -= packet->bytes;
 	senders_leave(&way->senders, packet->sender);
 	way->free_ns = finish;
 	if (way->shape.jitter_ns)
-		due += (int64_t)(throw_dice(way) * (double)way->shape.jitter_ns);
+		due += (int64_t)(random_unit(way) * (double)way->shape.jitter_ns);
 	if (due < way->last_due_ns)
 		due = way->last_due_ns;
 	way->last_due_ns = due;
@@ -114,7 +114,7 @@ static void send_first(struct way *way, int64_t finish)
 	way->line_packets++;
 }
 
-/* Everything that has been sent by now leaves the queue, that of the other direction, too, where they take turns. */
+/* Takes everything that is sent by now out of the queue, and out of the other direction's on a shared channel. */
 static void advance(struct way *way, int64_t now_ns)
 {
 	for (;;) {
@@ -130,7 +130,7 @@ static void advance(struct way *way, int64_t now_ns)
 
 void way_init(struct way *way, uint64_t seed)
 {
-	*way = (struct way){ .dice = seed ? seed : 1 };
+	*way = (struct way){ .random_state = seed ? seed : 1 };
 	way->queue.end = &way->queue.first;
 	way->line.end = &way->line.first;
 }
@@ -139,11 +139,11 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 {
 	advance(way, now_ns);
 	if (way->queue.first && shape->rate_bps != way->shape.rate_bps) {
-		/* Of the packet that is being sent, the bits that have not left yet leave at the new rate. */
+		/* The remaining bits of the packet being sent leave at the new rate. */
 		struct packet *first = way->queue.first;
-		int64_t whole = sending_ns(&way->shape, first->bytes, part_left(way));
+		int64_t whole = sending_ns(&way->shape, first->bytes, rate_share(way));
 		int64_t left = finish_ns(way) - now_ns;
-		int64_t whole_now = sending_ns(shape, first->bytes, part_left(way));
+		int64_t whole_now = sending_ns(shape, first->bytes, rate_share(way));
 
 		way->free_ns = now_ns - whole_now + (int64_t)((double)whole_now * (double)left / (double)whole);
 		first->at_ns = way->free_ns;
@@ -152,37 +152,37 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 	if (!shape->p)
 		way->bad = false;
 	if (!way->shape.others)
-		way->others_ns = now_ns; /* nobody came until now */
+		way->cross_traffic_ns = now_ns; /* there was no cross traffic until now */
 	way->shape = *shape;
 }
 
 static bool is_lost(struct way *way)
 {
 	const struct shape *shape = &way->shape;
-	bool lost = shape->loss > 0 && throw_dice(way) < shape->loss;
+	bool lost = shape->loss > 0 && random_unit(way) < shape->loss;
 
 	if (shape->p > 0) {
-		way->bad = way->bad ? throw_dice(way) >= shape->r : throw_dice(way) < shape->p;
-		lost |= throw_dice(way) < (way->bad ? shape->loss_bad : shape->loss_good);
+		way->bad = way->bad ? random_unit(way) >= shape->r : random_unit(way) < shape->p;
+		lost |= random_unit(way) < (way->bad ? shape->loss_bad : shape->loss_good);
 	}
 	return lost;
 }
 
-/* Others' packets come at random, each by itself (Poisson). Those that have arrived by now are before whatever arrives now. */
-static int64_t let_others_in(struct way *way, int64_t now_ns)
+/* Adds cross traffic, a Poisson process, up to now; it is ahead of the packet that arrives now. */
+static int64_t add_cross_traffic(struct way *way, int64_t now_ns)
 {
-	int64_t takes = sending_ns(&way->shape, OTHERS_BYTES, 1), behind = 0;
+	int64_t takes = sending_ns(&way->shape, CROSS_TRAFFIC_BYTES, 1), behind = 0;
 	double apart = (double)takes / way->shape.others;
 
-	if (way->others_ns < now_ns - OTHERS_LOOKED_AT * takes)
-		way->others_ns = now_ns - OTHERS_LOOKED_AT * takes;
-	while (way->others_ns <= now_ns) {
+	if (way->cross_traffic_ns < now_ns - CROSS_TRAFFIC_LOOKBACK * takes)
+		way->cross_traffic_ns = now_ns - CROSS_TRAFFIC_LOOKBACK * takes;
+	while (way->cross_traffic_ns <= now_ns) {
 		if (way->queue.first) {
 			behind += takes;
 		} else {
-			way->free_ns = (way->others_ns > way->free_ns ? way->others_ns : way->free_ns) + takes;
+			way->free_ns = (way->cross_traffic_ns > way->free_ns ? way->cross_traffic_ns : way->free_ns) + takes;
 		}
-		way->others_ns += 1 + (int64_t)(-log(1 - throw_dice(way)) * apart);
+		way->cross_traffic_ns += 1 + (int64_t)(-log(1 - random_unit(way)) * apart);
 	}
 	return behind;
 }
@@ -200,9 +200,9 @@ bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns)
 		way->counters.dropped_packets++;
 		return false;
 	}
-	packet->behind_ns = way->shape.others > 0 && way->shape.rate_bps ? let_others_in(way, now_ns) : 0;
+	packet->behind_ns = way->shape.others > 0 && way->shape.rate_bps ? add_cross_traffic(way, now_ns) : 0;
 	packet->at_ns = now_ns;
-	packet->sender = senders_join(&way->senders, packet->frame + packet->room + SOURCE_AT);
+	packet->sender = senders_join(&way->senders, packet->frame + packet->room + SOURCE_MAC_OFFSET);
 	append(&way->queue, packet);
 	way->queued_bytes += packet->bytes;
 	return true;
@@ -227,7 +227,7 @@ struct packet *way_leave(struct way *way, int64_t now_ns, int64_t *due_ns)
 	advance(way, now_ns);
 	if (!way->line.first || way->line.first->at_ns > now_ns)
 		return NULL;
-	packet = take(&way->line);
+	packet = pop(&way->line);
 	way->line_packets--;
 	way->counters.out_packets++;
 	way->counters.out_bytes += packet->bytes;

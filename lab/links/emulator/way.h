@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One direction of a link, in virtual time: what it does to packets, without a socket and without a clock.
+ * One direction of a link in virtual time: what it does to packets, without socket or clock.
  *
  *   arrive ── loss ── queue, emptied at the rate ── delay ──► leave
- *                      ▲ others' packets, which are nobody's and take their time
+ *                      ▲ cross traffic, which takes time and is not delivered
  *
- * All times are nanoseconds of one clock, which the caller reads. The order of packets is kept.
+ * All times are nanoseconds of the caller's clock. Packets stay in order.
  *
- * Two directions that are both shared send in turns on one channel, packet by packet where both have one waiting, like
- * the stations of a radio cell and their access point. Who has nothing waiting does not contend: so for each sender (by
- * its MAC) beyond the first that has something waiting for the channel, in either direction, a part of the rate is lost.
+ * Two shared directions take turns on one channel, packet by packet while both have some waiting, like stations and their
+ * access point. Only senders (by MAC) with packets waiting contend, in either direction: each beyond the first costs a
+ * share of the rate.
  */
 #ifndef WAY_H
 #define WAY_H
@@ -22,29 +22,29 @@
 #define NEVER INT64_MAX
 
 struct shape {
-	uint64_t rate_bps;	/* 0: as fast as it goes */
-	uint64_t queue_bytes;	/* what may wait for the rate, the packet that is being sent among it */
+	uint64_t rate_bps;	/* 0: no limit */
+	uint64_t queue_bytes;	/* limit of the queue, including the packet being sent */
 	int64_t delay_ns;
 	int64_t jitter_ns;	/* added to the delay, uniform from 0 to this */
-	double loss;		/* of each packet by its own throw of the dice; from 0 to 1, like all below */
-	/* Gilbert-Elliott: for each packet, the chance to go from good to bad and back, and the loss in either state. */
+	double loss;		/* chance of each packet, 0 to 1 like all below */
+	/* Gilbert-Elliott: the chances per packet to turn bad and good, and the loss in either state. */
 	double p, r;
 	double loss_good, loss_bad;
-	uint64_t shared;	/* 0, or 1: takes turns with the other direction, when that is shared, too */
-	double contention;	/* the part of the rate that each further sender takes; a tenth of the rate remains */
-	double others;		/* the part of the rate that others' packets take, each as long as Ethernet has them */
+	uint64_t shared;	/* 0 or 1: takes turns with the other direction if that is shared too */
+	double contention;	/* share of the rate that each further sender costs; a tenth of the rate remains */
+	double others;		/* share of the rate that cross traffic takes, in full Ethernet frames */
 };
 
-/* Ethernet's 1514 bytes, a VLAN tag, and room for whoever raises the MTU a little. */
+/* Ethernet's 1514 bytes, a VLAN tag, and room for a slightly larger MTU. */
 #define FRAME_MAX 2000
 
 struct packet {
 	struct packet *next;
-	int64_t at_ns;		/* when it arrived; in the line: when it is due */
-	int64_t behind_ns;	/* what others' packets take that arrived after the one before it, and before it */
+	int64_t at_ns;		/* arrival; in the delay line: when it is due */
+	int64_t behind_ns;	/* time for cross traffic that arrived between the previous packet and this one */
 	uint32_t bytes;
 	uint32_t room;		/* unused bytes before the frame, in `frame` */
-	uint32_t sender;	/* its place among the senders, while in the queue */
+	uint32_t sender;	/* its place in senders, while in the queue */
 	unsigned char frame[FRAME_MAX];
 };
 
@@ -56,38 +56,38 @@ struct fifo {
 struct counters {
 	uint64_t in_packets, in_bytes;
 	uint64_t out_packets, out_bytes;
-	uint64_t lost_packets;		/* by the dice */
+	uint64_t lost_packets;		/* at random */
 	uint64_t dropped_packets;	/* the queue was full */
 };
 
 struct way {
 	struct shape shape;
 	struct counters counters;
-	struct way *other;		/* the other direction; NULL: there is none */
-	struct senders senders;		/* of what is in the queue */
+	struct way *other;		/* the other direction, or NULL */
+	struct senders senders;		/* of the packets in the queue */
 	struct fifo queue;		/* waits for the rate */
-	struct fifo line;		/* has been sent, and waits for its delay to pass */
+	struct fifo line;		/* the delay line: sent, waiting for the delay to pass */
 	uint64_t queued_bytes;
 	uint64_t line_packets;
-	int64_t free_ns;		/* when the last bit of the packet before left */
+	int64_t free_ns;		/* when the last bit of the previous packet left */
 	int64_t last_due_ns;
-	int64_t others_ns;		/* when the next packet of others arrives */
-	uint64_t dice;
-	bool bad;			/* the state of Gilbert and Elliott's channel */
+	int64_t cross_traffic_ns;		/* when the next packet of cross traffic arrives */
+	uint64_t random_state;
+	bool bad;			/* state of the Gilbert-Elliott channel */
 };
 
 void way_init(struct way *way, uint64_t seed);
 
-/* From now on; what is queued stays, and what is in the line keeps its time. */
+/* Changes the shape; queued packets stay, and packets in the delay line keep their times. */
 void way_shape(struct way *way, const struct shape *shape, int64_t now_ns);
 
-/* False when the packet is lost or dropped; it then stays the caller's. */
+/* Returns false if the packet is lost or dropped; the caller then keeps it. */
 bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns);
 
-/* When way_leave() will next have a packet, or NEVER; with jitter it may be somewhat later. */
+/* Returns when way_leave() will have a packet, or NEVER; jitter may make it somewhat later. */
 int64_t way_due(const struct way *way);
 
-/* The next packet that is due by now, with the time at which it was due; NULL when there is none. */
+/* Returns the next packet that is due by now, and when it was due, or NULL. */
 struct packet *way_leave(struct way *way, int64_t now_ns, int64_t *due_ns);
 
 #endif
