@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reruns of the papers' tables and figures, and the bench. Each has plan.py, measure.py and report.py.
+"""Experiments that repeat the papers' tables and figures, and the bench.
 
-plan.py says what is run: factors, sizes, repetitions. measure.py runs it and yields values. report.py turns the values
-into rows, figures with their promises, and a plot; `run(args)` in the package's __init__.py ties the three together.
+plan.py has factors, sizes and repetitions. measure.py runs the plan and yields values. report.py turns values into
+rows, figures with their promises, and a plot. `run(args)` in the package's __init__.py connects the three.
 """

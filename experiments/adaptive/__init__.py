@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies only when they pay: mode auto beside copies always and never, while Wi-Fi goes from clean to dead and back.
+"""Compare mode auto with copies always and never, while Wi-Fi goes from clean to dead and back.
 
 ./bicast experiment adaptive            phases of 15 s, three rounds in each mode
-./bicast experiment adaptive --full     phases of a minute, likewise
+./bicast experiment adaptive --full     phases of a minute, three rounds
 
-A camera's 4 Mbit/s go up over MPTCP between the two sites of topologies/twin.py, with an agent at each and at the
-client; Wi-Fi of 100 Mbit/s and 20 ms there and back, LTE of 10 Mbit/s and 50 ms. An upload, because what is copied
-then are data: that is what copies cost on LTE, and what they are worth. A rate of its own, because what a bulk
-transfer gets over a lossy path is a matter of luck, and an LTE slower than it would not carry its copies anyway.
-Wi-Fi is the active uplink by somebody's wish in all modes, so that they differ in copies alone.
+A camera uploads 4 Mbit/s over MPTCP between the sites of topologies/twin.py, with an agent at each site and at the
+client. Wi-Fi has 100 Mbit/s and 20 ms round trip, LTE 10 Mbit/s and 50 ms. In an upload the copies are data, which
+shows their cost on LTE and their worth. The rate is fixed because the rate of a bulk transfer over a lossy path is
+random, and a slower LTE could not carry the copies. An override keeps Wi-Fi active in all modes, so that they differ
+only in copies.
 
-Then a download under a budget of LTE, in the paper's laboratory: its acknowledgements are copied, and counted where
-they come out of LTE.
+Then a download under an LTE budget in the paper's laboratory: its acknowledgements are copied, and counted at the far
+end of LTE.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen of the script in one mode, and of a budget: as values, phase by phase."""
+"""The observations of one script or budget run, as values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lab.traffic.streaming import Streamed
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one path to copies, or back."""
+    """A start or an end of copies."""
 
-    at: float  # as time.monotonic()
+    at: float  # time.monotonic()
     copies: bool
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """By LTE, both ways, at these moments of time.monotonic(), since it was raised."""
+    """The bytes that LTE carried in both directions, at moments of time.monotonic()."""
 
     moments: Sequence[float]
     sizes: Sequence[int]
@@ -43,9 +43,9 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class ScriptRun:
     task: Task
-    moments: Sequence[float]  # at which each phase began, and the last one ended
+    moments: Sequence[float]  # when each phase began, and when the last one ended
     streamed: Streamed
     carried: Carried
     changes: Sequence[Change]
@@ -72,19 +72,19 @@ class Scripted:
 
     @property
     def bad_lte_bytes(self) -> float:
-        """In the phases in which copies are worth something."""
+        """Return the bytes on LTE in the phases in which copies pay."""
         return sum(self.carried.between(part.since, part.until) for part in self.parts if part.phase.bad)
 
     @property
     def counted(self) -> list[Change]:
-        """Since the script began."""
+        """Return the changes since the script began."""
         return [each for each in self.changes if self.moments[0] <= each.at < self.moments[-1]]
 
     def changes_in(self, part: Part) -> list[Change]:
         return [each for each in self.changes if part.since <= each.at < part.until]
 
     def has_copies(self, part: Part) -> bool:
-        """As it begins. They are there before anything is known."""
+        """Return whether copies were on when the phase began; without evidence they are."""
         before = [each.copies for each in self.changes if each.at < part.since]
         return before[-1] if before else True
 
@@ -92,22 +92,21 @@ class Scripted:
         return self.has_copies(part) != part.phase.bad
 
     def decided_s(self, part: Part) -> float | None:
-        """From its beginning until copies were as the phase would have them; None: they were so, or never came to be
-        while it lasted."""
+        """Return the time from a phase's beginning to the right decision; None if it stood before, or never came."""
         right = (each.at - part.since for each in self.changes_in(part) if each.copies == part.phase.bad)
         return next(right, None) if self.is_to_decide(part) else None
 
 
 @dataclass(frozen=True, slots=True)
-class Budgeted:
-    """A download whose acknowledgements ride LTE as well, as long as the day's budget lasts."""
+class BudgetRun:
+    """A download whose acknowledgements are copied to LTE as long as the day's budget lasts."""
 
     budget_bytes: int
     began: float
-    carried: Carried  # by LTE, up alone, as it came out at its far end
+    carried: Carried  # up only, at the far end of LTE
     streamed: Streamed
     ended: float
-    told: str  # what is said of the budget at the end
+    told: str  # the budget's last reason
     stalled: str
 
     def __str__(self) -> str:

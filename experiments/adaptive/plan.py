@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What befalls Wi-Fi while a camera's picture goes up over it, in which modes, and how long each part of it lasts."""
+"""Plan the script: loss on Wi-Fi during a camera's upload, in each mode, and the length of each phase."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DEAD_PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What Wi-Fi loses meanwhile, by paper 002's grid: 5 % and 10 % up with 5 % down are its worst corners."""
+    """The loss of Wi-Fi in a phase; 5 % and 10 % up with 5 % down are the worst corners of paper 002's grid."""
 
     name: str
     up_percent: float = 0.0
     down_percent: float = 0.0
-    bursts: Bursts | None = None  # beside that, each way
+    bursts: Bursts | None = None  # in addition, each way
 
     @property
     def bad(self) -> bool:
         return self.up_percent > 0
 
 
-# One in 400 packets begins a burst that takes 20 in the mean, some 5 % more: no burst is over within a window of TCP's.
+# One in 400 packets begins a burst of 20 on average, about 5 % more. Such a burst outlasts a TCP window.
 SCRIPT = (
     Phase("clean"),
     Phase("5 % lost", 5, 5),
@@ -40,7 +40,7 @@ SCRIPT = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The script once, in one mode."""
+    """One run of the script in one mode."""
 
     mode: str
     number: int  # from 1
@@ -49,15 +49,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/adaptive are named so
+    name: str  # the stem of its file names in results/adaptive
     rounds: int
     phase_s: float
-    budget_bytes: int = 4_000_000  # a day, of LTE
-    download_s: float = 45.0  # whose acknowledgements would use it up twice
+    budget_bytes: int = 4_000_000  # of LTE, per day
+    download_s: float = 45.0  # twice as long as the budget lasts
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Modes in turns, so that what the machine does beside it hits all alike."""
+        """Yield the modes in turns, so that other load on the machine affects all alike."""
         for number, mode in product(range(1, self.rounds + 1), MODES):
             yield Task(mode, number, self.phase_s)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: of each phase what came, what it cost on LTE, and how soon and how often it was decided."""
+"""Rows, figures and plot: goodput of each phase, its cost on LTE, and speed and number of decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.adaptive.measure import Run
-from experiments.adaptive.observations import Budgeted, Part, Scripted
+from experiments.adaptive.observations import BudgetRun, Part, ScriptRun
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, MODES, NEVER, SCRIPT
 from lab.results.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 
@@ -25,15 +25,15 @@ NAMES = {ADAPTIVE: "adaptive", ALWAYS: "always", NEVER: "never"}
 
 def figures(runs: Sequence[Run]) -> Iterator[Figure]:
     good = [run for run in runs if not run.stalled]
-    scripted = [run for run in good if isinstance(run, Scripted)]
-    if scripted:
-        yield from _of_script(scripted)
+    scripts = [run for run in good if isinstance(run, ScriptRun)]
+    if scripts:
+        yield from _of_script(scripts)
     for run in good:
-        if isinstance(run, Budgeted):
+        if isinstance(run, BudgetRun):
             yield from _of_budget(run)
 
 
-def _of_script(runs: Sequence[Scripted]) -> Iterator[Figure]:
+def _of_script(runs: Sequence[ScriptRun]) -> Iterator[Figure]:
     broken = [float(not run.streamed.whole) for run in runs]
     yield figure("streams whose bytes differ", sum(broken), broken, "streams", exactly(0))
     by_mode = {mode: {run.task.number: run for run in runs if run.task.mode == mode} for mode in MODES}
@@ -45,7 +45,7 @@ def _of_script(runs: Sequence[Scripted]) -> Iterator[Figure]:
         yield from _of_decisions(ours)
 
 
-def _of_phase(number: int, by_mode: Mapping[str, Mapping[int, Scripted]]) -> Iterator[Figure]:
+def _of_phase(number: int, by_mode: Mapping[str, Mapping[int, ScriptRun]]) -> Iterator[Figure]:
     head = f"{SCRIPT[number].name}, goodput; "
     for mode, runs in by_mode.items():
         parts = [(run, run.parts[number]) for run in runs.values()]
@@ -59,16 +59,16 @@ def _of_phase(number: int, by_mode: Mapping[str, Mapping[int, Scripted]]) -> Ite
 
 
 def _pairs(
-    number: int, by_mode: Mapping[str, Mapping[int, Scripted]]
-) -> Iterator[tuple[Scripted, Scripted, Part, Part]]:
-    """Of one round."""
+    number: int, by_mode: Mapping[str, Mapping[int, ScriptRun]]
+) -> Iterator[tuple[ScriptRun, ScriptRun, Part, Part]]:
+    """Pair the runs of the same round."""
     for each, ours in by_mode[ADAPTIVE].items():
         theirs = by_mode[ALWAYS].get(each)
         if theirs is not None:
             yield ours, theirs, ours.parts[number], theirs.parts[number]
 
 
-def _of_lte(by_mode: Mapping[str, Mapping[int, Scripted]]) -> Iterator[Figure]:
+def _of_lte(by_mode: Mapping[str, Mapping[int, ScriptRun]]) -> Iterator[Figure]:
     head = "carried by LTE in the whole script; "
     for mode, runs in by_mode.items():
         if runs:
@@ -85,7 +85,7 @@ def _of_lte(by_mode: Mapping[str, Mapping[int, Scripted]]) -> Iterator[Figure]:
         yield middle("  adaptive saves, of what always copies", saved, "%")
 
 
-def _of_decisions(runs: Sequence[Scripted]) -> Iterator[Figure]:
+def _of_decisions(runs: Sequence[ScriptRun]) -> Iterator[Figure]:
     parts = [(run, part) for run in runs for part in run.parts]
     bad, clean = ([(run, part) for run, part in parts if part.phase.bad is each] for each in (True, False))
     missed = [float(run.decided_s(part) is None) for run, part in bad if run.is_to_decide(part)]
@@ -97,14 +97,14 @@ def _of_decisions(runs: Sequence[Scripted]) -> Iterator[Figure]:
     yield worst("  changes in a phase", changes, "changes", at_most(CHANGES))
 
 
-def _decided(what: str, parts: Iterable[tuple[Scripted, Part]], promise: Promise | None) -> Iterator[Figure]:
+def _decided(what: str, parts: Iterable[tuple[ScriptRun, Part]], promise: Promise | None) -> Iterator[Figure]:
     found = (run.decided_s(part) for run, part in parts)
     after_s = [each for each in found if each is not None]
     if after_s:
         yield worst(what, after_s, "s", promise)
 
 
-def _of_budget(run: Budgeted) -> Iterator[Figure]:
+def _of_budget(run: BudgetRun) -> Iterator[Figure]:
     spent, budget = run.copied_bytes / 1000, run.budget_bytes / 1000
     yield figure("a download under a budget: copies, as LTE's far end counts", spent, [spent], "kB", at_most(budget))
     yield middle("  of the budget", [100 * spent / budget], "%")
@@ -113,7 +113,7 @@ def _of_budget(run: Budgeted) -> Iterator[Figure]:
 
 def rows(run: Run) -> Iterator[tuple[object, ...]]:
     match run:
-        case Scripted():
+        case ScriptRun():
             for part in run.parts:
                 changes = run.changes_in(part)
                 decided_s = run.decided_s(part) if run.task.mode == ADAPTIVE else None
@@ -123,18 +123,18 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                     round(run.carried.between(part.since, part.until)), run.has_copies(part), len(changes),
                     "" if decided_s is None else f"{decided_s:.2f}", " | ".join(each.because for each in changes),
                 )  # fmt: skip
-        case Budgeted():
+        case BudgetRun():
             seconds = f"{run.ended - run.began:.1f}"
             goodput = f"{run.bps / 1e6:.3f}"
             told = f"budget {run.budget_bytes}: {run.told}"
             yield "budget", ALWAYS, 1, "clean", seconds, goodput, "", run.copied_bytes, True, "", "", told
 
 
-# Plot: goodput, LTE's load and the decisions over time; beside it the budget.
+# Plot: goodput, LTE load and decisions over time; beside it the budget
 
 COLOURS = {ADAPTIVE: "tab:blue", ALWAYS: "tab:green", NEVER: "tab:orange"}
 STEP_S = 0.5
-MOST_MBPS = 10  # what is caught up at the end of a dead phase would dwarf the rest
+MOST_MBPS = 10  # the catch-up after a dead phase would dwarf the rest
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
@@ -143,15 +143,15 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     FigureCanvasAgg(drawing)
     panels = drawing.subplot_mosaic("aac;bbc", sharex=False)
     came, lte, budget = (panels[each] for each in "abc")
-    scripted = [run for run in good if isinstance(run, Scripted)]
-    _over_time(came, scripted, lambda run, since, until: run.streamed.bps(since, until))
-    _over_time(lte, scripted, lambda run, since, until: run.carried.between(since, until) * 8 / (until - since))
+    scripts = [run for run in good if isinstance(run, ScriptRun)]
+    _over_time(came, scripts, lambda run, since, until: run.streamed.bps(since, until))
+    _over_time(lte, scripts, lambda run, since, until: run.carried.between(since, until) * 8 / (until - since))
     came.set_ylabel("came at the server, Mbit/s")
     lte.set_ylabel("carried by LTE, Mbit/s")
     lte.set_xlabel("s since the script began; marks: copies begin (up) and end (down)")
-    for run in scripted:
+    for run in scripts:
         _decisions(lte, run)
-    _budgets(budget, [run for run in good if isinstance(run, Budgeted)])
+    _budgets(budget, [run for run in good if isinstance(run, BudgetRun)])
     for panel in (came, lte, budget):
         panel.set_ylim(bottom=0)
     came.set_ylim(top=MOST_MBPS)
@@ -162,7 +162,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _over_time(panel: Axes, runs: Sequence[Scripted], bps: Callable[[Scripted, float, float], float]) -> None:
+def _over_time(panel: Axes, runs: Sequence[ScriptRun], bps: Callable[[ScriptRun, float, float], float]) -> None:
     known = set[str]()
     for run in runs:
         mode, began, ended = run.task.mode, run.moments[0], run.moments[-1]
@@ -179,14 +179,14 @@ def _over_time(panel: Axes, runs: Sequence[Scripted], bps: Callable[[Scripted, f
         panel.text((since + until) / 2, 0.02, part.phase.name, transform=panel.get_xaxis_transform(), ha="center")
 
 
-def _decisions(panel: Axes, run: Scripted) -> None:
+def _decisions(panel: Axes, run: ScriptRun) -> None:
     for change in run.counted:
         moment = change.at - run.moments[0]
         panel.axvline(moment, color=COLOURS[run.task.mode], linestyle=":", linewidth=0.8)
         panel.plot(moment, 0.2, "^" if change.copies else "v", color=COLOURS[run.task.mode], clip_on=False)
 
 
-def _budgets(panel: Axes, runs: Sequence[Budgeted]) -> None:
+def _budgets(panel: Axes, runs: Sequence[BudgetRun]) -> None:
     for run in runs:
         since_s = [moment - run.began for moment in run.carried.moments]
         panel.plot(since_s, [size / 1000 for size in run.carried.sizes], color=COLOURS[ALWAYS], label="came by LTE")

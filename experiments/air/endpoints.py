@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of an upload at the machines of the laboratory, and what they have written when it is over."""
+"""Run the upload programs on the laboratory's machines and read what they wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHIN_S = 20.0
 
 
 class End:
-    """The program at one end. It connects when it is told to go, and leaves its doubles when it ends."""
+    """The program at one end: it starts at go() and leaves its doubles when it ends."""
 
     def __init__(self, machine: Machine, numbers: Path, *words: str) -> None:
         self._name, self._numbers = machine.name, numbers
@@ -39,7 +39,7 @@ class End:
         except queue.Empty:
             said = ""
         if said != "ready\n":
-            raise ExperimentFailed(f"{self._name}: the upload's program is not ready within {WITHIN_S:.0f} s")
+            raise ExperimentFailed(f"{self._name}: upload.py was not ready within {WITHIN_S:.0f} s")
 
     def go(self) -> None:
         self._say("go\n")
@@ -47,7 +47,7 @@ class End:
     def finish(self) -> array[float]:
         self._say("enough\n")
         if self._process.wait(WITHIN_S) != 0:
-            raise ExperimentFailed(f"{self._name}: the upload's program ended with {self._process.returncode}")
+            raise ExperimentFailed(f"{self._name}: upload.py ended with {self._process.returncode}")
         return array("d", self._numbers.read_bytes())
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ class End:
 def uploading(
     terminals: Mapping[Machine, str], servers: Mapping[str, Machine], connections: int, control: str, place: Path
 ) -> Iterator[tuple[list[End], list[End]]]:
-    """Senders, which wait to be told, and the servers' ends; `terminals` have the address that each uploads to."""
+    """Start the programs; `terminals` maps each sender to the address to which it uploads."""
     with ExitStack() as running:
 
         def started(machine: Machine, *words: str) -> End:
@@ -90,8 +90,7 @@ def uploading(
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What came of one terminal: the moments of time.monotonic() at which a read returned, and the bytes before each,
-    and with the last, of all."""
+    """What one terminal delivered: `before` has the bytes before each moment (time.monotonic()), and then all."""
 
     moments: Sequence[float]
     before: Sequence[float]
@@ -103,7 +102,7 @@ class Received:
         return self.before[bisect_left(self.moments, moment)]
 
     def reaches(self, bps: float, since: float, over_s: float) -> float | None:
-        """How long after `since` that much has come for so long; None: never."""
+        """Return how long after `since` the rate `bps` has lasted for `over_s`; None: never."""
         for moment in self.moments[bisect_left(self.moments, since + over_s) :]:
             if self.bps(moment - over_s, moment) >= bps:
                 return moment - since
@@ -111,7 +110,7 @@ class Received:
 
 
 def received(reads: Sequence[float], addresses: Sequence[str]) -> list[Received]:
-    """Of each of these senders' addresses."""
+    """Return what each of these senders' addresses delivered."""
     found: dict[float, tuple[list[float], list[float]]] = {
         float(each.rpartition(".")[2]): ([], [0.0]) for each in addresses
     }
@@ -124,19 +123,19 @@ def received(reads: Sequence[float], addresses: Sequence[str]) -> list[Received]
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one terminal's sockets told within a span, all its connections together."""
+    """TCP state of one terminal within a span, over all its connections."""
 
     srtt_ms: float  # mean
     min_rtt_ms: float
-    cwnd: float  # mean of a connection
-    again: int  # segments sent again since the beginning
+    cwnd: float  # mean per connection
+    retransmits: int  # retransmitted segments since the beginning
 
 
 def sampled(samples: Sequence[float], connections: int, since: float, until: float) -> Sampled:
     rows = list(zip(*(samples[column::5] for column in range(5)), strict=True))
     inside = [row for row in rows if since <= row[0] <= until]
     if len(inside) < 2 * connections:
-        raise ExperimentFailed(f"an upload's sockets were looked at only {len(inside)} times in {until - since:.0f} s")
+        raise ExperimentFailed(f"an upload has only {len(inside)} samples of its sockets in {until - since:.0f} s")
     return Sampled(
         mean(row[1] for row in inside) / 1000,
         min(row[2] for row in rows) / 1000,

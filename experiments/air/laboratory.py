@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point with ten terminals and the controller on it, with the agents that a variant is to have."""
+"""Run an access point with ten terminals, the controller, and the agents of a variant."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ FILE = TREE / "topologies" / "access_point.yaml"
 SITE = "ap"
 RULE = re.compile(r"rule: \w+, tables: \w+")
 WITHIN_S = 20.0
-QUIET_S, QUIET_PACKETS = 0.3, 20  # an air that carries no more in so long; longer than the longest way
+QUIET_S, QUIET_PACKETS = 0.3, 20  # the link carries no more than this in a time longer than the longest path
 LINKS = ("air", *SERVERS)
-NEAREST = SERVERS["s4"]
-# A packet in a thousand that is late does not change what a second's bytes come to; more, and the air was not ours.
-SPOILT_SHARE = 0.001
-RECEIVE = "net.ipv4.tcp_rmem"
-DEFAULT_RECEIVE = "4096 131072 6291456"
-# The kernel announces the scale by which this most can be told.
-SCALED_RECEIVE = {14: f"4096 131072 {1 << 29}"}
+NEAREST_SERVER = SERVERS["s4"]
+# One late packet in a thousand does not change the goodput of a second.
+MAX_LATE_SHARE = 0.001
+RECEIVE_BUFFER = "net.ipv4.tcp_rmem"
+DEFAULT_RECEIVE_BUFFER = "4096 131072 6291456"
+# The kernel derives the window scale from the largest receive buffer.
+SCALED_RECEIVE_BUFFER = {14: f"4096 131072 {1 << 29}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Laboratory:
         for way in (air.forward, air.backward):
             way.set(contention=scene.contention)
         air.forward.set(loss_percent=scene.loss_percent)
-        receive = SCALED_RECEIVE.get(scene.window_scale, DEFAULT_RECEIVE)
+        receive = SCALED_RECEIVE_BUFFER.get(scene.window_scale, DEFAULT_RECEIVE_BUFFER)
         for server in self.servers.values():
-            server.run("sysctl", "--quiet", "--write", f"{RECEIVE}={receive}")
+            server.run("sysctl", "--quiet", "--write", f"{RECEIVE_BUFFER}={receive}")
 
     def set_rule(self, variant: Variant) -> None:
-        """In force when this returns."""
+        """Set the rule and wait until it is in force."""
         text = self.controller.file.read_text(encoding="utf-8")
         wanted = RULE.sub(f"rule: {variant.rule}, tables: {variant.tables}", text)
         if wanted == text:
@@ -69,13 +69,13 @@ class Laboratory:
         self.controller.file.write_text(wanted, encoding="utf-8")
         self.controller.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + WITHIN_S
-        while not _follows(told := self._access_point(), variant):
+        while not _is_in_force(told := self._access_point(), variant):
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"{variant} is not in force {WITHIN_S:.0f} s after the reload: {told}")
-            time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+                raise ExperimentFailed(f"{variant}: not in force {WITHIN_S:.0f} s after the reload; the API has {told}")
+            time.sleep(LOOK_EVERY_S)
 
     def held(self) -> int:
-        """Terminals whose caps somebody holds now."""
+        """Return the number of terminals whose caps are enforced now."""
         told = self._access_point()
         return sum(1 for one in told["terminals"] if one["held"] and one["windows"]) if told else 0
 
@@ -83,45 +83,48 @@ class Laboratory:
         return next(iter(self.controller.client.get("caps")), None)
 
     def forget(self) -> None:
-        """What TCP remembers of the runs before: an upload would begin with its ssthresh."""
+        """Drop TCP's cached metrics: an upload would start with an earlier run's ssthresh."""
         for machine in (*self.terminals, *self.servers.values()):
             machine.run("ip", "tcp_metrics", "flush")
 
     def await_quiet(self) -> None:
-        """Until what the run before left in the air's queue has gone."""
+        """Wait until the queue is free of the previous run's packets."""
         air = self.net.uplink("air")
         deadline = time.monotonic() + WITHIN_S
         moved, before = -1, -2
         while moved - before > QUIET_PACKETS or before < 0:
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"the air is not quiet {WITHIN_S:.0f} s after the last upload ended")
+                raise ExperimentFailed(
+                    f"the access point still carries packets {WITHIN_S:.0f} s after the last upload ended"
+                )
             time.sleep(QUIET_S)
             before, moved = moved, sum(way.out_packets for way in air.counters())
 
     def carried_bits(self) -> int:
-        """By the air, both ways, since the beginning."""
+        """Return the bits carried in both directions since the start."""
         return sum(way.out_bytes for way in self.net.uplink("air").counters()) * 8
 
     def spoilt(self) -> str:
-        """Which links the machine has held up since this was last asked, and how long; empty: none that counts."""
+        """Return which links the machine stalled since the previous call, and for how long; "" if none counts."""
         found = {name: self.net.uplink(name).lateness() for name in LINKS}
-        late = {name: one for name, one in found.items() if one.stalls > SPOILT_SHARE * one.packets}
+        late = {name: one for name, one in found.items() if one.stalls > MAX_LATE_SHARE * one.packets}
         return "; ".join(f"on {name} {one}" for name, one in late.items())
 
 
-def _follows(told: dict[str, Any] | None, variant: Variant) -> bool:
-    """Whether the rule is this, and whoever is to tell of the terminals has: a connection that is older than the
-    gateway's programs has no cap there."""
+def _is_in_force(told: dict[str, Any] | None, variant: Variant) -> bool:
+    """Return whether the rule is in force and every agent reports: the gateway cannot cap a connection older than its
+    programs.
+    """
     if told is None or told["rule"] != variant.rule:
         return False
     if variant.rule == "paper" and told["tables"] != variant.tables:
         return False
-    return variant.hand == NOBODY or all(one["heard"] for one in told["terminals"])
+    return variant.enforcer == NOBODY or all(one["heard"] for one in told["terminals"])
 
 
 @contextmanager
-def laboratory(hand: str, logs: Path, terminals: int = MOST_TERMINALS) -> Iterator[Laboratory]:
-    """Ready, with an agent at each terminal, or one at the gateway, or none."""
+def laboratory(enforcer: str, logs: Path, terminals: int = MOST_TERMINALS) -> Iterator[Laboratory]:
+    """Run the laboratory with an agent at each terminal, at the gateway, or none."""
     with (
         controlled(FILE, SETTINGS) as controller,
         raised(AccessPointTopo(terminals), controller=OPENFLOW) as net,
@@ -130,19 +133,19 @@ def laboratory(hand: str, logs: Path, terminals: int = MOST_TERMINALS) -> Iterat
     ):
         controller.await_steady()
         lab = Laboratory(net, controller)
-        _await_found(lab)
-        if hand == TERMINALS:
+        _await_reachable(lab)
+        if enforcer == TERMINALS:
             for terminal in lab.terminals:
                 agents.enter_context(agent(controller, terminal, terminal.name, "terminal"))
-        elif hand == GATEWAY:
+        elif enforcer == GATEWAY:
             agents.enter_context(agent(controller, None, SITE, "gateway"))
         yield lab
 
 
-def _await_found(lab: Laboratory) -> None:
-    """Until every terminal and every server is known to those who bring packets there."""
+def _await_reachable(lab: Laboratory) -> None:
+    """Wait until all MACs on the way of each terminal and server are learned."""
     first, *others = lab.terminals
-    ways = [(first, server) for server in SERVERS.values()] + [(each, NEAREST) for each in others]
+    ways = [(first, server) for server in SERVERS.values()] + [(each, NEAREST_SERVER) for each in others]
     deadline = time.monotonic() + WITHIN_S
     for terminal, server in ways:
         while terminal.run("ping", "-c", "1", "-W", "1", server, check=False).returncode != 0:

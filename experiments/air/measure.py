@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The uploads themselves: of each run what came, how long round trips were, and how soon a newcomer had its part."""
+"""Run the uploads and record goodput, round trips and how soon a newcomer gets its share."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import till
 from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
 
-ATTEMPTS = 3  # while the machine stalls
-JOINS_AFTER, COUNTS_AFTER = 0.3, 0.5  # parts of a run: the newcomer begins; from then on all is counted
-FAIR_PART = 0.9  # of its fair share, which a newcomer is to reach
-OVER_S = 0.5  # for so long
+ATTEMPTS = 3  # repeat when the machine stalled
+JOIN_FRACTION, COUNT_FRACTION = 0.3, 0.5  # fractions of a run: the newcomer starts; counting starts
+FAIR_SHARE = 0.9  # of its fair share
+FAIR_FOR_S = 0.5  # for so long
 PING_EVERY_S = 0.1
 PING_TOOK = re.compile(r" time=([\d.]+) ms")
 
@@ -38,11 +38,11 @@ class Run:
     seconds: float  # of the whole run
     bps: tuple[float, ...]  # of each terminal
     sampled: tuple[Sampled, ...]
-    least_rtt_ms: tuple[float, ...]  # of the way of each terminal, as nobody else has made it longer
-    ping_ms: float  # median, of the first terminal's ping to its server; NaN: none came back
-    newcomer_s: float | None  # until it had its part for so long; None: never, or there was no newcomer
-    busy: float  # the part of the air's time in which it carried something, as if nobody contended
-    held: int  # terminals whose caps somebody held in the middle of it
+    least_rtt_ms: tuple[float, ...]  # of each terminal's path, without queueing
+    ping_ms: float  # median of the first terminal's pings; NaN: no answer
+    newcomer_s: float | None  # until it had its share for OVER_S; None: never, or no newcomer
+    busy: float  # fraction of the link's time in use, as if without contention
+    held: int  # terminals with enforced caps in the middle of the run
     stalled: str
 
     @property
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def ratio(self) -> float:
-        """Mean of the terminals' srtt by the least RTT of their way."""
+        """Return the mean of srtt / least RTT over terminals."""
         ratios = [one.srtt_ms / least for one, least in zip(self.sampled, self.least_rtt_ms, strict=True)]
         return sum(ratios) / len(ratios)
 
@@ -66,17 +66,16 @@ class Run:
 
     @property
     def cwnd(self) -> float:
-        """Mean of a connection."""
         return sum(one.cwnd for one in self.sampled) / len(self.sampled)
 
     @property
-    def again(self) -> int:
-        return sum(one.again for one in self.sampled)
+    def retransmits(self) -> int:
+        return sum(one.retransmits for one in self.sampled)
 
     @property
     def is_held(self) -> bool:
-        """Whether what the variant wants held was held."""
-        return self.held == (0 if self.task.variant.hand == NOBODY else self.task.scene.terminals)
+        """Return whether caps were enforced as the variant wants."""
+        return self.held == (0 if self.task.variant.enforcer == NOBODY else self.task.scene.terminals)
 
     def __str__(self) -> str:
         told = (
@@ -85,29 +84,29 @@ class Run:
         newcomer = "" if self.newcomer_s is None else f", newcomer {self.newcomer_s:.1f} s"
         held = "" if self.is_held else f"; HELD at {self.held} terminals"
         return (
-            f"{self.task.scene}; {self.task.variant}: {told}, {self.again} sent again, ping {self.ping_ms:.1f} ms"
+            f"{self.task.scene}; {self.task.variant}: {told}, {self.retransmits} sent again, ping {self.ping_ms:.1f} ms"
             f", air busy {100 * self.busy:.0f} %"
             f"{newcomer}{held}"
         )
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Those in which the machine stalled are among them."""
-    for hand, those in groupby(plan.tasks, lambda task: task.variant.hand):
-        with laboratory(hand, logs) as lab:
+    """Yield all runs, including those in which the machine stalled."""
+    for enforcer, those in groupby(plan.tasks, lambda task: task.variant.enforcer):
+        with laboratory(enforcer, logs) as lab:
             for task in those:
                 yield from _until_counted(lab, task, plan.seconds)
 
 
 def _until_counted(lab: Laboratory, task: Task, seconds: float) -> Iterator[Run]:
     for _ in range(ATTEMPTS):
-        run = uploaded(lab, task, seconds)
+        run = run_upload(lab, task, seconds)
         yield run
         if not run.stalled:
             break
 
 
-def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
+def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
     scene = task.scene
     lab.await_quiet()
     lab.set_scene(scene)
@@ -119,9 +118,9 @@ def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
     with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
         control = task.variant.congestion_control
         with uploading(targets, servers, scene.connections, control, Path(place)) as (sending, serving):
-            lab.spoilt()  # from here on it counts
+            lab.spoilt()  # discard what came before
             began = time.monotonic()
-            joined, counted, ended = (began + part * seconds for part in (JOINS_AFTER, COUNTS_AFTER, 1.0))
+            joined, counted, ended = (began + part * seconds for part in (JOIN_FRACTION, COUNT_FRACTION, 1.0))
             for end in sending[: max(1, scene.terminals - 1)]:
                 end.go()
             if scene.terminals > 1:
@@ -156,7 +155,7 @@ def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
 
 
 def _least_rtts(task: Task, told: Sequence[Sampled]) -> Iterator[float]:
-    """A connection that never saw its way empty does not know its length: another's may."""
+    """Yield the least RTT of each terminal's server: a connection that never saw an empty path does not know it."""
     servers = [task.scene.server(number) for number in range(len(told))]
     for server in servers:
         yield min(one.min_rtt_ms for one, at in zip(told, servers, strict=True) if at == server)
@@ -166,12 +165,12 @@ def _newcomer_s(come: Sequence[Received], joined: float, counted: float, ended: 
     if len(come) < 2:
         return None
     share_bps = sum(one.bps(counted, ended) for one in come) / len(come)
-    return come[-1].reaches(FAIR_PART * share_bps, joined, OVER_S)
+    return come[-1].reaches(FAIR_SHARE * share_bps, joined, FAIR_FOR_S)
 
 
 @contextmanager
 def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
-    """What its pings took is in the list when the block has ended."""
+    """Ping while the block runs; the list is complete after the block."""
     took_ms: list[float] = []
     words = ["ping", "-i", str(PING_EVERY_S), server]
     process = machine.popen(words, stderr=subprocess.STDOUT, text=True)
@@ -181,5 +180,5 @@ def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
         process.terminate()
         said, _ = process.communicate()
     if "PING" not in said:
-        raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` said {said.strip()!r}")
+        raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` printed {said.strip()!r}")
     took_ms.extend(float(each) for each in PING_TOOK.findall(said))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which uploads the air experiment makes: how many terminals, how far the servers, and by which rule in whose hand."""
+"""Plan the uploads: number of terminals, distance of servers, rule, and the agents that enforce it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-MIX = "4 + 256"  # every second terminal to the farther server
-CONTENTION = 0.05  # of the rate, for each further station that has something waiting
+MIX = "4 + 256"  # alternate terminals use the farther server
+CONTENTION = 0.05  # of the rate, for each further station with packets waiting
 LOSS_PERCENT = 1.0
 WIDE_SCALE = 14
 CUBIC, BBR = "cubic", "bbr"
@@ -17,12 +17,12 @@ NOBODY, TERMINALS, GATEWAY = "nobody", "the terminals' agents", "the gateway's a
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rule, the agents that are there to hold it, and the senders' congestion control."""
+    """A rule, the agents that enforce it, and the senders' congestion control."""
 
     name: str
     rule: str = "off"  # as in gateway.yaml
     tables: str = "jb"
-    hand: str = NOBODY
+    enforcer: str = NOBODY
     congestion_control: str = CUBIC
 
     def __str__(self) -> str:
@@ -35,20 +35,20 @@ GB_TERMINALS = Variant("paper (GB), terminals", "paper", "gb", TERMINALS)
 JB_TERMINALS = Variant("paper (JB), terminals", "paper", "jb", TERMINALS)
 JB_GATEWAY = Variant("paper (JB), gateway", "paper", "jb", GATEWAY)
 GB_GATEWAY = Variant("paper (GB), gateway", "paper", "gb", GATEWAY)
-IDEAL_TERMINALS = Variant("ideal, terminals", "ideal", hand=TERMINALS)
-IDEAL_GATEWAY = Variant("ideal, gateway", "ideal", hand=GATEWAY)
+IDEAL_TERMINALS = Variant("ideal, terminals", "ideal", enforcer=TERMINALS)
+IDEAL_GATEWAY = Variant("ideal, gateway", "ideal", enforcer=GATEWAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who uploads how far, through which air."""
+    """Terminals, their distance to servers, and the properties of the link."""
 
     terminals: int
     rtt: str  # in ms, or MIX
-    connections: int = 1  # of each terminal
-    loss_percent: float = 0.0  # of what goes up
+    connections: int = 1  # per terminal
+    loss_percent: float = 0.0  # uplink
     contention: float = 0.0
-    window_scale: int = 0  # that the servers announce; 0: the kernel's own
+    window_scale: int = 0  # announced by the servers; 0: the kernel's own
 
     @property
     def mixed(self) -> bool:
@@ -59,14 +59,14 @@ class Scene:
         return 4.0 if self.mixed else float(self.rtt)
 
     def server(self, terminal: int) -> str:
-        """Where the terminal of this number, from 0, uploads to."""
+        """Return the server of this terminal; numbers start at 0."""
         if not self.mixed:
             return f"s{self.rtt}"
         return "s256" if terminal % 2 else "s4"
 
     @property
     def equal(self) -> bool:
-        """Whether nothing tells the terminals apart, so that each ought to get the same."""
+        """Return whether all terminals have equal conditions and should get the same."""
         return not self.mixed and self.terminals > 1
 
     def __str__(self) -> str:
@@ -93,32 +93,32 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/air are named so
+    name: str  # the stem of its file names in results/air
     seconds: float
     tasks: tuple[Task, ...]
 
 
 def tasks(*parts: tuple[Sequence[Scene], Sequence[Variant]]) -> tuple[Task, ...]:
-    """Those of one hand stand together, for a laboratory has one."""
+    """Sort tasks by the enforcing agents, since a laboratory has one kind."""
     every = [Task(*each) for part in parts for each in product(*part)]
-    return tuple(sorted(every, key=lambda task: (NOBODY, TERMINALS, GATEWAY).index(task.variant.hand)))
+    return tuple(sorted(every, key=lambda task: (NOBODY, TERMINALS, GATEWAY).index(task.variant.enforcer)))
 
 
 def scenes(terminals: Sequence[int], rtts: Sequence[str]) -> list[Scene]:
     return [Scene(*each) for each in product(terminals, rtts)]
 
 
-def _lossy(*rtts: str) -> Iterator[Scene]:
+def _lossy_scenes(*rtts: str) -> Iterator[Scene]:
     for rtt, terminals in product(rtts, (1, 10)):
         yield Scene(terminals, rtt, loss_percent=LOSS_PERCENT)
 
 
-def _contended(*scene: tuple[int, str]) -> Iterator[Scene]:
+def _contended_scenes(*scene: tuple[int, str]) -> Iterator[Scene]:
     for terminals, rtt in scene:
         yield Scene(terminals, rtt, contention=CONTENTION)
 
 
-UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # what the last lacks, is what the floor adds
+UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # the last one lacks only what the floor adds
 PAIR = (OFF, IDEAL_TERMINALS)
 MANY = tuple(Scene(5, rtt, connections=4) for rtt in ("4", "64"))
 SCALED = tuple(Scene(10, rtt, window_scale=WIDE_SCALE) for rtt in ("4", "64"))
@@ -130,9 +130,9 @@ QUICK = Plan(
             [*scenes((1,), ("4", "256")), *scenes((10,), ("4", "64", "256", MIX))],
             (OFF, JB_TERMINALS, IDEAL_TERMINALS, IDEAL_GATEWAY),
         ),
-        (list(_lossy("256")), UNDER_LOSS),
+        (list(_lossy_scenes("256")), UNDER_LOSS),
         (MANY[:1], (IDEAL_TERMINALS,)),
-        (list(_contended((10, "256"))), PAIR),
+        (list(_contended_scenes((10, "256"))), PAIR),
         (SCALED[:1], (IDEAL_GATEWAY,)),
     ),
 )
@@ -144,9 +144,9 @@ FULL = Plan(
         (scenes((1, 5, 10), RTTS), (OFF, JB_TERMINALS, IDEAL_TERMINALS, IDEAL_GATEWAY)),
         (scenes((1, 10), ("4", "64", "256")), (GB_TERMINALS,)),
         (scenes((10,), ("4", "256")), (JB_GATEWAY, GB_GATEWAY)),
-        (list(_lossy("64", "256")), UNDER_LOSS),
+        (list(_lossy_scenes("64", "256")), UNDER_LOSS),
         (MANY, PAIR),
-        (list(_contended((1, "4"), (10, "4"), (10, "256"))), (OFF, GB_TERMINALS, JB_TERMINALS, IDEAL_TERMINALS)),
+        (list(_contended_scenes((1, "4"), (10, "4"), (10, "256"))), (OFF, GB_TERMINALS, JB_TERMINALS, IDEAL_TERMINALS)),
         (SCALED, (IDEAL_GATEWAY,)),
     ),
 )

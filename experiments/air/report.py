@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: a table beside the paper's bounds, figures with their promises, a line for each run."""
+"""Rows, figures and plot: a table beside the paper's bounds, figures with promises, a line for each run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from experiments.paper import paper000
 from lab.results.figures import Figure, Promise, at_least, at_most, figure
 from topologies.access_point import AIR_BPS
 
-OF_OFF, JAIN, RATIO, AGAIN_OF_1000 = 0.98, 0.99, 3.0, 1.0
-HANDS_APART, PAPER_AHEAD = 0.05, 1.02
-LOSSY = {1: 10.0, 10: 2.0}  # at least so many times what comes with no cap, at the longest way, by terminals
+MIN_SHARE_OF_OFF, JAIN, RATIO, MAX_RETRANSMITS_PER_1000 = 0.98, 0.99, 3.0, 1.0
+MAX_ENFORCER_GAP, PAPER_AHEAD = 0.05, 1.02
+LOSSY = {1: 10.0, 10: 2.0}  # goodput of an uncapped upload times at least this, at the longest RTT, by terminals
 LOSSY_RTT = "256"
 SEGMENT_BITS = 1448 * 8
-# What the air brings when it is never idle: frames of 1514 bytes, and one of 66 that acknowledges two of them.
+# Goodput of a link that is never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
 GOODPUT_BPS = AIR_BPS * 1448 / (1514 + 66 / 2)
 HEADER = (
     "terminals", "rtt_ms", "connections", "loss_percent", "contention", "window_scale", "variant", "total_mbps", "jain",
@@ -46,7 +46,7 @@ def good(runs: Iterable[Run]) -> list[Run]:
 
 
 def by_scene(runs: Iterable[Run]) -> dict[Scene, dict[Variant, list[Run]]]:
-    """Of the runs that count."""
+    """Group the runs that count."""
     found: dict[Scene, dict[Variant, list[Run]]] = {}
     for run in good(runs):
         found.setdefault(run.task.scene, {}).setdefault(run.task.variant, []).append(run)
@@ -63,13 +63,13 @@ def total(runs: Sequence[Run]) -> float:
     return median(run.total_bps for run in runs)
 
 
-def again_of_1000(run: Run) -> float:
+def retransmits_per_1000(run: Run) -> float:
     sent = run.total_bps * run.seconds / SEGMENT_BITS
-    return 1000 * run.again / sent if sent else 0.0
+    return 1000 * run.retransmits / sent if sent else 0.0
 
 
-def told(runs: Iterable[Run]) -> str:
-    """For people."""
+def summary(runs: Iterable[Run]) -> str:
+    """Return the tables for people."""
     parts = [PREFACE]
     for scene, variants in by_scene(runs).items():
         off = variants.get(OFF)
@@ -98,7 +98,7 @@ def _line(scene: Scene, variant: Variant, runs: Sequence[Run], off: Sequence[Run
         f"{middle_of(run.ping_ms for run in runs):.1f}",
         f"{middle_of(run.cwnd for run in runs):.0f}",
         f"{bounds[0]}-{bounds[1]}" if variant.rule == "paper" and not scene.mixed else "-",
-        f"{middle_of(again_of_1000(run) for run in runs):.1f}",
+        f"{middle_of(retransmits_per_1000(run) for run in runs):.1f}",
         newcomer,
     )
 
@@ -108,7 +108,7 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
     for scene, variants in found.items():
         for number, (variant, those) in enumerate(variants.items()):
             yield from _of_variant(scene, variant, those, variants, f"{scene}; " if number == 0 else "  ")
-    yield from _of_hands(found)
+    yield from _of_enforcers(found)
     missed = [float(not run.is_held) for run in good(runs)]
     if missed:
         nobody = Promise("0", lambda value: value == 0)
@@ -132,15 +132,15 @@ def _of_variant(
     ideal = variant.rule == "ideal" and plain
     if ideal:
         parts = [run.total_bps / GOODPUT_BPS for run in runs]
-        yield figure("    of what the air brings", median(parts), parts, "", at_least(OF_OFF))
+        yield figure("    of what the air brings", median(parts), parts, "", at_least(MIN_SHARE_OF_OFF))
     if scene.equal:
         jains = [run.jain for run in runs]
         yield figure("    Jain's index", median(jains), jains, "", at_least(JAIN) if ideal else None)
     ratios = [run.ratio for run in runs]
     yield figure("    srtt / least RTT", median(ratios), ratios, "", at_most(RATIO) if ideal else None)
     if ideal:
-        again = [again_of_1000(run) for run in runs]
-        yield figure("    sent again", median(again), again, "of 1000", at_most(AGAIN_OF_1000))
+        retransmits = [retransmits_per_1000(run) for run in runs]
+        yield figure("    sent again", median(retransmits), retransmits, "of 1000", at_most(MAX_RETRANSMITS_PER_1000))
     if variant.rule == "paper" and (ours := beside.get(IDEAL_TERMINALS)) and not scene.loss_percent:
         ahead = [run.total_bps / total(ours) for run in runs]
         yield figure("    of ideal's", median(ahead), ahead, "", at_most(PAPER_AHEAD))
@@ -150,19 +150,19 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
     if variant.rule != "ideal" or scene.window_scale:
         return None
     if scene.loss_percent:
-        if variant.hand == GATEWAY:  # it has no floor
+        if variant.enforcer == GATEWAY:  # a gateway has no floor
             return None
         return at_least(LOSSY[scene.terminals]) if scene.rtt == LOSSY_RTT and scene.terminals in LOSSY else None
-    return at_least(1.0) if scene.contention else at_least(OF_OFF)
+    return at_least(1.0) if scene.contention else at_least(MIN_SHARE_OF_OFF)
 
 
-def _of_hands(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
-    """Both hold the same."""
+def _of_enforcers(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
+    """Yield how far apart both enforcers are."""
     for scene, variants in found.items():
         if IDEAL_TERMINALS in variants and IDEAL_GATEWAY in variants and not scene.loss_percent:
             apart = total(variants[IDEAL_GATEWAY]) / total(variants[IDEAL_TERMINALS]) - 1
             what = f"{scene}: the gateway's hand beside the terminals', total"
-            promise = Promise(f"+-{HANDS_APART:g}", lambda value: abs(value) <= HANDS_APART)
+            promise = Promise(f"+-{MAX_ENFORCER_GAP:g}", lambda value: abs(value) <= MAX_ENFORCER_GAP)
             yield figure(what, apart, [apart], "", promise)
 
 
@@ -172,11 +172,11 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     numbers = (run.total_bps / 1e6, run.jain, run.srtt_ms, run.ratio, run.cwnd)
     newcomer = "" if run.newcomer_s is None else f"{run.newcomer_s:.2f}"
     each = " ".join(f"{bps / 1e6:.2f}" for bps in run.bps)
-    rest = (run.again, f"{run.ping_ms:.1f}", newcomer, run.held, each)
+    rest = (run.retransmits, f"{run.ping_ms:.1f}", newcomer, run.held, each)
     yield (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)
 
 
-# Plot: totals, fairness and round trips by number of terminals at each distance, and the special scenes.
+# Plot: totals, fairness and round trips by number of terminals at each RTT, and the special scenes
 
 SHOWN: tuple[tuple[str, Callable[[Run], float]], ...] = (
     ("total, Mbit/s", lambda run: run.total_bps / 1e6),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads over plain TCP whose sender tells how its connections fare: the program at both of its ends.
+"""Upload over plain TCP and sample the sender's connections: the program at either end.
 
     upload.py serve ADDRESS PORT READS
     upload.py send ADDRESS PORT CONNECTIONS CONGESTION_CONTROL SAMPLES
 
-Both say `ready`, and end when a line comes on stdin, or its end. Who serves leaves in READS for each read the moment
-(time.monotonic(), which all namespaces share), the number in which the sender's address ends, and the bytes, as
-doubles. Who sends connects when it has said `ready` and a first line has come. It leaves in SAMPLES, ten times a second
-for each connection, the moment, srtt_us, min_rtt_us, cwnd and the segments sent again since its beginning.
+Both print `ready`, and end at a line on stdin or its end. The server writes to READS, for each read, three doubles:
+the time (time.monotonic(), which all namespaces share), the last number of the sender's address, and the bytes. The
+sender connects after a first line. It writes to SAMPLES, ten times a second for each connection: the time, srtt_us,
+min_rtt_us, cwnd and the retransmitted segments so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 READ_BYTES = 1 << 18
 SAMPLE_EVERY_S = 0.1
 BLOCK = bytes(1 << 16)
-# struct tcp_info of linux/tcp.h: where these 32-bit numbers begin
+# struct tcp_info of linux/tcp.h: offsets of these 32-bit numbers
 RTT, CWND, RETRANS, MIN_RTT, INFO_BYTES = 68, 80, 100, 148, 152
 Selected = selectors.DefaultSelector
 
@@ -43,26 +43,26 @@ def serve(selector: Selected, address: str, port: int) -> array[float]:
     return reads
 
 
-def _read(selector: Selected, line: socket.socket, buffer: bytearray, reads: array[float]) -> None:
+def _read(selector: Selected, connection: socket.socket, buffer: bytearray, reads: array[float]) -> None:
     try:
-        count = line.recv_into(buffer)
-        source = line.getpeername()[0] if count else ""
+        count = connection.recv_into(buffer)
+        source = connection.getpeername()[0] if count else ""
     except OSError:
         count = 0
     if count:
         reads.extend((time.monotonic(), float(source.rpartition(".")[2]), float(count)))
     else:
-        selector.unregister(line)
-        line.close()
+        selector.unregister(connection)
+        connection.close()
 
 
 def send(selector: Selected, address: str, port: int, connections: int, congestion_control: str) -> array[float]:
     samples = array("d")
     print("ready", flush=True)
     sys.stdin.readline()
-    lines = [_connected(address, port, congestion_control) for _ in range(connections)]
-    for line in lines:
-        selector.register(line, selectors.EVENT_WRITE)
+    sockets = [_connect(address, port, congestion_control) for _ in range(connections)]
+    for connection in sockets:
+        selector.register(connection, selectors.EVENT_WRITE)
     due = time.monotonic()
     while sys.stdin not in (ready := [key.fileobj for key, _ in selector.select(SAMPLE_EVERY_S)]):
         for each in ready:
@@ -70,24 +70,26 @@ def send(selector: Selected, address: str, port: int, connections: int, congesti
             each.send(BLOCK)
         if time.monotonic() >= due:
             due += SAMPLE_EVERY_S
-            for line in lines:
-                samples.extend(_sample(line))
+            for connection in sockets:
+                samples.extend(_sample(connection))
     return samples
 
 
-def _connected(address: str, port: int, congestion_control: str) -> socket.socket:
-    line = socket.socket()
-    # By the socket and not by a route: what a route locks nobody may change, also not who holds its window.
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # nothing is sent when it is over
-    line.connect((address, port))
-    line.setblocking(False)
-    return line
+def _connect(address: str, port: int, congestion_control: str) -> socket.socket:
+    connection = socket.socket()
+    # Set on the socket, not on the route: a route's lock would keep even the agent from changing it.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )  # close without sending the rest
+    connection.connect((address, port))
+    connection.setblocking(False)
+    return connection
 
 
-def _sample(line: socket.socket) -> tuple[float, ...]:
-    told = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
-    numbers = (float(struct.unpack_from("I", told, at)[0]) for at in (RTT, MIN_RTT, CWND, RETRANS))
+def _sample(connection: socket.socket) -> tuple[float, ...]:
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+    numbers = (float(struct.unpack_from("I", info, at)[0]) for at in (RTT, MIN_RTT, CWND, RETRANS))
     return time.monotonic(), *numbers
 
 
@@ -95,11 +97,11 @@ def main(role: str, address: str, port: str, *rest: str) -> None:
     with Selected() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         if role == "serve":
-            told = serve(selector, address, int(port))
+            numbers = serve(selector, address, int(port))
         else:
-            told = send(selector, address, int(port), int(rest[0]), rest[1])
+            numbers = send(selector, address, int(port), int(rest[0]), rest[1])
     with Path(rest[-1]).open("wb") as file:
-        told.tofile(file)
+        numbers.tofile(file)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`.
+"""Measure what controller and switch can do: `./bicast experiment bench`, `make bench`.
 
-Each part yields Figures. Ratios are of one run on one Open vSwitch, with the variants taken in turns, so that
-what the machine does beside it hits them alike. All parts take about an hour; `python -m experiments.bench PART ...`
-measures these alone, and `python -m experiments.bench --smoke` a few ratios in a minute. The figures are kept in
-results/bench/ after each part. A promise that was not met is named, and the exit code is 1.
+Each part yields Figures. A ratio comes from one run on one Open vSwitch with the variants in turns, so that other load
+affects them alike. All parts take about an hour. `python -m experiments.bench PART ...` measures only these parts,
+`python -m experiments.bench --smoke` a few ratios in a minute. Figures are saved in results/bench/ after each part. A
+broken promise is named, and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments.bench [PART ...]`: these parts alone."""
+"""Run selected parts: `python -m experiments.bench [PART ...]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> int:
     )
     parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
     parser.add_argument("--smoke", action="store_true", help="a few ratios, in a minute")
-    parser.add_argument("--json", action="store_true", help="what came out as one document")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON document")
     return run(parser.parse_args())
 
 

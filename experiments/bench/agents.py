@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five hundred agents on one controller, each with a stream of its own, and what one agent costs its host."""
+"""Measure five hundred agents on one controller, each with its own stream, and the cost of one agent on its host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.connections import gateways, lead
+from experiments.bench.connections import gateways, set_controller
 from lab.processes.controller import OPENFLOW, TREE, Controller
 from lab.processes.gateways import many
 from lab.processes.usage import cpu_s, resident_mb
@@ -24,7 +24,7 @@ from lab.stage.command import run
 SITES, TERMINALS = 2, 250
 AGENTS = SITES * TERMINALS
 RUN_S, LOOK_EVERY_S = 600.0, 10.0
-WARM_S = 60.0  # what was first touched meanwhile is no growth
+WARM_S = 60.0  # memory that is first used in this time is not growth
 PROMISED_MS, PROMISED_CORES = 100.0, 1.0
 FLAT = 1.05
 GO = TREE / "setup" / "go.sh"
@@ -32,31 +32,35 @@ COST_PERCENT, COST_MB, COST_REPORTS = 1.0, 20.0, 30
 
 
 def measure() -> Iterator[Figure]:
-    yield from crowded()
-    yield from alone()
+    yield from measure_crowd()
+    yield from agent_cost()
 
 
-def crowded() -> Iterator[Figure]:
+def measure_crowd() -> Iterator[Figure]:
     sites = {f"s{at}": _site(at) for at in range(1, SITES + 1)}
     with tempfile.TemporaryDirectory(prefix="crowd-", dir=isolate.RUN_DIRECTORY) as place:
         settings = f", agents: {{directory: {Path(place) / 'trust'}}}"
         with gateways(sites, settings) as controller:
-            lead(OPENFLOW, *(site["bridge"] for site in sites.values()))
+            set_controller(OPENFLOW, *(site["bridge"] for site in sites.values()))
             controller.await_steady()
             with _crowd(controller, sites, Path(place)) as crowd:
-                spent, memory_mb = _watched(controller.process.pid)
-                moved = _moved(controller)
+                spent, memory_mb = _sample_load(controller.process.pid)
+                moved = _moved_terminals(controller)
                 told = json.loads(crowd.communicate()[0])
     what = f"{AGENTS} agents that report each second, on {SITES} gateways, for {RUN_S / 60:.0f} min"
-    taken, decided = told["taken_ms"], told["decided_ms"]
-    assert decided and moved, "nothing was decided"
+    taken, deciding_cost = told["taken_ms"], told["decided_ms"]
+    assert deciding_cost and moved, "no decision was made"
     yield figure(f"{what}: report sent until it is taken, p99", percentile(taken, 99), taken, "ms")
     yield middle("  the same, median", taken, "ms")
     promise = below(PROMISED_MS)
     yield figure(
-        "  report sent until the order that follows from it, p99", percentile(decided, 99), decided, "ms", promise
+        "  report sent until the order that follows from it, p99",
+        percentile(deciding_cost, 99),
+        deciding_cost,
+        "ms",
+        promise,
     )
-    yield middle("  the same, median", decided, "ms")
+    yield middle("  the same, median", deciding_cost, "ms")
     yield figure("  controller's processor time", sum(spent) / len(spent), spent, "cores", below(PROMISED_CORES))
     warm, rest = memory_mb[: int(WARM_S / LOOK_EVERY_S)], memory_mb[int(WARM_S / LOOK_EVERY_S) :]
     grown = max(rest) / warm[-1]
@@ -67,7 +71,7 @@ def crowded() -> Iterator[Figure]:
 
 
 def _site(at: int) -> dict[str, Any]:
-    """With a subnet for each uplink, and each terminal with an address in both."""
+    """Return a site with a subnet for each uplink, and each terminal with an address in both."""
     site = many(TERMINALS, dpid=at, name=f"s{at}", dual_stack=False)
     site["subnets"] = {
         f"side{one}": {"gateways": [f"10.{at}{one}.0.1/16"], "mac": f"02:00:00:00:03:0{one}", "uplink": f"up{one}"}
@@ -82,7 +86,7 @@ def _site(at: int) -> dict[str, Any]:
 
 @contextmanager
 def _crowd(controller: Controller, sites: dict[str, Any], place: Path) -> Iterator[subprocess.Popen[str]]:
-    """They are all here."""
+    """Start the agents and wait until all have a session."""
     program = place / "crowd"
     run(str(GO), "build", "-o", str(program), "./experiments/bench/crowd")
     lines = []
@@ -103,8 +107,8 @@ def _crowd(controller: Controller, sites: dict[str, Any], place: Path) -> Iterat
         process.wait()
 
 
-def _watched(pid: int) -> tuple[list[float], list[float]]:
-    """Of the controller, while the agents report: cores, and megabytes, once every so often."""
+def _sample_load(pid: int) -> tuple[list[float], list[float]]:
+    """Sample the controller's load while the agents report: cores and megabytes."""
     spent, memory_mb = [], []
     began = last = time.monotonic()
     before = cpu_s(pid)
@@ -117,12 +121,12 @@ def _watched(pid: int) -> tuple[list[float], list[float]]:
     return spent, memory_mb
 
 
-def _moved(controller: Controller) -> int:
+def _moved_terminals(controller: Controller) -> int:
     return sum(one["active_by"] == "policies" for one in controller.client.get("status")["terminals"])
 
 
-def alone() -> Iterator[Figure]:
-    """The agent's own benchmark: a real kernel with a hundred connections, a report each second."""
+def agent_cost() -> Iterator[Figure]:
+    """Run the agent's own benchmark: a real kernel, a hundred connections, a report each second."""
     words = ("test", "./agent/command", "-run", "^$", "-bench", "Cost/reports", "-benchtime", f"{COST_REPORTS}x")
     told = run(str(GO), *words).stdout
     values = {unit: float(value) for value, unit in re.findall(r"([0-9.]+) (%core|MB)\b", told)}

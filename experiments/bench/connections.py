@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a switch's connection to a switch that holds all it should, and many switches at once."""
+"""Measure the time from a switch's connection to an installed program, also for many switches at once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lab.stage.command import run
 from lab.stage.ovs import PrivateOvs
 
 TERMINALS = 100
-CONNECTS, DUAL_CONNECTS = 100, 30  # of a p99 that is promised, and of one that is not
-RECONCILES = 5  # a second reconcile is a second connection, and takes as long
+CONNECTS, DUAL_CONNECTS = 100, 30  # for a p99 with a promise, and for one without
+RECONCILES = 5  # a second connection reconciles again, and takes as long
 BRIDGES, BRIDGE_TERMINALS, BRIDGE_ROUNDS = 100, 10, 3
 PROMISED_MS, PROMISED_S = 250.0, 10.0
 PATIENCE_S = 60.0
@@ -31,8 +31,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[Controller]:
-    """A controller, and an Open vSwitch with the bridges of these sites; none has a controller yet. `settings` go to
-    the controller's part of gateway.yaml."""
+    """Run a controller and these sites' bridges, not yet connected; `settings` extend its part of gateway.yaml."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, PrivateOvs():
         file = Path(place) / "gateway.yaml"
         file.write_text(yaml.safe_dump({"sites": sites}))
@@ -48,7 +47,7 @@ def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[C
 
 
 def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
-    """A bridge is left alone, emptied, and given its controller again: so no back-off is waited for."""
+    """Connect an empty bridge again and again by setting its controller anew, which avoids the back-off."""
     site = many(TERMINALS, dual_stack=dual_stack)
     bridge = site["bridge"]
     what = f"one gateway, {TERMINALS} terminals, {'two addresses each' if dual_stack else 'one address each'}"
@@ -67,7 +66,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
             ovs.ofctl("del-flows", bridge)
             ovs.ofctl("del-groups", bridge)
     promise = None if dual_stack else below(PROMISED_MS)
-    # Open vSwitch 3.1 looks at our hello when it wakes next, mostly half a second later: that is no time of ours.
+    # Open vSwitch 3.1 reads our hello when it next wakes, often half a second later. That is not the controller's time.
     installed = "installed, from the switch's features reply on"
     connection = "installed, from its TCP connection on (Open vSwitch reads our hello late)"
     yield figure(f"{what}: {installed}, p99", percentile(answered_ms, 99), answered_ms, "ms", promise)
@@ -79,7 +78,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
 
 
 def _connected(controller: Controller, spy: Spy, bridge: str, target: str) -> float:
-    """Give the bridge this controller and wait until it is steady with it; the moment of its TCP connection."""
+    """Set the bridge's controller and wait until it is steady; return when its TCP connection began."""
     before, began = time.time(), time.monotonic()
     ovs.vsctl("set-controller", bridge, target)
     spy.wait(FEATURES_REPLY, since=began)
@@ -95,7 +94,7 @@ def bridges() -> Iterator[Figure]:
         names = [site["bridge"] for site in sites.values()]
         for _ in range(BRIDGE_ROUNDS):
             began = time.time()
-            lead(OPENFLOW, *names)
+            set_controller(OPENFLOW, *names)
             took.append(max(controller.await_state("steady", every_s=0.5).values()) - began)
             assert _sent(controller) > 0, "nothing was installed"
             controller.kill()
@@ -111,8 +110,8 @@ def bridges() -> Iterator[Figure]:
     yield worst("  modifications after the controller's death", again, "messages", exactly(0))
 
 
-def lead(target: str, *bridges: str) -> None:
-    """Give these bridges a controller as `bicast bridge` does, which it says in two steps for a reason of OVS's."""
+def set_controller(target: str, *bridges: str) -> None:
+    """Set the bridges' controller as `bicast bridge` does, in two steps for OVS."""
     columns = [f"{name}={value}" for name, value in CONTROLLER_COLUMNS.items()]
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set-controller", bridge, target)))
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set", "Controller", bridge, *columns)))

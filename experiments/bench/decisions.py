@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processor time of deciding caps for as many terminals as a site may have."""
+"""Measure the processor time of deciding caps for the largest site."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PROMISED_PERCENT = 25.0
 RTT_US, SENT_BPS = 16_000, 200_000
 
 
-def decided() -> Figure:
+def deciding_cost() -> Figure:
     place = _place()
-    _spent_s(place, 0)  # nobody is known to send before the second report
+    _spent_s(place, 0)  # traffic is known from the second report on
     spent = [100 * _spent_s(place, second) for second in range(1, 1 + SECONDS)]
     assert place.ruling.active == TERMINALS
     what = (
@@ -42,7 +42,7 @@ def _place() -> AccessPointState:
 
 
 def _spent_s(place: AccessPointState, second: int) -> float:
-    """Of the processor, for a second of reports."""
+    """Return the processor time for one second of reports."""
     spent_s = 0.0
     for now in (second + report * PERIOD_S for report in range(round(1 / PERIOD_S))):
         told = [(terminal, _flows(terminal, now)) for terminal in place.terminals.values()]
@@ -55,7 +55,7 @@ def _spent_s(place: AccessPointState, second: int) -> float:
 
 
 def _flows(terminal: Terminal, now: float) -> list[TcpFlow]:
-    """Each to a place of its own."""
+    """Return flows to distinct destinations."""
     own, sent = str(terminal.addresses[0].address), int(now * SENT_BPS / 8)
     ends = ((own, 40_000 + number, f"203.0.113.{number}", 443) for number in range(CONNECTIONS))
     return [TcpFlow(key, 0, sent, 2 * RTT_US, RTT_US, waits=True) for key in ends]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a copy costs the switch, on links without limits: bicast against plain, and a group against a flow."""
+"""Measure the switch's cost of copies on links without limits: bicast against plain, a group against a flow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 REPEATS = 3
-SECONDS, LEFT_OUT_S = 4, 1  # of each transfer, and of its begin
+SECONDS, OMITTED_S = 4, 1  # of each transfer; omitted at its start
 UPLINK_PORTS = (3, 4)
 
 
 def _packets_out() -> int:
-    """Of both uplinks since the bridge was made; the database's statistics would be seconds old."""
+    """Return the packets of both uplinks; the database's statistics would be seconds old."""
     told = ovs.ofctl("dump-ports", BRIDGE)
     lines = told.replace("\n           tx", " tx").splitlines()
     return sum(
@@ -31,8 +31,8 @@ def _packets_out() -> int:
     )
 
 
-class Talk:
-    """One TCP transfer between client and server by iperf3."""
+class Iperf:
+    """TCP transfers between client and server by iperf3."""
 
     def __init__(self, net: Stage, seconds: int = SECONDS) -> None:
         self._seconds = seconds
@@ -46,15 +46,15 @@ class Talk:
         return self._run(up)["end"]["sum_received"]["bits_per_second"] / 1e6
 
     def up(self) -> tuple[float, float]:
-        """Goodput in Mbit/s, and thousands of packets a second that left by both uplinks."""
+        """Return goodput in Mbit/s, and thousands of packets per second on both uplinks."""
         before = _packets_out()
         told = self._run(up=True)["end"]["sum_received"]
         packets = _packets_out() - before
-        return told["bits_per_second"] / 1e6, packets / (self._seconds + LEFT_OUT_S) / 1e3
+        return told["bits_per_second"] / 1e6, packets / (self._seconds + OMITTED_S) / 1e3
 
     def _run(self, up: bool) -> dict[str, dict[str, dict[str, float]]]:
         words = ["iperf3", "--client", SERVER, "--bind", "192.168.110.3", "--json", "--time", str(self._seconds)]
-        words += ["--omit", str(LEFT_OUT_S)]
+        words += ["--omit", str(OMITTED_S)]
         done = self._client.run(*words, *(() if up else ("--reverse",)), timeout_s=60)
         told: dict[str, dict[str, dict[str, float]]] = json.loads(done.stdout)
         return told
@@ -65,7 +65,7 @@ class Talk:
 
 
 def ratio(what: str, ours: Sequence[float], plain: Sequence[float], promise: Promise) -> Figure:
-    """Of the medians; the spread is that of the pairs."""
+    """Return the ratio of medians, with the spread of the pairs."""
     pairs = [one / other for one, other in zip(ours, plain, strict=True)]
     return figure(what, median(ours) / median(plain), pairs, "", promise)
 
@@ -75,7 +75,7 @@ def bicast_against_plain() -> Iterator[Figure]:
     up: dict[str, list[float]] = {"off": [], "bicast": []}
     out: dict[str, list[float]] = {"off": [], "bicast": []}
     with lab(PaperTopo(shaped=False)) as stage:
-        talk = Talk(stage.net)
+        talk = Iperf(stage.net)
         for _ in range(REPEATS):
             for mode in down:
                 stage.controller.client.set_mode("client", mode)
@@ -94,7 +94,7 @@ def bicast_against_plain() -> Iterator[Figure]:
 
 
 def group_against_flow() -> Iterator[Figure]:
-    """By hand and with no controller: the same actions, once in the flow and once in a group of one bucket."""
+    """Compare the same actions in a flow and in a group of one bucket, set by hand without a controller."""
     got: dict[str, list[float]] = {"flow": [], "group": []}
     with raised(PaperTopo(shaped=False)) as net:
         macs = {port: ovs.vsctl("get", "Interface", port, "mac_in_use").strip('"\n') for port in ("gw-c1", "gw-wifi")}
@@ -105,7 +105,7 @@ def group_against_flow() -> Iterator[Figure]:
         down = f"set_field:{macs['gw-c1']}->eth_src,set_field:08:00:27:86:0d:bc->eth_dst,output:1"
         groups = "".join(f"group_id={number},type=all,bucket={does}\n" for number, does in ((1, up), (2, down)))
         ovs.ofctl("add-groups", BRIDGE, "-", given=groups)
-        talk = Talk(net)
+        talk = Iperf(net)
         for _ in range(REPEATS):
             for how, (there, back) in (("flow", (up, down)), ("group", ("group:1", "group:2"))):
                 ovs.ofctl("add-flow", BRIDGE, f"in_port=1,ip,actions=dec_ttl,{there}")

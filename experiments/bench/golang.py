@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks that are written in Go beside what they measure: the pace of elimination, and the cost of window caps."""
+"""Run Go benchmarks: the speed of elimination and the cost of window caps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE = re.compile(r"^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$", re.MULTILINE)
 MEASURED = re.compile(r"([0-9.]+) (\S+)")
 PATIENCE_S = 600
 
-# By the benchmark's name without its first word, and by unit: each repeat's value.
+# values of each repeat, by benchmark (without its first word) and unit
 Read = dict[str, dict[str, list[float]]]
 
 
@@ -34,9 +34,9 @@ def read(said: str) -> Read:
     return found
 
 
-# What eliminating copies leaves of a processor's pace, beside a program that gives the same verdicts without a look.
+# The speed of elimination, relative to a program that gives the same verdicts without a lookup
 #
-# A veth's driver runs either; they take turns in one run (agent/elimination/speed_test.go).
+# A veth's driver runs both in turns (agent/elimination/speed_test.go).
 
 ROUNDS = 12
 PROMISED, AT = 0.5, "64 bytes"
@@ -49,7 +49,7 @@ def elimination() -> Iterator[Figure]:
 
 
 def elimination_figures(said: str) -> Iterator[Figure]:
-    """Of what Go's benchmark said."""
+    """Yield figures from the output of Go's benchmark."""
     for name, measured in sorted(read(said).items(), key=lambda each: sizes_of(each[0])):
         length, _, room = name.removeprefix(SPEED).partition("/room ")
         for kind, what in ORDERS.items():
@@ -65,10 +65,10 @@ def sizes_of(name: str) -> tuple[int, int]:
     return int(length), int(room)
 
 
-# What holding windows costs: a gateway's packets, and a terminal's processor.
+# The cost of window caps: packets of a gateway, processor of a terminal
 #
-# The gateway's programs come and go by turns while one upload goes on, as fast as the processors do it
-# (agent/caps/receivewindow/bench_test.go). The kernel's own account gives what a terminal's take
+# The gateway's programs are loaded and removed in turns while one upload runs at full speed
+# (agent/caps/receivewindow/bench_test.go). For the terminal the kernel's own account counts
 # (agent/caps/structops/cost_test.go).
 
 GATEWAY, TERMINAL = "Goodput/", "Cost/"
@@ -92,7 +92,7 @@ def windows() -> Iterator[Figure]:
 
 
 def window_figures(said: str) -> Iterator[Figure]:
-    """Of what Go's benchmarks said."""
+    """Yield figures from the output of Go's benchmarks."""
     for name, measured in read(said).items():
         case = name.removeprefix(GATEWAY).removeprefix(TERMINAL)
         for unit, (what, told) in UNITS.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's lab with its controller, for the parts that need traffic."""
+"""Run the paper's laboratory with its controller, for the parts that need traffic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-BACKOFF_MS = 1001  # Open vSwitch 3.1 takes max_backoff from a change made while it is connected
+BACKOFF_MS = 1001  # Open vSwitch 3.1 applies max_backoff only when it changes during a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Lab:
 
 @contextmanager
 def lab(topo: PaperTopo, *edits: tuple[str, str]) -> Iterator[Lab]:
-    """Steady; `edits` are made to the paper's gateway.yaml before."""
+    """Run the laboratory until it is steady, with `edits` in the paper's gateway.yaml."""
     text = FILE.read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text, f"{FILE} has no {old!r}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure each part: the bench's own, and other experiments in their short form, with what was promised of them."""
+"""Measure the bench's own parts, and short forms of other experiments, with their promises."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from experiments.air.starvation.measure import Run, carry_out
 from experiments.air.starvation.plan import MIXES
 from experiments.air.starvation.report import figures
 from experiments.bench import agents, connections, forwarding, golang, mode_change, outages
-from experiments.bench.decisions import decided
-from experiments.bench.forwarding import Talk, ratio
+from experiments.bench.decisions import deciding_cost
+from experiments.bench.forwarding import Iperf, ratio
 from experiments.bench.laboratory import lab
 from experiments.bench.mode_change import one_round
 from experiments.bench.plan import FAILOVER, SMOKE_CHANGES, SMOKE_REPEATS, SMOKE_SECONDS, STARVATION_TIMES
@@ -32,8 +32,8 @@ from topologies.paper import PaperTopo
 
 
 def shared_air() -> Iterator[Figure]:
-    """Yield what deciding costs the controller, and what ten terminals get at 4 and at 64 ms with the ideal window."""
-    yield decided()
+    """Yield the controller's cost of deciding, and ten terminals' goodput at 4 and 64 ms with the ideal window."""
+    yield deciding_cost()
     yield from air.CAMPAIGN.bench(SHORT)
 
 
@@ -64,14 +64,13 @@ def transfer() -> Iterator[Figure]:
 
 
 def smoke() -> Iterator[Figure]:
-    """Yield what bicast costs a download, and that a change of mode loses nothing.
+    """Yield the cost of copies for a download, and the losses of a mode change.
 
-    The limits are wider than those of the whole bench, which repeats more: this finds what is broken, not what is
-    slower.
+    The limits are wider than in the whole bench, which repeats more: this finds what is broken, not what is slower.
     """
     got: dict[str, list[float]] = {"off": [], "bicast": []}
     with lab(PaperTopo(shaped=False), ("bicast: [tcp]", "bicast: [tcp, udp]")) as stage:
-        talk = Talk(stage.net, SMOKE_SECONDS)
+        talk = Iperf(stage.net, SMOKE_SECONDS)
         for _ in range(SMOKE_REPEATS):
             for mode, goodput in got.items():
                 stage.controller.client.set_mode("client", mode)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""100 changes of mode under 2,000 datagrams a second: is one lost, and how long until copies end?
+"""Change the mode 100 times under 2,000 datagrams a second: is one lost, and how long until copies end?
 
-asked              answered
+request            answer
   │   transition      │
-  ├──────────┐        │               A datagram is in the transition to `single` when it was sent after the
-──┴──────────┴────────┴──────► time   change was asked for and still came twice; its length runs from the
-  bicast … last copy                  question to the sending of the last such one.
+    ├──────────┐        │               A datagram is in the transition to `single` if it was sent after the
+──┴──────────┴────────┴──────► time   request and still arrived twice. The transition lasts from the request
+    bicast … last copy                  to the sending of the last such datagram.
 
-A datagram counts for the moment at which it was sent, by its sender's clock, not for that at which it was due. What
-comes twice after LATE_S is no transition any more.
+A datagram counts at its time of sending by the sender's clock, not at the time when it was due. A duplicate after
+LATE_S is not part of a transition.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Round:
     group_mods: int
 
     def transitions_s(self, mode: str) -> list[float]:
-        """For each change to `mode`, from its question to the sending of the last datagram treated as before."""
+        """Return, for each change to `mode`, the time from the request to the last datagram treated as before."""
         last: dict[int, float] = {}
         for at, sent_at in self._otherwise(mode):
             last[at] = max(last.get(at, 0.0), sent_at - self.changes[at].asked)
@@ -57,7 +57,7 @@ class Round:
         return sum(sent_at - self.changes[at].asked > LATE_S for at, sent_at in self._otherwise(mode))
 
     def _otherwise(self, mode: str) -> Iterator[tuple[int, float]]:
-        """Datagrams sent in `mode` that arrived in other numbers: of which change, and when they were sent."""
+        """Yield datagrams sent in `mode` with another number of copies: their change, and when they were sent."""
         begins = [change.asked for change in self.changes]
         for number, count in self.counted.copies.items():
             at = bisect_right(begins, self.counted.sent_at[number]) - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outages: an uplink's port goes down and comes up, and the controller dies under a download and returns."""
+"""Measure outages: a port goes down and up, and the controller dies and returns during a download."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lab.traffic.download import Received, flowing
 from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
 
-# A port that goes down and up: the time until its uplink has left the buckets, and until it is back in them.
+# A port goes down and up: the time until its uplink leaves the buckets, and until it is back
 
 PORT_ROUNDS = 20
 PORT_PROMISED_MS = 100.0
 
 
-def _until_done(lab: Lab, state: str) -> float:
-    """Milliseconds from the order to the link until the switch has answered the barrier behind the new groups."""
+def _group_update_ms(lab: Lab, state: str) -> float:
+    """Return the milliseconds from the link's change to the switch's barrier reply after the new groups."""
     began = time.monotonic()
     run("ip", "link", "set", "gw-lte", state)
     return (lab.spy.wait(BARRIER_REPLY, since=began) - began) * 1000
@@ -32,49 +32,49 @@ def ports() -> Iterator[Figure]:
     down_ms, up_ms = [], []
     with lab(PaperTopo(shaped=False)) as stage:
         for _ in range(PORT_ROUNDS):
-            down_ms.append(_until_done(stage, "down"))
-            up_ms.append(_until_done(stage, "up"))
+            down_ms.append(_group_update_ms(stage, "down"))
+            up_ms.append(_group_update_ms(stage, "up"))
     yield worst("a port that goes down has left the buckets", down_ms, "ms", below(PORT_PROMISED_MS))
     yield middle("  median", down_ms, "ms")
     yield middle("a port that comes up is back in the buckets, median", up_ms, "ms")
 
 
-# A controller that is killed with -9 under a bicast download, after a manual mode and switch, and started again.
+# kill -9 of the controller during a bicast download, after a manual mode and switch, and its restart
 
 DEATH_ROUNDS = 3
-BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer outlasts a death and a return on a busy machine
+BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer one outlasts a death and a restart on a busy machine
 PAUSE_PROMISED_MS = 200.0
 AT_MOST = Promise(f"<= {PAUSE_PROMISED_MS:g}", lambda value: value <= PAUSE_PROMISED_MS)
 
 
-def undisturbed(lab: Lab, file: WebFile) -> Received:
+def plain_download(lab: Lab, file: WebFile) -> Received:
     with flowing(lab.net.machine("client"), file) as download:
         return download.received()
 
 
-def bereaved(lab: Lab, file: WebFile) -> Received:
+def download_through_restart(lab: Lab, file: WebFile) -> Received:
     with flowing(lab.net.machine("client"), file) as download:
         lab.controller.kill()
         lab.controller.start()
         lab.controller.await_steady()
         if download.ended:
-            raise ExperimentFailed("the download ended before the controller was back: end what else runs here")
+            raise ExperimentFailed("the download ended before the controller was back: stop other load on this machine")
         return download.received()
 
 
 def death() -> Iterator[Figure]:
     plain_ms, pauses_ms, broken, forgotten, sent = [], [], [], [], []
     topo = PaperTopo(congestion_control="bbr")
-    # In the file nothing is bicast and Wi-Fi is active: what is found after the death was kept.
+    # The file says off and Wi-Fi. What holds after the death comes from the saved state.
     with lab(topo, ("mode: bicast", 'mode: "off"')) as stage, web_server(stage.net.machine("server"), SERVER) as web:
         client = stage.controller.client
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
         short, file = web.offer("short", BYTES), web.offer("long", LONG_BYTES)
         for _ in range(DEATH_ROUNDS):
-            plain_ms.append(undisturbed(stage, short).longest_pause_s * 1000)
+            plain_ms.append(plain_download(stage, short).longest_pause_s * 1000)
             began = stage.spy.messages[-1].at
-            got = bereaved(stage, file)
+            got = download_through_restart(stage, file)
             pauses_ms.append(got.longest_pause_s * 1000)
             broken.append(float(got.sha256 != file.sha256))
             sent.append(float(stage.spy.modifications(since=began)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on the figures, as an exit code, and where they are kept."""
+"""Report broken promises; return the exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS = TREE / "results" / "bench"
 
 
 def verdict(figures: Sequence[Figure]) -> int:
-    """Return the exit code; each promise that was not met goes to standard error."""
+    """Print each broken promise to standard error and return the exit code."""
     broken = [each for each in figures if each.met is False]
     for each in broken:
         measured = f"{each.value:g} {each.unit}".strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which uploads are made: writes of every size by one, two and three terminals, and large ones under a mark."""
+"""Plan the uploads: all write sizes by one to three terminals, and large writes under a mark."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from controller.policy.caps.terminal_cap import BLOCK_BYTES
 
 TERMINALS = (1, 2, 3)
 LEAST_BYTES, MOST_BYTES = 32, 8 << 20
-TRACED_BYTES = (128, 8 << 10, 8 << 20)  # of the paper's figures 5 to 13
+TRACED_BYTES = (128, 8 << 10, 8 << 20)  # in the paper's figures 5 to 13
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Uploads at the same time, one by each terminal."""
+    """Simultaneous uploads, one per terminal."""
 
     terminals: int
     block_bytes: int  # of each write
-    low_water_bytes: int  # TCP_NOTSENT_LOWAT; 0: the kernel's own
+    low_water_bytes: int  # TCP_NOTSENT_LOWAT; 0: the kernel's default
 
     def __str__(self) -> str:
-        told = f"writes of {said(self.block_bytes)}"
+        told = f"writes of {format_size(self.block_bytes)}"
         if self.low_water_bytes:
-            told += f", a mark of {said(self.low_water_bytes)}"
+            told += f", a mark of {format_size(self.low_water_bytes)}"
         return f"{self.terminals} {'terminal' if self.terminals == 1 else 'terminals'}, {told}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/blocksize are named so
+    name: str  # the stem of its file names in results/blocksize
     size_bytes: int  # of each upload
-    factor: int  # from one block to the next
+    factor: int  # from one size to the next
     rounds: int
 
     @property
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """All once, before any is repeated."""
+        """Yield all tasks once before any repetition."""
         for _ in range(self.rounds):
             for terminals in TERMINALS:
                 yield from (Task(terminals, block, 0) for block in self.blocks)
@@ -56,8 +56,8 @@ QUICK = Plan("quick", 4_000_000, 4, 1)
 FULL = Plan("full", 16_000_000, 2, 2)
 
 
-def said(size_bytes: int) -> str:
-    """As the paper has it: 32 B, 8 KB, 8 MB."""
+def format_size(size_bytes: int) -> str:
+    """Format a size as the paper does: 32 B, 8 KB, 8 MB."""
     if size_bytes >= 1 << 20:
         return f"{size_bytes >> 20} MB"
     return f"{size_bytes >> 10} KB" if size_bytes >= 1 << 10 else f"{size_bytes} B"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the uploads, beside what paper 003 says of its own."""
+"""Rows, figures and plot of the uploads, beside paper 003's own values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.blocksize.measure import GOODPUT_BPS, Run
-from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Task, said
+from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Task, format_size
 from experiments.paper import paper003
 from lab.results.figures import Figure, figure, middle, worst
 
@@ -36,10 +36,10 @@ def _of_task(task: Task, runs: Sequence[Run]) -> Iterator[Figure]:
     yield middle(f"{task}: together", [run.bps / 1e6 for run in runs], "Mbit/s")
     if task.terminals > 1:
         yield middle("  Jain's index", [run.jain for run in runs], "")
-        yield middle("  the terminals apart by", [run.apart_bps / 1e6 for run in runs], "Mbit/s")
+        yield middle("  the terminals apart by", [run.spread_bps / 1e6 for run in runs], "Mbit/s")
     if task.block_bytes == MOST_BYTES:
         yield worst("  unsent in a socket", [run.unsent_bytes / 1e3 for run in runs], "kB")
-    yield middle("  segments sent again", [float(run.again) for run in runs], "segments")
+    yield middle("  segments sent again", [float(run.retransmits) for run in runs], "segments")
 
 
 def _beside_the_paper(terminals: int, runs: Sequence[Run]) -> Iterator[Figure]:
@@ -51,7 +51,7 @@ def _beside_the_paper(terminals: int, runs: Sequence[Run]) -> Iterator[Figure]:
     for one in paper003.said():
         if one.terminals != terminals:
             continue
-        least, most = said(one.least_block_bytes), said(one.most_block_bytes)
+        least, most = format_size(one.least_block_bytes), format_size(one.most_block_bytes)
         blocks = least if least == most else f"{least} to {most}"
         if one.value is not None:
             yield Figure(f"  paper 003, writes of {blocks}: {one.what}", one.value, one.unit, 0, one.value, one.value)
@@ -68,7 +68,10 @@ def _beside_the_paper(terminals: int, runs: Sequence[Run]) -> Iterator[Figure]:
     if MOST_BYTES in by_block:
         shares = [100 * bps / best for bps in by_block[MOST_BYTES]]
         yield figure(
-            f"  writes of {said(MOST_BYTES)}, which fall in the paper: of the best here", median(shares), shares, "%"
+            f"  writes of {format_size(MOST_BYTES)}, which fall in the paper: of the best here",
+            median(shares),
+            shares,
+            "%",
         )
 
 
@@ -76,7 +79,14 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     task = run.task
     for number, one in enumerate(run.uploads, 1):
         most = (round(max(one.window_segments, default=0.0)), round(max(one.unsent_bytes, default=0.0)))
-        told = (f"{one.bps / 1e6:.3f}", f"{run.bps / 1e6:.3f}", f"{run.jain:.4f}", one.again, *most, f"{one.cpu_s:.3f}")
+        told = (
+            f"{one.bps / 1e6:.3f}",
+            f"{run.bps / 1e6:.3f}",
+            f"{run.jain:.4f}",
+            one.retransmits,
+            *most,
+            f"{one.cpu_s:.3f}",
+        )
         yield task.terminals, task.block_bytes, task.low_water_bytes, number, *told
 
 
@@ -129,7 +139,7 @@ def _paper(panel: Axes) -> None:
 
 
 def _trace(panel: Axes, number: int, terminals: int, block_bytes: int, runs: Sequence[Run]) -> None:
-    """Of the first of these."""
+    """Plot the first run of this kind."""
     those = [run for run in runs if (run.task.terminals, run.task.block_bytes) == (terminals, block_bytes)]
     for run in [run for run in those if not run.task.low_water_bytes][:1]:
         began = min(one.began for one in run.uploads)
@@ -138,7 +148,7 @@ def _trace(panel: Axes, number: int, terminals: int, block_bytes: int, runs: Seq
             panel.plot(since_s, one.window_segments, color=COLOURS[terminal], label=f"terminal {terminal}")
         panel.legend(fontsize="small")
     panel.set_title(
-        f"figure {number}: {terminals} at the access point, writes of {said(block_bytes)}", fontsize="medium"
+        f"figure {number}: {terminals} at the access point, writes of {format_size(block_bytes)}", fontsize="medium"
     )
     panel.set_xlabel("s")
     panel.set_ylabel("congestion window, segments")

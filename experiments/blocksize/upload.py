@@ -26,70 +26,72 @@ EVERY_S = 0.01
 READ_BYTES = 1 << 18
 CONGESTION_CONTROL = b"cubic"  # as the paper's terminals
 INFO_BYTES = 148  # of struct tcp_info, up to what is read of it
-WINDOW, AGAIN, UNSENT = 80, 100, 144  # where that has them (linux/tcp.h)
+WINDOW, RETRANS, UNSENT = 80, 100, 144  # where that has them (linux/tcp.h)
 
 
 def receive(address: str, port: str, count: str, size: str) -> None:
     with socket.create_server((address, int(port))) as listener:
         print("listening", flush=True)
-        takers = [threading.Thread(target=_take, args=(listener.accept()[0], int(size))) for _ in range(int(count))]
+        takers = [
+            threading.Thread(target=_receive_all, args=(listener.accept()[0], int(size))) for _ in range(int(count))
+        ]
         for taker in takers:
             taker.start()
         for taker in takers:
             taker.join()
 
 
-def _take(line: socket.socket, size: int) -> None:
+def _receive_all(connection: socket.socket, size: int) -> None:
     buffer = bytearray(READ_BYTES)
-    with line:
+    with connection:
         while size > 0:
-            count = line.recv_into(buffer)
+            count = connection.recv_into(buffer)
             if not count:
                 return
             size -= count
-        line.sendall(b"!")
+        connection.sendall(b"!")
 
 
 def send(address: str, port: str, size: str, block: str, low_water: str, trace: str) -> None:
-    line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, int(low_water))
-    line.connect((address, int(port)))
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, int(low_water))
+    connection.connect((address, int(port)))
     print("ready", flush=True)
     sys.stdin.readline()
     samples, over = array("d"), threading.Event()
-    watcher = threading.Thread(target=_watch, args=(line, samples, over))
+    watcher = threading.Thread(target=_watch, args=(connection, samples, over))
     watcher.start()
     began, before = time.monotonic(), time.process_time()
-    _write(line, int(size), int(block))
-    line.recv(1)
+    _write(connection, int(size), int(block))
+    connection.recv(1)
     ended, after = time.monotonic(), time.process_time()
     over.set()
     watcher.join()
-    (again,) = struct.unpack_from("I", _info(line), AGAIN)
+    (retransmits,) = struct.unpack_from("I", _info(connection), RETRANS)
     with Path(trace).open("wb") as file:
         samples.tofile(file)
-    print(json.dumps({"began": began, "ended": ended, "again": again, "cpu_s": after - before}), flush=True)
+    print(json.dumps({"began": began, "ended": ended, "again": retransmits, "cpu_s": after - before}), flush=True)
 
 
-def _write(line: socket.socket, size: int, block: int) -> None:
+def _write(connection: socket.socket, size: int, block: int) -> None:
     part = bytes(block)
     for _ in range(size // block):
-        line.sendall(part)
+        connection.sendall(part)
     if size % block:
-        line.sendall(part[: size % block])
+        connection.sendall(part[: size % block])
 
 
-def _watch(line: socket.socket, samples: array[float], over: threading.Event) -> None:
+def _watch(connection: socket.socket, samples: array[float], over: threading.Event) -> None:
     while not over.wait(EVERY_S):
-        info = _info(line)
+        info = _info(connection)
         samples.extend(
             (time.monotonic(), *struct.unpack_from("I", info, WINDOW), *struct.unpack_from("I", info, UNSENT))
         )
 
 
-def _info(line: socket.socket) -> bytes:
-    return line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+def _info(connection: socket.socket) -> bytes:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
 
 
 def main(role: str, *words: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.adaptive import CAMPAIGN, measure
-from experiments.adaptive.observations import Budgeted, Carried, Change, Scripted
+from experiments.adaptive.observations import BudgetRun, Carried, Change, ScriptRun
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, NEVER, SCRIPT, Plan, Task
 from experiments.adaptive.report import HEADER, figures
 from lab.results.figures import Figure
@@ -31,7 +31,7 @@ def a_run(
     came: tuple[float, ...] = (1,) * len(SCRIPT),
     copied: tuple[float, ...] = (1,) * len(SCRIPT),
     stalled: str = "",
-) -> Scripted:
+) -> ScriptRun:
     """`came` and `copied` are parts of 4 Mbit/s, by phase."""
     moments, come, sizes = [BEGAN], [0.0], [0]
     for since, part, copy in zip(MOMENTS, came, copied, strict=False):
@@ -39,7 +39,7 @@ def a_run(
         come.append(come[-1] + part * CAME_BPS / 8 * PHASE_S)
         sizes.append(sizes[-1] + round(copy * CAME_BPS / 8 * PHASE_S))
     streamed, carried = Streamed(moments, come, True), Carried(moments, sizes)
-    return Scripted(Task(mode, number, PHASE_S), MOMENTS, streamed, carried, changed, stalled)
+    return ScriptRun(Task(mode, number, PHASE_S), MOMENTS, streamed, carried, changed, stalled)
 
 
 def ended(at: float) -> Change:
@@ -55,7 +55,7 @@ AS_PROMISED = (KNOWN, begun(LOSSY + 0.8), ended(HEALED + 8))
 BAD_ALONE = (0, 0.95, 1, 1, 0.9)
 
 
-def judged(*seen: Scripted | Budgeted) -> dict[str, Figure]:
+def judged(*seen: ScriptRun | BudgetRun) -> dict[str, Figure]:
     return {one.what.strip(): one for one in figures(seen)}
 
 
@@ -103,10 +103,10 @@ def test_what_a_stalled_machine_measured_counts_nowhere() -> None:
     assert not list(figures([a_run(ALWAYS, stalled=LATE)]))
 
 
-def under(budget_bytes: int, *sizes: int) -> Budgeted:
+def under(budget_bytes: int, *sizes: int) -> BudgetRun:
     moments = [BEGAN + number for number in range(len(sizes))]
     streamed = Streamed(moments, [5e6 * number for number in range(len(sizes))], True)
-    return Budgeted(budget_bytes, BEGAN, Carried(moments, sizes), streamed, moments[-1], "lte: used up until 0:00", "")
+    return BudgetRun(budget_bytes, BEGAN, Carried(moments, sizes), streamed, moments[-1], "lte: used up until 0:00", "")
 
 
 def test_a_byte_above_the_budget_breaks_it() -> None:
@@ -116,7 +116,7 @@ def test_a_byte_above_the_budget_breaks_it() -> None:
 
 
 def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[Scripted | Budgeted] = [
+    seen: list[ScriptRun | BudgetRun] = [
         under(1_000_000, 0, 900_000),
         a_run(ADAPTIVE, *AS_PROMISED),
         a_run(ALWAYS),
@@ -136,7 +136,7 @@ def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys:
 @pytest.mark.timed
 def test_the_script_runs_and_a_dead_path_costs_always_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "STEADY_S", 0.2)
-    run = measure.scripted(Task(ALWAYS, 1, 0.5), tmp_path)
+    run = measure.run_script(Task(ALWAYS, 1, 0.5), tmp_path)
     assert run.streamed.whole
     assert [part.until - part.since for part in run.parts] == pytest.approx([0.5] * len(SCRIPT), abs=0.5)
     assert run.bps(run.parts[3]) > CAME_BPS / 4

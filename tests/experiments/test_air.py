@@ -15,7 +15,7 @@ import pytest
 from experiments.air import CAMPAIGN
 from experiments.air.endpoints import Received, Sampled, received, sampled
 from experiments.air.laboratory import Laboratory, laboratory
-from experiments.air.measure import Run, uploaded
+from experiments.air.measure import Run, run_upload
 from experiments.air.plan import (
     IDEAL_GATEWAY,
     IDEAL_TERMINALS,
@@ -28,7 +28,7 @@ from experiments.air.plan import (
     Task,
     Variant,
 )
-from experiments.air.report import HEADER, figures, told
+from experiments.air.report import HEADER, figures, summary
 from lab.links.emulator import STALL_MS, Lateness
 from lab.stage.failure import ExperimentFailed
 from topologies.access_point import AIR_BPS
@@ -39,7 +39,7 @@ TEN = Scene(10, "64")
 @pytest.mark.timed
 def test_an_upload_is_counted_as_it_came(tmp_path: Path) -> None:
     with laboratory(NOBODY, tmp_path, terminals=3) as lab:
-        run = uploaded(lab, Task(Scene(3, MIX), OFF), 2.5)
+        run = run_upload(lab, Task(Scene(3, MIX), OFF), 2.5)
     assert 0.3 * AIR_BPS < run.total_bps < 1.05 * AIR_BPS  # what waits for a hole to be filled comes at once
     assert len(run.bps) == len(run.sampled) == 3 and all(run.bps)
     assert [least > 200 for least in run.least_rtt_ms] == [False, True, False]
@@ -54,12 +54,12 @@ def a_run(scene: Scene, variant: Variant, mbps: float, **changes: Any) -> Run:
         task=Task(scene, variant),
         seconds=30.0,
         bps=(mbps * 1e6 / count,) * count,
-        sampled=(Sampled(srtt_ms=128.0, min_rtt_ms=64.0, cwnd=12.0, again=0),) * count,
+        sampled=(Sampled(srtt_ms=128.0, min_rtt_ms=64.0, cwnd=12.0, retransmits=0),) * count,
         least_rtt_ms=(64.0,) * count,
         ping_ms=70.0,
         newcomer_s=1.5,
         busy=1.0,
-        held=0 if variant.hand == NOBODY else count,
+        held=0 if variant.enforcer == NOBODY else count,
         stalled="",
     )
     return replace(run, **changes)
@@ -100,8 +100,8 @@ def test_caps_that_nobody_held_are_told() -> None:
     forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, held=9)
     assert judged(forgotten)["runs whose caps were not held as wanted"] is False
     assert "HELD at 9 terminals" in str(forgotten)
-    assert "ideal, terminals (NOT HELD)" in told([forgotten])
-    assert "NOT HELD" not in told([a_run(TEN, OFF, 18.0)])
+    assert "ideal, terminals (NOT HELD)" in summary([forgotten])
+    assert "NOT HELD" not in summary([a_run(TEN, OFF, 18.0)])
 
 
 def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_newcomer_has_its_part_when_it_came_for_so_long() -> None:
 def test_sockets_are_counted_within_the_span_alone() -> None:
     rows = [(moment, 5000.0 + 1000 * moment, 4000.0, 10.0, 3 * moment) for moment in range(10)]
     seen = sampled([value for row in rows for value in row], 1, 5, 9)
-    assert seen == Sampled(srtt_ms=12.0, min_rtt_ms=4.0, cwnd=10.0, again=27)
+    assert seen == Sampled(srtt_ms=12.0, min_rtt_ms=4.0, cwnd=10.0, retransmits=27)
     with pytest.raises(ExperimentFailed, match="only 0 times"):
         sampled([], 1, 0, 1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from controller.policy.caps.terminal_cap import BLOCK_BYTES
 from experiments.blocksize import CAMPAIGN
-from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, uploaded
+from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, run_upload
 from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Plan, Task
 from experiments.blocksize.report import HEADER, figures
 from experiments.paper import paper003
@@ -27,7 +27,7 @@ LATE = "on the air 3 of 900 packets left more than 15 ms late, the latest by 27.
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     tasks = Task(1, 128, 0), Task(1, MOST_BYTES, MARK_BYTES), Task(3, MOST_BYTES, 0)
     with laboratory(3, tmp_path_factory.mktemp("blocksize")) as lab:
-        return [uploaded(lab, task, SIZE_BYTES) for task in tasks]
+        return [run_upload(lab, task, SIZE_BYTES) for task in tasks]
 
 
 @pytest.mark.timed
@@ -74,7 +74,7 @@ def told(*runs: Run) -> dict[str, Figure]:
 def test_together_is_all_bytes_from_the_first_beginning_to_the_last_end() -> None:
     run = Run(Task(2, 32, 0), (an_upload(8.0), an_upload(8.0, began=100.6)), "")  # 0.6 s each, one after the other
     assert run.bps == pytest.approx(8e6)
-    assert run.apart_bps == pytest.approx(0)
+    assert run.spread_bps == pytest.approx(0)
 
 
 def test_what_the_paper_found_best_is_held_against_the_best_here() -> None:

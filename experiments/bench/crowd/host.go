@@ -11,14 +11,14 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Of each sixty reports five tell of losses; a second carries so many segments.
+// Each host reports loss in five of sixty reports; a second carries so many segments.
 const (
 	cycle, losing = 60, 5
 	segments      = 200
 	segmentBytes  = 1400
 )
 
-// A phone with one connection, which does what it is told.
+// A host is a phone with one connection, which obeys its orders.
 type host struct {
 	number  int
 	invited invitation
@@ -80,7 +80,7 @@ func (h *host) Report() (*agentv1.Report, error) {
 	}, nil
 }
 
-// Obey flags paths as they are preferred; nothing here ever stalls, so that reflexes are armed and never fire.
+// Obey flags paths as preferred. Nothing stalls here, so that armed failovers never fire.
 func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Result {
 	order := directive.GetPrefer()
 	if order == nil {

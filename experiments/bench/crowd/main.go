@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crowd is many agents in one process: the agents' own sessions, each with its own certificate and stream, on
-// hosts that exist in memory alone.
+// Command crowd runs many agents in one process. Each has its own session, certificate and stream, and a host that
+// exists only in memory.
 //
-//	crowd DIRECTORY     reads lines of NAME TOKEN JOIN WIFI LTE (two addresses) up to an empty one, joins them all, keeps
-//	                    their certificates there, prints `here` when each is welcome, and runs them until the
-//	                    input ends; then prints one line of JSON: how long reports and decisions took
+//	crowd DIRECTORY     reads lines of NAME TOKEN JOIN WIFI LTE (two addresses) up to an empty one, joins them all, saves
+//	                    their certificates there, prints `here` when all are welcome, and runs them until stdin
+//	                    ends; then prints one line of JSON: the delays of reports and decisions
 //
-// Each host has one MPTCP connection. Its active path loses a fifth of what it sends for five reports out of sixty, the
-// hosts one after the other: so all the time some of them are moved.
+// Each host has one MPTCP connection. Its active path loses a fifth of its segments in five reports out of sixty, one
+// host after the other, so that some connections always move.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 const (
 	joinWithin = 30 * time.Second
 	joiners    = 4
-	spread     = time.Second // between the first's report and the last's, as people's phones would
+	spread     = time.Second // between the first and the last report, as with people's phones
 )
 
 func main() {
@@ -62,7 +62,7 @@ func main() {
 	}
 	seen.forget()
 	fmt.Println("here")
-	for in.Scan() { // until whoever started us has enough
+	for in.Scan() { // until stdin ends
 	}
 	found := seen.summary()
 	cancel()

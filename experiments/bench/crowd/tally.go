@@ -13,7 +13,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-// How long it took from a report to what the controller said of it.
+// A tally measures the time from a report to the controller's answers.
 type tally struct {
 	welcome chan struct{}
 
@@ -24,12 +24,12 @@ type tally struct {
 }
 
 type summary struct {
-	Streams  int       `json:"streams"` // one for each host, unless some were ended
+	Streams  int       `json:"streams"` // one for each host, unless the controller ended some
 	TakenMs  []float64 `json:"taken_ms"`
 	DecideMs []float64 `json:"decided_ms"`
 }
 
-// listen is gRPC's word for somebody on the line.
+// listen is a gRPC stream interceptor.
 func (t *tally) listen(
 	ctx context.Context, about *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
 	options ...grpc.CallOption,
@@ -44,12 +44,12 @@ func (t *tally) listen(
 	return &line{ClientStream: stream, tally: t}, nil
 }
 
-// One stream. One goroutine sends and another receives, and never is more than one report under way.
+// A line is one stream. One goroutine sends and another receives; at most one report is unacknowledged.
 type line struct {
 	grpc.ClientStream
 	tally *tally
 	mutex sync.Mutex
-	sent  time.Time // the report that is not taken yet
+	sent  time.Time // the unacknowledged report
 }
 
 func (l *line) SendMsg(message any) error {
@@ -61,7 +61,7 @@ func (l *line) SendMsg(message any) error {
 	return l.ClientStream.SendMsg(message)
 }
 
-// since the report, if one is not taken yet.
+// since returns the time since the unacknowledged report, if there is one.
 func (l *line) since(taken bool) (time.Duration, bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -81,13 +81,13 @@ func (l *line) RecvMsg(message any) error {
 	case is && word.GetWelcome() != nil:
 		select {
 		case l.tally.welcome <- struct{}{}:
-		default: // somebody came again
+		default: // a reconnect
 		}
 	case is && word.GetTaken() != nil:
 		if took, is := l.since(true); is {
 			l.tally.add(&l.tally.takings, took)
 		}
-	case is && word.GetDirective().GetPrefer() != nil: // what follows from a report is said before it counts as taken
+	case is && word.GetDirective().GetPrefer() != nil: // orders arrive before the acknowledgement of their report
 		if took, is := l.since(false); is {
 			l.tally.add(&l.tally.decisions, took)
 		}
@@ -101,7 +101,7 @@ func (t *tally) add(to *[]time.Duration, took time.Duration) {
 	*to = append(*to, took)
 }
 
-// forget what was before all were here.
+// forget drops what was measured before all agents were welcome.
 func (t *tally) forget() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
