@@ -11,7 +11,7 @@ from itertools import takewhile
 from controller.model.config import Site
 from controller.model.known import without
 from controller.policy.paths.uplinks import Home, rides_none
-from controller.program.program import Group, GroupKind, Installed, ToGroup
+from controller.program.program import FlowKey, Group, GroupKind, Installed, ToGroup
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
 
@@ -110,30 +110,41 @@ class _Terminal:
     told: deque[TrafficReport] = field(default_factory=deque)
 
 
+@dataclass(frozen=True, slots=True)
+class FlowCounts:
+    """The flows of one switch that lead to groups, as one reading counted them."""
+
+    at: float
+    packets: Mapping[FlowKey, int]
+    foreign: frozenset[FlowKey]  # the counter of such a flow stays when the flow becomes ours
+
+
 class Traffic:
     def __init__(self) -> None:
         self._terminals: dict[str, _Terminal] = {}
-        self._before: dict[int, tuple[float, Mapping[int, int]]] = {}  # by dpid: when, and packets by group
+        self._before: dict[int, FlowCounts] = {}  # by dpid
 
     def keep(self, terminals: Collection[str]) -> None:
         self._terminals = without(self._terminals, self._terminals.keys() - set(terminals))
 
     def read(self, site: Site, installed: Installed, now: float) -> None:
         """One end's switch was read."""
-        counted = _packets(installed)
-        before_at, before = self._before.get(site.dpid, (float("-inf"), counted))
-        self._before[site.dpid] = (now, counted)
-        if not 0 < now - before_at <= READ_WITHIN_S:
+        groups = _groups(installed)
+        packets = {key: installed.flow_counters[key].packets for key in groups}
+        before = self._before.get(site.dpid)
+        self._before[site.dpid] = FlowCounts(now, packets, installed.foreign_flows)
+        if before is None or not 0 < now - before.at <= READ_WITHIN_S:
             return
+        counted: dict[int, int] = {}  # by group
+        for key, group_id in groups.items():
+            counted[group_id] = counted.get(group_id, 0) + _new_packets(before, key, packets[key])
         found: dict[str, list[Passed]] = {}
         for group_id, way in leaving_ways(site).items():
-            packets = counted.get(group_id, 0) - before.get(group_id, 0)
-            if packets < 0:  # its flows are new
-                packets = counted.get(group_id, 0)
-            found.setdefault(way.terminal, []).append(_passed(way, installed.program.groups.get(group_id), packets))
+            group = installed.program.groups.get(group_id)
+            found.setdefault(way.terminal, []).append(_passed(way, group, counted.get(group_id, 0)))
         for terminal, passed in found.items():
             steps = self._terminals.setdefault(terminal, _Terminal()).steps
-            steps.append(TrafficStep(before_at, now, tuple(passed)))
+            steps.append(TrafficStep(before.at, now, tuple(passed)))
             while not now - steps[0].at < SHOWN_OVER_S:
                 steps.popleft()
 
@@ -178,12 +189,21 @@ def _passed(way: LeavingGroup, group: Group | None, packets: int) -> Passed:
     return Passed(way.traffic, way.sent, packets if copied else 0, 0 if copied else packets)
 
 
-def _packets(installed: Installed) -> dict[int, int]:
-    """By group, of the flows that lead to it: a group's own counters begin anew when it is modified."""
-    found: dict[int, int] = {}
-    for key, counters in installed.flow_counters.items():
-        flow = installed.program.flows.get(key)
-        for action in flow.actions if flow else ():
-            if isinstance(action, ToGroup):
-                found[action.group_id] = found.get(action.group_id, 0) + counters.packets
-    return found
+def _groups(installed: Installed) -> dict[FlowKey, int]:
+    """Return the group of each flow that leads to one. No flow leads to two."""
+    return {
+        key: action.group_id
+        for key in installed.flow_counters
+        if (flow := installed.program.flows.get(key))
+        for action in flow.actions
+        if isinstance(action, ToGroup)
+    }
+
+
+def _new_packets(before: FlowCounts, key: FlowKey, packets: int) -> int:
+    """Return what a flow counted since the reading before this one. Its counter stays when it changes groups, so
+    packets are counted by flow. A counter that is new or fell began at zero since then."""
+    if key in before.foreign:
+        return 0
+    was = before.packets.get(key, 0)
+    return packets - was if packets >= was else packets

@@ -28,6 +28,7 @@ from tests.controller.copied_terminal import GATEWAY_MAC, ONE_PATH, Uploading, l
 from tests.controller.features.peer_sites.test_peer_program import document as mirrored
 from tests.controller.features.steering.test_manager import RELAY_ADDRESS
 from tests.controller.sites import PORTS
+from tests.fakes.eliminator import FakeEliminator
 from tests.fakes.packet import udp
 from tests.fakes.switch import FakeSwitch
 
@@ -339,6 +340,25 @@ def test_name_service_beside_an_agent_begins_no_copies() -> None:
         for _ in range(5):
             scene.fakes[1].send(packet, PORTS["c1"].number)
         scene.uploads(1, segments=0)
+    assert not scene.copying()
+
+
+def test_an_agent_that_restarts_at_the_peer_site_begins_no_copies_on_a_clean_path() -> None:
+    scene = Uploading(ONE_PATH, written=mirrored())
+    scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
+    scene.connect(2)
+    far = FakeEliminator("far")
+    packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+    for second in range(30):
+        if second == 20:
+            scene.leave(far)
+        elif second in (0, 23):
+            scene.join(far)
+        for _ in range(5):
+            scene.fakes[1].send(packet, PORTS["c1"].number)
+        if far.session in scene.hands:
+            scene.tell(far.report())
+        scene.uploads(1, segments=1)
     assert not scene.copying()
 
 
