@@ -15,9 +15,9 @@ import (
 	"bicast/internal/plural"
 )
 
-// AddSubflow opens a subflow on a live connection and waits until it is established, or the context ends; it tells why
-// it is not, and leaves nothing of the attempt then. Under the kernel's path manager our address becomes an endpoint that
-// is bound to its interface, and every connection of the namespace opens a subflow from it, each to its own first remote
+// AddSubflow opens a subflow on a live connection and waits until it is established. If that fails or the context ends,
+// it undoes the attempt and returns the reason. Under the kernel's path manager our address becomes an endpoint bound
+// to its interface: every connection of the namespace then opens a subflow from it, each to its own first remote
 // address.
 func (h *Handle) AddSubflow(
 	ctx context.Context, c Connection, local netip.Addr, remote netip.AddrPort,
@@ -33,7 +33,7 @@ func (h *Handle) AddSubflow(
 	if err != nil {
 		return change, err
 	}
-	var retract retraction
+	var retract rollback
 	if manager == KernelManager {
 		retract, err = h.addByEndpoint(c, local, remote, &change)
 	} else {
@@ -50,7 +50,7 @@ func (h *Handle) AddSubflow(
 	return change, nil
 }
 
-// idFor is the id that our address has in a connection, which knows it then, or one that none has.
+// idFor returns the id of our address in a connection, or an unused one if the connection does not know the address.
 func (h *Handle) idFor(c Connection, local netip.Addr) (id uint8, known bool, err error) {
 	used := map[uint8]bool{0: true}
 	for _, s := range c.Subflows {
@@ -74,23 +74,23 @@ func (h *Handle) idFor(c Connection, local netip.Addr) (id uint8, known bool, er
 			return id, false, nil
 		}
 	}
-	return 0, false, noPath(c, "all 255 ids for addresses are used")
+	return 0, false, noPath(c, "all address ids (1 to 254) are in use")
 }
 
-// addressesOf is what a connection under the userspace path manager knows of our addresses, also where no subflow is left;
-// kernels before 6.10 do not tell.
+// addressesOf returns our addresses that a connection under the userspace path manager knows, even without a subflow.
+// Kernels before 6.10 return none.
 func (h *Handle) addressesOf(c Connection) ([]Endpoint, error) {
 	answers, err := h.execute(commandGetEndpoints, netlink.Dump, func(to *netlink.AttributeEncoder) {
 		to.Uint32(attributeToken, uint32(c.Token))
 	})
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, refusal(fmt.Sprintf("our addresses in %v cannot be read", c), err)
+		return nil, refusal(fmt.Sprintf("cannot read our addresses in %v", c), err)
 	}
 	found := make([]Endpoint, 0, len(answers))
 	for _, answer := range answers {
 		known, err := decodeEndpoint(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "the kernel's addresses cannot be read", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of addresses", Said: err}
 		}
 		known.Address = plainAddress(netip.AddrPortFrom(known.Address, 0)).Addr()
 		found = append(found, known)
@@ -100,11 +100,11 @@ func (h *Handle) addressesOf(c Connection) ([]Endpoint, error) {
 
 func (h *Handle) addByEndpoint(
 	c Connection, local netip.Addr, remote netip.AddrPort, change *Change,
-) (retraction, error) {
+) (rollback, error) {
 	if first := c.Remote(); remote != first {
 		return nil, &Error{
-			Kind: WrongManager, What: fmt.Sprintf("%v is under the kernel's path manager, which itself chooses %v as "+
-				"the other end", c, first), Advice: "give no remote address, or announce that one at the other end",
+			Kind: WrongManager, What: fmt.Sprintf("%v is under the kernel's path manager, which chooses %v as "+
+				"the remote address itself", c, first), Advice: "omit the remote address, or announce it at the other end",
 		}
 	}
 	if slices.ContainsFunc(c.Subflows, func(s Subflow) bool {
@@ -118,11 +118,11 @@ func (h *Handle) addByEndpoint(
 	}
 	if c.Extra >= limits.Extra {
 		return nil, &Error{
-			Kind: LimitReached, What: fmt.Sprintf("%v has %d subflows beside its first, and no more are allowed", c, c.Extra),
+			Kind: LimitReached, What: fmt.Sprintf("%v has %d subflows beside its first, the limit", c, c.Extra),
 			Advice: "raise the limit: `bicast mptcp setup`, or `ip mptcp limits set subflows 8`",
 		}
 	}
-	if err := h.mustLead(local, remote.Addr()); err != nil {
+	if err := h.checkAddresses(local, remote.Addr()); err != nil {
 		return nil, err
 	}
 	endpoints, err := h.Endpoints()
@@ -137,8 +137,8 @@ func (h *Handle) addByEndpoint(
 	switch {
 	case is && before.Flags&Initiate != 0:
 		return nil, &Error{
-			Kind: Refused, What: fmt.Sprintf("%v is an endpoint already, so the kernel has tried it", local),
-			Advice: "`remove` it first, which reaches every connection that uses it, or delete the endpoint",
+			Kind: Refused, What: fmt.Sprintf("%v is an endpoint already: the kernel has tried to open this subflow", local),
+			Advice: "use `remove` first (it affects every connection with that address), or delete the endpoint",
 		}
 	case is && before.Flags&Implicit == 0:
 		return h.openEndpoint(before, device, change)
@@ -146,17 +146,18 @@ func (h *Handle) addByEndpoint(
 	if err := h.AddEndpoint(Endpoint{Address: local, Flags: Initiate, Interface: device}); err != nil {
 		return nil, err
 	}
-	change.didOpen(local)
-	return h.retractEndpoint(before, local), nil
+	change.recordOpening(local)
+	return h.rollbackEndpoint(before, local), nil
 }
 
-func (c *Change) didOpen(local netip.Addr) {
-	c.did("%v is an endpoint: every connection of the namespace under the kernel's path manager opens a subflow from it, "+
-		"those to come too", local)
+func (c *Change) recordOpening(local netip.Addr) {
+	c.did("%v is an endpoint now: every connection of the namespace under the kernel's path manager opens a subflow from "+
+		"it, new connections too", local)
 }
 
-// RemoveSubflow closes a subflow of a live connection, which must have another. Under the kernel's path manager the
-// endpoint goes, and with it every subflow of the namespace from that address: of which none may be a connection's last.
+// RemoveSubflow closes a subflow of a live connection that has another one. Under the kernel's path manager it deletes
+// the endpoint, which closes every subflow of the namespace from that address; it refuses if one is a connection's
+// last.
 func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 	manager, err := h.PathManagerOf(c)
 	if err != nil {
@@ -172,7 +173,7 @@ func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 		return change, noPath(c, fmt.Sprintf("%v is not one of its subflows", s))
 	}
 	if !slices.ContainsFunc(now.Subflows, func(o Subflow) bool { return o.Established && !o.same(s) }) {
-		return change, noPath(c, fmt.Sprintf("%v is its only subflow, and without one it stands still", s))
+		return change, noPath(c, fmt.Sprintf("%v is its only subflow", s))
 	}
 	if manager == UserspaceManager {
 		return change, h.closeAll(now, going, &change)
@@ -182,7 +183,7 @@ func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 	}
 	if _, err := h.subflow(c, s); err == nil {
 		return change, &Error{
-			Kind: Indistinguishable, What: fmt.Sprintf("%v of %v stayed: this kernel does not close a connection's "+
+			Kind: Indistinguishable, What: fmt.Sprintf("%v of %v is still open: this kernel does not close a connection's "+
 				"first subflow by its endpoint", s, c), Advice: "boot Linux 6.11 or newer, or switch away from it",
 		}
 	}
@@ -194,9 +195,9 @@ func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
 	if err != nil {
 		return err
 	}
-	if alone := onlyBy(touched, []netip.Addr{local}); len(alone) > 0 {
+	if alone := dependentOn(touched, []netip.Addr{local}); len(alone) > 0 {
 		return &Error{
-			Kind: NoPath, What: fmt.Sprintf("every subflow of the namespace from %v would be closed, and %v has no other",
+			Kind: NoPath, What: fmt.Sprintf("this would close every subflow of the namespace from %v, and %v has no other",
 				local, alone[0]),
 			Advice: "end that connection or give it another path first; `switch` makes a path backup and closes none",
 		}
@@ -209,12 +210,12 @@ func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
 	if err := h.DeleteEndpoint(endpoint); err != nil {
 		return err
 	}
-	change.did("%v is no endpoint any more: every subflow of the namespace from it is closed, on %s", local,
+	change.did("%v is no longer an endpoint: every subflow of the namespace from it is closed, on %s", local,
 		plural.Of(len(touched), "connection"))
 	return nil
 }
 
-// Remote is the other end that the connection was made with, as far as its subflows tell.
+// Remote returns the address that the connection was made to, as far as its subflows show.
 func (c Connection) Remote() netip.AddrPort {
 	for _, s := range c.Subflows {
 		if s.RemoteID == 0 {

@@ -11,22 +11,21 @@ import (
 	"time"
 )
 
-// The kernel calls a subflow established when the other end's first answer is there. That it was refused, for want of
-// room under the other end's limits, comes one round trip later, and that it was not, is no event: so it is looked at.
+// The kernel reports a subflow as established at the SYN-ACK. A peer beyond its limits resets it one round trip later;
+// no event confirms that it did not. So await polls the subflow.
 const (
-	lookAgain   = 5 * time.Millisecond
-	lookForLost = 50 * time.Millisecond
-	answersSoon = time.Second // kernels that do not tell, or an answer that is lost: what still lives then will do
+	pollInterval     = 5 * time.Millisecond
+	lostPollInterval = 50 * time.Millisecond
+	acceptTimeout    = time.Second // then a live subflow counts: old kernels lack the flag, or an ACK is lost
 )
 
-// await returns the event that tells that a subflow is established, when the other end has agreed to it, or why it will
-// not be.
+// await returns the event of an established subflow once the peer has accepted it, or the reason for its failure.
 func (h *Handle) await(
 	ctx context.Context, events <-chan Event, c Connection, local netip.Addr, remote netip.AddrPort,
 ) (Event, error) {
 	var established Event
 	var look, late <-chan time.Time
-	lost := false // some events were: what they told is read
+	lost := false // the kernel dropped events: poll instead
 	for {
 		select {
 		case event, more := <-events:
@@ -35,45 +34,45 @@ func (h *Handle) await(
 			case more && event.Kind == 0 && !lost:
 				lost = true
 				if look == nil {
-					ticker := time.NewTicker(lookForLost)
+					ticker := time.NewTicker(lostPollInterval)
 					defer ticker.Stop()
 					look = ticker.C
 				}
 			case !more:
-				return Event{}, notEstablished(c, local, remote, silence(ctx), nil)
+				return Event{}, notEstablished(c, local, remote, endReason(ctx), nil)
 			case event.Token == c.Token && event.Kind == ConnectionClosed:
 				return Event{}, &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Advice: "list again"}
 			case ours && event.Kind == SubflowClosed:
-				return Event{}, notEstablished(c, local, remote, whyClosed(event), said(event))
+				return Event{}, notEstablished(c, local, remote, closeReason(event), cause(event))
 			case ours && event.Kind == SubflowEstablished:
-				ticker := time.NewTicker(lookAgain)
+				ticker := time.NewTicker(pollInterval)
 				defer ticker.Stop()
-				established, look, late = event, ticker.C, time.After(answersSoon)
+				established, look, late = event, ticker.C, time.After(acceptTimeout)
 			}
 		case <-look:
-			now, err := h.made(c, established, local, remote)
+			now, err := h.findAwaited(c, established, local, remote)
 			switch {
 			case err != nil:
 				return established, err
-			case now != nil && now.agreed:
+			case now != nil && now.accepted:
 				return Event{Kind: SubflowEstablished, Token: c.Token, Local: now.Local, Remote: now.Remote}, nil
 			case now != nil && now.Established && late == nil:
-				late = time.After(answersSoon)
+				late = time.After(acceptTimeout)
 				established = Event{Kind: SubflowEstablished, Token: c.Token, Local: now.Local, Remote: now.Remote}
-			case now == nil && lost && late != nil: // the event that told why is lost
+			case now == nil && lost && late != nil: // the event with the reason is lost
 				return Event{}, notEstablished(c, local, remote, "it was closed", nil)
 			}
 		case <-late:
 			return established, nil
 		case <-ctx.Done():
-			return Event{}, notEstablished(c, local, remote, silence(ctx), nil)
+			return Event{}, notEstablished(c, local, remote, endReason(ctx), nil)
 		}
 	}
 }
 
-// made returns the subflow that is awaited, as it is now: the one that an event told of, or, where that was lost, one by this path
-// that the connection did not have before. It is nil where there is none.
-func (h *Handle) made(c Connection, told Event, local netip.Addr, remote netip.AddrPort) (*Subflow, error) {
+// findAwaited returns the current state of the awaited subflow, or nil. With told it is the one of that event; without,
+// a new subflow of the connection on this path.
+func (h *Handle) findAwaited(c Connection, told Event, local netip.Addr, remote netip.AddrPort) (*Subflow, error) {
 	connections, err := h.Subflows()
 	if err != nil {
 		return nil, err
@@ -93,33 +92,33 @@ func (h *Handle) made(c Connection, told Event, local netip.Addr, remote netip.A
 	return nil, h.verify(c)
 }
 
-func notEstablished(c Connection, local netip.Addr, remote netip.AddrPort, why string, said error) error {
+func notEstablished(c Connection, local netip.Addr, remote netip.AddrPort, why string, cause error) error {
 	return &Error{
-		Kind: NotEstablished, What: fmt.Sprintf("no subflow %v > %v came to be on %v: %s", local, remote, c, why), Said: said,
-		Advice: "the other end, or something on the way, does not take joins there: try `ping -I` from that " +
+		Kind: NotEstablished, What: fmt.Sprintf("the subflow %v > %v was not established on %v: %s", local, remote, c, why), Said: cause,
+		Advice: "the other end, or a middlebox, does not accept joins on this path: try `ping -I` from that " +
 			"address, and look at the other end's limits",
 	}
 }
 
-func silence(ctx context.Context) string {
+func endReason(ctx context.Context) string {
 	switch {
 	case ctx.Err() == nil:
-		return "the kernel stopped telling"
+		return "the kernel stopped sending events"
 	case errors.Is(ctx.Err(), context.Canceled):
-		return "it was broken off"
+		return "it was interrupted"
 	default:
-		return "nothing was heard of it in time"
+		return "no answer came in time"
 	}
 }
 
-func whyClosed(event Event) string {
+func closeReason(event Event) string {
 	if event.ResetReason != 0 {
-		return fmt.Sprintf("the other end reset it, with reason %d of RFC 8684", event.ResetReason)
+		return fmt.Sprintf("the other end reset it, reason %d (RFC 8684, 3.6)", event.ResetReason)
 	}
 	return "it was closed"
 }
 
-func said(event Event) error {
+func cause(event Event) error {
 	if event.ResetReason != 0 || event.Errno == 0 {
 		return nil
 	}

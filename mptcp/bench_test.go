@@ -17,12 +17,12 @@ import (
 const (
 	fromWifi = "10.1.0.1"
 	fromLTE  = "10.2.0.1"
-	// Long enough for a machine that does other things; nothing here waits for it when all is well.
+	// Enough for a busy machine; a passing test never waits that long.
 	patience = time.Minute
 	megabyte = 1_000_000
 )
 
-// A client with a connection that has a subflow on each path, none of them backup.
+// bench is a client with a connection that has an active subflow on each path.
 type bench struct {
 	t              *testing.T
 	client, server *lab.Host
@@ -75,7 +75,7 @@ func (b *bench) soon() context.Context {
 	return ctx
 }
 
-// The connection that this test holds.
+// connection returns the connection of this test.
 func (b *bench) connection() mptcp.Connection {
 	b.t.Helper()
 	connections, err := b.handle.Connections()
@@ -106,7 +106,7 @@ func (b *bench) exchange(conn net.Conn) {
 	must(b.t, lab.Exchange(conn, megabyte))
 }
 
-// Bytes that an exchange put on the subflow from each path.
+// moved returns the bytes that an exchange sent on the subflow of each path.
 func (b *bench) moved() (wifi, lte uint64) {
 	b.t.Helper()
 	before := b.connection()

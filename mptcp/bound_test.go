@@ -10,8 +10,8 @@ import (
 	"bicast/mptcp"
 )
 
-// An endpoint that names its interface, as setup makes them, binds its subflows to that.
-func TestAPathThatIsBoundToItsInterfaceIsSwitchedLikeAnyOther(t *testing.T) {
+// setup makes endpoints with an interface, which binds their subflows to it.
+func TestSwitchWorksForSubflowsBoundToAnInterface(t *testing.T) {
 	b := &bench{t: t}
 	b.client, b.server = lab.Two(t)
 	b.handle, b.far = open(t, b.client), open(t, b.server)
@@ -33,8 +33,8 @@ func TestAPathThatIsBoundToItsInterfaceIsSwitchedLikeAnyOther(t *testing.T) {
 	}
 }
 
-// Without a rule that goes by our address, only the binding has a subflow leave by the interface of its address.
-func TestAPathThatIsAddedLeavesByTheInterfaceOfItsAddress(t *testing.T) {
+// Without a routing rule for the source address, only the binding selects the interface.
+func TestAddSubflowUsesTheInterfaceOfItsAddress(t *testing.T) {
 	b := &bench{t: t}
 	b.client, b.server = lab.Two(t)
 	b.handle, b.far = open(t, b.client), open(t, b.server)
@@ -46,7 +46,7 @@ func TestAPathThatIsAddedLeavesByTheInterfaceOfItsAddress(t *testing.T) {
 	b.exchange(b.conn)
 }
 
-func TestAPathThatTheKernelIsToReopenIsBoundToItsInterface(t *testing.T) {
+func TestHardSwitchBindsTheReopenedPathToItsInterface(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	b.prefer(fromLTE, fromWifi, true)
 	if said := b.client.Run("ip", "mptcp", "endpoint"); !strings.Contains(said, fromWifi+" id 2 subflow backup dev wifi") {

@@ -14,18 +14,18 @@ import (
 	"bicast/internal/plural"
 )
 
-// PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
-// the namespace that is under it, and for those to come. An address that is no endpoint yet becomes one that opens
-// nothing. What is so already is not ordered again, and nothing is told where all of it is. hard is for others that are
-// dead: their subflows are closed, the peers are told, and the kernel tries to come back from there, as backup. That is
-// not done while a connection has no other path: its peer may not let it come back, and then it would be lost.
+// PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection under
+// it, present and future. An address without an endpoint gets one that opens no subflows. Flags that are right already
+// stay, and Change is empty if all are. hard is for dead paths: it closes their subflows, notifies the peers and lets
+// the kernel reopen them as backup. It falls back to soft if a connection has no other path: its peer might refuse the
+// new subflow.
 func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change, error) {
 	change := Change{Manager: KernelManager}
 	for _, address := range wanted {
 		if slices.Contains(others, address) {
 			return change, &Error{
 				Kind: Indistinguishable, What: fmt.Sprintf("the path to prefer and one to leave share our address %v, "+
-					"and the kernel's path manager tells paths by that alone", address),
+					"and the kernel's path manager distinguishes paths by address alone", address),
 				Advice: "switch at the other end, or have connections made under the userspace path manager",
 			}
 		}
@@ -33,11 +33,11 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	addresses := append(slices.Clone(wanted), others...)
 	var touched []Connection
 	var err error
-	if hard { // while their subflows are there; a soft switch does not wait for that
+	if hard { // before their subflows are closed; a soft switch does not wait for this
 		if touched, err = h.UsersOf(addresses); err != nil {
 			return change, err
 		}
-		if alone := onlyBy(touched, others); len(alone) > 0 {
+		if alone := dependentOn(touched, others); len(alone) > 0 {
 			change.did("%v is not closed: %s there had no other path, %v for one", addressList(others),
 				plural.Of(len(alone), "connection"), alone[0])
 			hard = false
@@ -67,19 +67,19 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	if len(change.Did) == 0 {
 		return change, nil
 	}
-	change.did("the kernel's path manager goes by address: this reached every connection of the namespace from %v, %d "+
-		"in all, and holds for those to come", addressList(addresses), len(touched))
+	change.did("the kernel's path manager works by address: this reached every connection of the namespace from %v, %d "+
+		"in all, and applies to new ones", addressList(addresses), len(touched))
 	return change, nil
 }
 
-// settled tells whether there is nothing to leave and nothing of what is wanted is flagged: then an address of it that is
-// no endpoint need not become one.
-func (h *Handle) settled(wanted, others []Subflow) (bool, error) {
+// isPreferred tells whether there is nothing to leave and no wanted subflow or endpoint has our backup flag. Then
+// addresses without an endpoint need none.
+func (h *Handle) isPreferred(wanted, others []Subflow) (bool, error) {
 	if len(others) > 0 || slices.ContainsFunc(wanted, func(s Subflow) bool { return s.BackupByUs }) {
 		return false, nil
 	}
 	endpoints, err := h.Endpoints()
-	for _, address := range locals(wanted) {
+	for _, address := range localAddresses(wanted) {
 		if endpoint, _ := endpointOf(endpoints, address); endpoint.Flags&Backup != 0 {
 			return false, err
 		}
@@ -102,7 +102,7 @@ func (h *Handle) flagAddress(address netip.Addr, backup bool, change *Change) er
 	return nil
 }
 
-// ensureEndpoint finds the endpoint of an address; where there is none, one with no flag is made, which opens nothing.
+// ensureEndpoint returns the endpoint of an address. If there is none, it makes one without flags, which opens nothing.
 func (h *Handle) ensureEndpoint(address netip.Addr, change *Change) (Endpoint, error) {
 	for {
 		endpoints, err := h.Endpoints()
@@ -116,13 +116,13 @@ func (h *Handle) ensureEndpoint(address netip.Addr, change *Change) (Endpoint, e
 			return Endpoint{}, err
 		}
 		change.made = append(change.made, address)
-		change.did("%v became an endpoint, one that opens no subflows", address)
+		change.did("%v is an endpoint now, one that opens no subflows", address)
 	}
 }
 
-// unmake takes back endpoints that a change has made where no connection has a subflow from there: somebody has closed it meanwhile,
-// and its endpoint with it.
-func (h *Handle) unmake(change *Change) error {
+// deleteUnused deletes the endpoints that a change made for addresses without subflows: another process closed the
+// subflows meanwhile.
+func (h *Handle) deleteUnused(change *Change) error {
 	for _, address := range change.made {
 		users, err := h.UsersOf([]netip.Addr{address})
 		if err != nil {
@@ -131,15 +131,15 @@ func (h *Handle) unmake(change *Change) error {
 		if len(users) > 0 {
 			continue
 		}
-		if err := h.retractEndpoint(Endpoint{}, address)(change); err != nil {
+		if err := h.rollbackEndpoint(Endpoint{}, address)(change); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reopen closes the subflows from an address and lets the kernel open new ones as soon as the path carries them. It
-// goes by the endpoint's id: by address alone, the kernel would also close connections that fell back to plain TCP.
+// reopen closes the subflows from an address and lets the kernel open new ones once the path works. It deletes the
+// endpoint by id: deleted by address, the kernel would also close connections that fell back to plain TCP.
 func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change) error {
 	endpoint, err := h.ensureEndpoint(address, change)
 	if err != nil {
@@ -147,7 +147,7 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 	}
 	again := endpoint
 	again.Flags = endpoint.Flags&^Implicit | Backup
-	again.ID = 0 // whichever is free
+	again.ID = 0 // the kernel assigns a free one
 	if endpoint.Flags&(Initiate|Signal) == 0 && slices.ContainsFunc(touched, func(c Connection) bool { return !c.Serves }) {
 		device, err := h.deviceOf(address)
 		if err != nil {
@@ -157,7 +157,7 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 		again.Interface = cmp.Or(again.Interface, device)
 	}
 	err = h.ReplaceEndpoint(endpoint, again)
-	// Another program that orders the same at this moment found no endpoint and made a plain one: ours knows more.
+	// EEXIST: another process has just made a plain endpoint of this address; replace it.
 	for tries := 1; tries < 3 && errors.Is(err, unix.EEXIST); tries++ {
 		if endpoint, err = h.ensureEndpoint(address, change); err == nil {
 			err = h.ReplaceEndpoint(endpoint, again)
@@ -168,17 +168,17 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 	}
 	change.did("every subflow from %v is closed", address)
 	if again.Flags&Initiate != 0 {
-		change.did("the kernel tries to open backup subflows from %v from now on", address)
+		change.did("from now on the kernel tries to open backup subflows from %v", address)
 	}
 	return nil
 }
 
-// onlyBy is those of the connections that live by these addresses alone.
-func onlyBy(connections []Connection, addresses []netip.Addr) []Connection {
+// dependentOn returns the connections whose established subflows all use these addresses.
+func dependentOn(connections []Connection, addresses []netip.Addr) []Connection {
 	return slices.DeleteFunc(slices.Clone(connections), func(c Connection) bool { return !c.LivesBy(addresses) })
 }
 
-// LivesBy tells whether a connection has established subflows, and all of them from these addresses of ours.
+// LivesBy tells whether a connection has established subflows, all of them from these addresses of ours.
 func (c Connection) LivesBy(addresses []netip.Addr) bool {
 	lives := false
 	for _, s := range c.Subflows {
@@ -190,8 +190,8 @@ func (c Connection) LivesBy(addresses []netip.Addr) bool {
 	return lives
 }
 
-// UsersOf is the MPTCP connections with a subflow from one of our addresses that lose it when the endpoint goes: those
-// under the kernel's path manager.
+// UsersOf returns the connections under the kernel's path manager with a subflow from one of our addresses. Deleting
+// the endpoint closes these subflows.
 func (h *Handle) UsersOf(addresses []netip.Addr) ([]Connection, error) {
 	connections, err := h.Connections()
 	if err != nil {

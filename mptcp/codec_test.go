@@ -15,7 +15,7 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// What a kernel really sent (6.18), kept as the seeds of the fuzzing beside it.
+// captured returns a message of a real kernel (6.18), also a seed of the fuzz tests.
 func captured(t *testing.T, target, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "fuzz", target, name))
@@ -31,7 +31,7 @@ func captured(t *testing.T, target, name string) []byte {
 	return []byte(b)
 }
 
-func TestARealSubflowIsRead(t *testing.T) {
+func TestSubflowDecodesACapturedMessage(t *testing.T) {
 	s, err := parseSocket(captured(t, "FuzzSocket", "client-protocol6-family2-0"))
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestARealSubflowIsRead(t *testing.T) {
 	}
 }
 
-func TestAnIPv4AddressOnAnIPv6SocketIsReadAsIPv4AndWrittenAsTheSocketHasIt(t *testing.T) {
+func TestSubflowUnmapsIPv4AndEndpointMapsItAgain(t *testing.T) {
 	s, err := parseSocket(captured(t, "FuzzSocket", "server-protocol6-family10-1"))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAnIPv4AddressOnAnIPv6SocketIsReadAsIPv4AndWrittenAsTheSocketHasIt(t *te
 	}
 }
 
-func TestARealConnectionIsReadAlsoFromAnOlderKernel(t *testing.T) {
+func TestConnectionDecodesMessagesOfNewAndOldKernels(t *testing.T) {
 	s, err := parseSocket(captured(t, "FuzzSocket", "client-protocol262-family2-0"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +71,13 @@ func TestARealConnectionIsReadAlsoFromAnOlderKernel(t *testing.T) {
 	if now.token == 0 || now.fallback || !now.counts || now.bytesAcked != 5000 || now.bytesReceived != 5000 || now.extra != 1 {
 		t.Errorf("got %+v", now)
 	}
-	s.info = s.info[:48] // as long as it was in 5.19
+	s.info = s.info[:48] // the length in Linux 5.19
 	if then := s.connection(); then.token != now.token || then.counts || then.bytesAcked != 0 {
 		t.Errorf("got %+v", then)
 	}
 }
 
-func TestBytesOfAConnectionAreItsSubflowsWhereTheKernelDoesNotCountThem(t *testing.T) {
+func TestConnectionSumsSubflowBytesOnOldKernels(t *testing.T) {
 	whole, err := parseSocket(captured(t, "FuzzSocket", "client-protocol262-family2-0"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,23 +87,23 @@ func TestBytesOfAConnectionAreItsSubflowsWhereTheKernelDoesNotCountThem(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := joined([]socket{whole}, []socket{part, part})
+	got := joinDumps([]socket{whole}, []socket{part, part})
 	if len(got) != 1 || got[0].BytesReceived != 10000 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestWhatIsInOneOfTheDumpsOnlyIsLeftOut(t *testing.T) {
+func TestJoinDumpsDropsSocketsInOneDumpOnly(t *testing.T) {
 	part, err := parseSocket(captured(t, "FuzzSocket", "client-protocol6-family2-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := joined(nil, []socket{part}); len(got) != 0 {
+	if got := joinDumps(nil, []socket{part}); len(got) != 0 {
 		t.Errorf("a subflow whose connection has ended is shown as %+v", got)
 	}
 }
 
-func TestASubflowThatTookTheEndsOfAnotherIsNotThatOne(t *testing.T) {
+func TestSubflowsWithEqualEndsAndOtherCookiesDiffer(t *testing.T) {
 	one := Subflow{Local: netip.MustParseAddrPort("10.1.0.1:1"), Remote: netip.MustParseAddrPort("10.9.9.9:2"), Cookie: 1, Established: true}
 	later := one
 	later.Cookie = 2
@@ -112,7 +112,7 @@ func TestASubflowThatTookTheEndsOfAnotherIsNotThatOne(t *testing.T) {
 	}
 }
 
-func TestARealEventIsRead(t *testing.T) {
+func TestEventDecodesACapturedMessage(t *testing.T) {
 	data := captured(t, "FuzzEvent", "04-subflow_closed")
 	got, err := decodeEvent(genetlink.Message{Header: genetlink.Header{Command: uint8(SubflowClosed)}, Data: data})
 	if err != nil {
@@ -129,7 +129,7 @@ func FuzzSocket(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, c := range joined([]socket{s}, []socket{s, s}) {
+		for _, c := range joinDumps([]socket{s}, []socket{s, s}) {
 			if c.Token == 0 && len(c.Subflows) != 1 {
 				t.Errorf("a plain connection of %d subflows", len(c.Subflows))
 			}

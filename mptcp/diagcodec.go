@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What sock_diag's messages hold: include/uapi/linux/inet_diag.h and mptcp.h.
+// Constants of sock_diag: include/uapi/linux/inet_diag.h and mptcp.h.
 const (
 	protocolMPTCP = 262
 
-	requestProtocol = 3  // INET_DIAG_REQ_PROTOCOL, u32: 262 does not fit into the header's byte
+	requestProtocol = 3  // INET_DIAG_REQ_PROTOCOL, u32: 262 exceeds the header's byte
 	attributeInfo   = 2  // INET_DIAG_INFO
 	attributeULP    = 19 // INET_DIAG_ULP_INFO
 	ulpMPTCP        = 3  // INET_ULP_INFO_MPTCP
@@ -25,12 +25,12 @@ const (
 	subflowRemoteID = 9  // MPTCP_SUBFLOW_ATTR_ID_REM
 	subflowLocalID  = 10 // MPTCP_SUBFLOW_ATTR_ID_LOC
 
-	flagCapableLocal = 1 << 1 // MPTCP_SUBFLOW_FLAG_MCAP_LOC: we asked for the connection
-	flagJoinLocal    = 1 << 3 // MPTCP_SUBFLOW_FLAG_JOIN_LOC: we asked for the join
+	flagCapableLocal = 1 << 1 // MPTCP_SUBFLOW_FLAG_MCAP_LOC: this end opened the connection
+	flagJoinLocal    = 1 << 3 // MPTCP_SUBFLOW_FLAG_JOIN_LOC: this end opened the subflow
 	flagCapable      = 1 << 0 // MPTCP_SUBFLOW_FLAG_MCAP_REM
 	flagBackupByPeer = 1 << 4
 	flagBackupByUs   = 1 << 5
-	flagAgreed       = 1 << 6 // MPTCP_SUBFLOW_FLAG_FULLY_ESTABLISHED
+	flagAccepted     = 1 << 6 // MPTCP_SUBFLOW_FLAG_FULLY_ESTABLISHED
 
 	requestBytes      = 56 // struct inet_diag_req_v2
 	olderRequestBytes = 60 // struct inet_diag_req
@@ -40,18 +40,18 @@ const (
 	stateSynSent     = 2
 	stateListen      = 10
 	statesCarrying   = 1<<stateEstablished | 1<<stateSynSent | 1<<3 // SYN_RECV
-	// Not TIME_WAIT, CLOSE and NEW_SYN_RECV, which are nobody's connections.
+	// Without TIME_WAIT, CLOSE and NEW_SYN_RECV, which belong to no process.
 	statesAlive = statesCarrying | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<stateListen | 1<<11
 )
 
-// What is asked of sock_diag: every socket, or the one that an identity names.
+// diagRequest asks sock_diag for every socket, or for the one with this identity.
 type diagRequest struct {
 	family   uint8
 	protocol uint32
 	info     bool
 	local    netip.AddrPort
 	remote   netip.AddrPort
-	device   uint32 // a socket that is bound to one is found by it alone
+	device   uint32 // a bound socket is found by its device alone
 	cookie   uint64
 }
 
@@ -81,22 +81,22 @@ func (r diagRequest) marshal() []byte {
 	return b
 }
 
-// everyTCP asks for each TCP socket of either family: struct inet_diag_req, of which the rest stays zero.
-func everyTCP() []byte {
+// dumpTCPRequest requests each TCP socket of either family: struct inet_diag_req, the rest zero.
+func dumpTCPRequest() []byte {
 	b := make([]byte, olderRequestBytes)
 	b[3] = 1 << (attributeInfo - 1)
 	binary.NativeEndian.PutUint32(b[52:], statesAlive)
 	return b
 }
 
-// One socket as sock_diag tells it, a subflow or a whole connection.
+// socket is sock_diag's answer for a subflow or a connection.
 type socket struct {
 	state         uint8
-	local, remote netip.AddrPort // as the kernel has them, IPv4 inside IPv6 too
-	device        uint32         // the index of the interface that it is bound to, or 0
+	local, remote netip.AddrPort // as in the kernel, IPv4 mapped into IPv6 too
+	device        uint32         // ifindex that it is bound to, or 0
 	cookie        uint64
 	inode         uint64
-	info          []byte // struct tcp_info or mptcp_info, as long as this kernel's
+	info          []byte // struct tcp_info or mptcp_info, of this kernel's length
 	token         Token
 	flags         uint32
 	localID       uint8

@@ -13,52 +13,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Endpoints are the addresses that the kernel's path manager knows.
+// Endpoints returns the addresses that the kernel's path manager knows.
 func (h *Handle) Endpoints() ([]Endpoint, error) {
 	answers, err := h.execute(commandGetEndpoints, netlink.Dump, nil)
 	if err != nil {
-		return nil, refusal("the endpoints cannot be read", err)
+		return nil, refusal("cannot read the endpoints", err)
 	}
 	endpoints := make([]Endpoint, 0, len(answers))
 	for _, answer := range answers {
 		one, err := decodeEndpoint(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "the kernel's endpoints cannot be read", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of endpoints", Said: err}
 		}
 		endpoints = append(endpoints, one)
 	}
 	return endpoints, nil
 }
 
-// AddEndpoint tells the kernel's path manager an address. With Initiate every live connection under it opens a subflow
-// from there at once, also one whose initial subflow is there already; with no flag none does, and the address can be
-// flagged all the same.
+// AddEndpoint adds an address to the kernel's path manager. With Initiate every live connection under it opens a
+// subflow from there at once, even if its initial subflow is there already. Without flags none does, but it can be
+// flagged later.
 func (h *Handle) AddEndpoint(e Endpoint) error {
-	_, err := h.execute(commandAddEndpoint, netlink.Acknowledge, addressed(e))
-	return refusal(fmt.Sprintf("no endpoint could be made of %v", e.Address), err)
+	_, err := h.execute(commandAddEndpoint, netlink.Acknowledge, endpointAttribute(e))
+	return refusal(fmt.Sprintf("cannot add the endpoint %v", e.Address), err)
 }
 
-// DeleteEndpoint makes the kernel's path manager forget an address and close every subflow that uses it. An endpoint
-// with ID 0 and an address is that address as the initial one of connections, which need be no endpoint.
+// DeleteEndpoint deletes an address from the kernel's path manager and closes every subflow that uses it. ID 0 with an
+// address means connections' initial address, which need not be an endpoint.
 func (h *Handle) DeleteEndpoint(e Endpoint) error {
-	_, err := h.execute(commandDeleteEndpoint, netlink.Acknowledge, addressed(Endpoint{ID: e.ID, Address: e.Address}))
-	return refusal(fmt.Sprintf("the endpoint %v (id %d) could not be deleted", e.Address, e.ID), err)
+	_, err := h.execute(commandDeleteEndpoint, netlink.Acknowledge, endpointAttribute(Endpoint{ID: e.ID, Address: e.Address}))
+	return refusal(fmt.Sprintf("cannot delete the endpoint %v (id %d)", e.Address, e.ID), err)
 }
 
-// ReplaceEndpoint deletes an endpoint and makes another of its address, in one breath: both orders go to the kernel in one
-// message, which it carries out to its end whatever becomes of us. Were they two, a process killed between them would
-// take the path from every connection to come.
+// ReplaceEndpoint deletes an endpoint and adds another with its address. Both orders are in one message, which the
+// kernel completes even if this process dies. Killed between two messages, it would deprive new connections of the
+// path.
 func (h *Handle) ReplaceEndpoint(old, again Endpoint) error {
-	deletion, err := h.request(commandDeleteEndpoint, addressed(Endpoint{ID: old.ID, Address: old.Address}))
+	deletion, err := h.request(commandDeleteEndpoint, endpointAttribute(Endpoint{ID: old.ID, Address: old.Address}))
 	if err != nil {
 		return err
 	}
-	addition, err := h.request(commandAddEndpoint, addressed(again))
+	addition, err := h.request(commandAddEndpoint, endpointAttribute(again))
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("the endpoint %v (id %d) could not be made anew", old.Address, old.ID)
-	conn, err := netlink.Dial(unix.NETLINK_GENERIC, h.namespace.config()) // the other's answers come one for one
+	what := fmt.Sprintf("cannot replace the endpoint %v (id %d)", old.Address, old.ID)
+	conn, err := netlink.Dial(unix.NETLINK_GENERIC, h.namespace.config()) // not h.genl, which expects one answer per order
 	if err != nil {
 		return refusal(what, err)
 	}
@@ -68,47 +68,47 @@ func (h *Handle) ReplaceEndpoint(old, again Endpoint) error {
 	}
 	_, notDeleted := conn.Receive()
 	if _, err := conn.Receive(); err != nil {
-		return refusal(what, errors.Join(inWords(notDeleted), inWords(err)))
+		return refusal(what, errors.Join(withMessage(notDeleted), withMessage(err)))
 	}
-	return nil // that it was gone already is no matter: it is what was asked for now
+	return nil // a failed deletion does not matter: the new endpoint is there
 }
 
-// FlagEndpoint sets or clears Backup of an address that is an endpoint. Every live connection under the kernel's path
-// manager that has a subflow from there tells it to its peer; of several such subflows the first is flagged, no other.
+// FlagEndpoint sets or clears Backup of an endpoint. Every live connection under the kernel's path manager with a
+// subflow from there notifies its peer. Of several such subflows in a connection the kernel flags the first only.
 func (h *Handle) FlagEndpoint(e Endpoint, backup bool) error {
-	flags := e.Flags & FullMesh // an order replaces both flags that can change
+	flags := e.Flags & FullMesh // the order replaces both changeable flags
 	if backup {
 		flags |= Backup
 	}
-	_, err := h.execute(commandSetFlags, netlink.Acknowledge, addressed(Endpoint{Address: e.Address, Port: e.Port, Flags: flags}))
-	return refusal(fmt.Sprintf("the endpoint %v could not be flagged", e.Address), err)
+	_, err := h.execute(commandSetFlags, netlink.Acknowledge, endpointAttribute(Endpoint{Address: e.Address, Port: e.Port, Flags: flags}))
+	return refusal(fmt.Sprintf("cannot change the flags of the endpoint %v", e.Address), err)
 }
 
-// Limits of the kernel's path manager.
+// Limits returns the limits of the kernel's path manager.
 func (h *Handle) Limits() (Limits, error) {
 	answers, err := h.execute(commandGetLimits, 0, nil)
 	if err != nil {
-		return Limits{}, refusal("the limits cannot be read", err)
+		return Limits{}, refusal("cannot read the limits", err)
 	}
 	var limits Limits
 	for _, answer := range answers {
 		if limits, err = decodeLimits(answer.Data); err != nil {
-			return Limits{}, &Error{Kind: Malformed, What: "the kernel's limits cannot be read", Said: err}
+			return Limits{}, &Error{Kind: Malformed, What: "cannot decode the kernel's limits", Said: err}
 		}
 	}
 	return limits, nil
 }
 
-// SetLimits replaces both limits. A connection looks at them whenever it would open a subflow.
+// SetLimits replaces both limits. The kernel checks them whenever a connection would open a subflow.
 func (h *Handle) SetLimits(l Limits) error {
 	_, err := h.execute(commandSetLimits, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
 		to.Uint32(attributeAddrsLimit, uint32(l.Announced))
 		to.Uint32(attributeExtraLimit, uint32(l.Extra))
 	})
-	return refusal(fmt.Sprintf("the limits could not be set to %d subflows and %d addresses", l.Extra, l.Announced), err)
+	return refusal(fmt.Sprintf("cannot set the limits to %d subflows and %d addresses", l.Extra, l.Announced), err)
 }
 
-// Which endpoint an address is, where it is one.
+// endpointOf returns the endpoint of an address, if there is one.
 func endpointOf(endpoints []Endpoint, address netip.Addr) (Endpoint, bool) {
 	for _, one := range endpoints {
 		if one.Address == address && one.Port == 0 {
@@ -118,9 +118,9 @@ func endpointOf(endpoints []Endpoint, address netip.Addr) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// deviceOf is the interface that has an address of ours, for an endpoint from which subflows are opened: where no rule
-// goes by our address, routing would have them leave by the first interface. It is 0, where routing leads, for an address
-// that no interface has, and for the loopback's, by which nothing leaves.
+// deviceOf returns the interface with a local address, for endpoints that open subflows: without a routing rule for the
+// address, they would leave over the default route. It returns 0 (let routing decide) if no interface has the address,
+// or the loopback.
 func (h *Handle) deviceOf(local netip.Addr) (index int32, err error) {
 	err = h.Do(func() error {
 		devices, err := net.Interfaces()
@@ -134,10 +134,10 @@ func (h *Handle) deviceOf(local netip.Addr) (index int32, err error) {
 		}
 		return err
 	})
-	return index, refusal(fmt.Sprintf("which interface has %v cannot be told", local), err)
+	return index, refusal(fmt.Sprintf("cannot find the interface with the address %v", local), err)
 }
 
-// indexIfOn is an interface's number if it has the address, else 0.
+// indexIfOn returns the ifindex if the interface has the address, else 0.
 func indexIfOn(device net.Interface, local netip.Addr) (int32, error) {
 	addresses, err := device.Addrs()
 	for _, address := range addresses {
@@ -148,12 +148,12 @@ func indexIfOn(device net.Interface, local netip.Addr) (int32, error) {
 	return 0, err
 }
 
-// addressed is what an order says of the endpoint that it is about.
-func addressed(e Endpoint) func(*netlink.AttributeEncoder) {
+// endpointAttribute encodes the endpoint that an order is about.
+func endpointAttribute(e Endpoint) func(*netlink.AttributeEncoder) {
 	return func(to *netlink.AttributeEncoder) { encodeEndpoint(to, attributeAddress, e) }
 }
 
-// execute gives one order to the family, or asks it one question.
+// execute sends one order or query to the family mptcp_pm.
 func (h *Handle) execute(
 	command uint8, flags netlink.HeaderFlags, encode func(*netlink.AttributeEncoder),
 ) ([]genetlink.Message, error) {
@@ -162,10 +162,10 @@ func (h *Handle) execute(
 		return nil, err
 	}
 	answers, err := h.genl.Execute(message, h.family.ID, netlink.Request|flags)
-	return answers, inWords(err)
+	return answers, withMessage(err)
 }
 
-// request is an order as it goes over a socket that knows no family.
+// request encodes an order for a plain netlink socket.
 func (h *Handle) request(command uint8, encode func(*netlink.AttributeEncoder)) (netlink.Message, error) {
 	message, err := h.message(command, encode)
 	if err != nil {
@@ -186,8 +186,8 @@ func (h *Handle) message(command uint8, encode func(*netlink.AttributeEncoder)) 
 	return genetlink.Message{Header: header, Data: data}, err
 }
 
-// The kernel's sentence, where it gave one, and its errno, without where in our message they belong.
-func inWords(err error) error {
+// withMessage returns the kernel's extended message, if any, and its errno, without the offset into our message.
+func withMessage(err error) error {
 	var said *netlink.OpError
 	if !errors.As(err, &said) {
 		return err

@@ -7,24 +7,24 @@ import (
 	"fmt"
 )
 
-// Kind says which of the things that can go wrong went wrong: errors.Is(err, mptcp.Gone).
+// Kind classifies an error: errors.Is(err, mptcp.Gone).
 type Kind int
 
-// The kinds. The command's exit code follows from the kind alone.
+// The kinds. They determine the command's exit code.
 const (
-	Refused           Kind = iota // the kernel said no, for a reason that has no kind of its own
-	NoMPTCP                       // the kernel was built without MPTCP, or is too old
-	NoRight                       // not root in the user namespace that owns the network namespace
+	Refused           Kind = iota // by the kernel, for a reason without a kind of its own
+	NoMPTCP                       // the kernel has no MPTCP, or is too old
+	NoRight                       // no CAP_NET_ADMIN in the user namespace that owns the network namespace
 	NoNamespace                   // there is no such network namespace
 	Gone                          // the connection, or the subflow, has ended
 	Reused                        // the token belongs to another connection now
 	NoPath                        // the connection has no such subflow, or only that one
-	HeldByPeer                    // the other end has flagged the path too: it cannot be cleared from here
-	NotEstablished                // a subflow was asked for and did not come to be
+	HeldByPeer                    // the other end has flagged the path too: this end cannot clear it
+	NotEstablished                // the subflow was requested, but not established
 	WrongManager                  // the connection is under the other path manager
-	Indistinguishable             // the kernel's path manager cannot tell the paths apart: they share our address
-	LimitReached                  // the kernel's path manager may not make one more subflow
-	Malformed                     // the kernel's answer is not what its headers say
+	Indistinguishable             // the paths share our address, and the kernel's path manager distinguishes no more
+	LimitReached                  // the kernel's path manager may not open another subflow
+	Malformed                     // the kernel's answer contradicts its headers
 )
 
 var kinds = map[Kind]string{
@@ -34,14 +34,14 @@ var kinds = map[Kind]string{
 	LimitReached: "limit reached", Malformed: "malformed answer",
 }
 
-// Error makes a Kind something that errors.Is finds.
+// Error makes a Kind a target for errors.Is.
 func (k Kind) Error() string { return kinds[k] }
 
-// Error is what every function of this package returns: what was tried, what the kernel said, and what to do.
+// Error is the error type of this package.
 type Error struct {
 	Kind   Kind
-	What   string // what was tried and did not work
-	Said   error  // the kernel's own words; nil when the reason is ours
+	What   string // what failed
+	Said   error  // the kernel's message; nil if this package refused
 	Advice string // what to do
 }
 
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap lets errors.Is find the kind and the kernel's errno.
+// Unwrap exposes the kind and the kernel's errno to errors.Is.
 func (e *Error) Unwrap() []error {
 	if e.Said == nil {
 		return []error{e.Kind}
@@ -64,7 +64,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Said}
 }
 
-// KindOf is the kind of an error of this package, and false for another's.
+// KindOf returns the kind of an error of this package, or false for other errors.
 func KindOf(err error) (Kind, bool) {
 	var ours *Error
 	if !errors.As(err, &ours) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EventKind says what happened.
+// EventKind is the type of an event.
 type EventKind uint8
 
 // The kinds of events, with the kernel's numbers.
@@ -27,7 +27,7 @@ const (
 	AddressRemoved        EventKind = 7 // by the peer
 	SubflowEstablished    EventKind = 10
 	SubflowClosed         EventKind = 11
-	PriorityChanged       EventKind = 13 // by the peer; our own orders are no events
+	PriorityChanged       EventKind = 13 // by the peer; our own orders cause no event
 	ListenerCreated       EventKind = 15
 	ListenerClosed        EventKind = 16
 )
@@ -39,7 +39,7 @@ var eventNames = map[EventKind]string{
 	ListenerClosed: "listener_closed",
 }
 
-// String is the kind in the words of `monitor`.
+// String returns the kind as `monitor` prints it.
 func (k EventKind) String() string {
 	if name, known := eventNames[k]; known {
 		return name
@@ -47,7 +47,7 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event_%d", uint8(k))
 }
 
-// Event is what the kernel told. What an event of this kind does not say is zero.
+// Event is an MPTCP event of the kernel. Fields that its kind does not have are zero.
 type Event struct {
 	Kind          EventKind
 	At            time.Time // when it was read
@@ -62,11 +62,10 @@ type Event struct {
 	ServerSide    bool
 }
 
-// Events tells what happens to the namespace's MPTCP connections from now on, until the context ends; then, and when
-// the kernel stops telling, the channel is closed. A reader that is too slow for the kernel's buffer loses events and
-// gets one of kind 0 in their place: read the connections again then.
+// Events streams the MPTCP events of the namespace until the context ends or the kernel closes the stream; then it
+// closes the channel. After a buffer overflow it sends an event of kind 0: read the connections again then.
 //
-// While somebody listens, connections under the userspace path manager accept joins; with nobody there they refuse.
+// Connections under the userspace path manager accept joins only while a process listens for events.
 func (h *Handle) Events(ctx context.Context) (<-chan Event, error) {
 	conn, err := h.subscribe()
 	if err != nil {
@@ -83,13 +82,13 @@ func (h *Handle) Events(ctx context.Context) (<-chan Event, error) {
 			if errors.Is(err, unix.ENOBUFS) {
 				messages = []genetlink.Message{{}}
 			} else if err != nil {
-				return // the context ended, or the socket did
+				return // the context ended, or the socket failed
 			}
 			now := time.Now()
 			for _, message := range messages {
 				event, err := decodeEvent(message)
 				if err != nil {
-					continue // of a kernel that is newer than us in a way that breaks its own rules
+					continue // an incompatible newer kernel
 				}
 				event.At = now
 				select {
@@ -110,21 +109,21 @@ func (h *Handle) subscribe() (*genetlink.Conn, error) {
 		}
 		conn, err := genetlink.Dial(h.namespace.config())
 		if err == nil {
-			if err = errors.Join(roomy(conn), conn.JoinGroup(group.ID)); err == nil {
+			if err = errors.Join(enlargeBuffer(conn), conn.JoinGroup(group.ID)); err == nil {
 				return conn, nil
 			}
 			conn.Close()
 		}
-		return nil, refusal("the kernel's MPTCP events cannot be had", err)
+		return nil, refusal("cannot subscribe to the kernel's MPTCP events", err)
 	}
-	return nil, &Error{Kind: NoMPTCP, What: "this kernel tells no MPTCP events", Advice: "boot Linux 5.19 or newer"}
+	return nil, &Error{Kind: NoMPTCP, What: "this kernel has no MPTCP events", Advice: "boot Linux 5.19 or newer"}
 }
 
-// A namespace where a thousand connections get a subflow at once tells of it in half a megabyte.
+// A thousand connections that open a subflow at once cause half a megabyte of events.
 const eventBytes = 4 << 20
 
-// roomy gives a socket more room than net.core.rmem_max has for everybody.
-func roomy(conn *genetlink.Conn) error {
+// enlargeBuffer enlarges the receive buffer beyond net.core.rmem_max.
+func enlargeBuffer(conn *genetlink.Conn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -133,13 +132,13 @@ func roomy(conn *genetlink.Conn) error {
 	err = raw.Control(func(fd uintptr) {
 		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBytes)
 	})
-	if errors.Is(refused, unix.EPERM) { // in a user namespace of its own: it has what others have
+	if errors.Is(refused, unix.EPERM) { // in a user namespace: keep the default buffer
 		refused = nil
 	}
 	return errors.Join(err, refused)
 }
 
-// Attributes of events: enum mptcp_event_attr.
+// decodeEvent decodes the attributes of enum mptcp_event_attr.
 func decodeEvent(message genetlink.Message) (Event, error) {
 	event := Event{Kind: EventKind(message.Header.Command)}
 	attributes, err := netlink.NewAttributeDecoder(message.Data)

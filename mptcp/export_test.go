@@ -7,10 +7,10 @@ import (
 	"net/netip"
 )
 
-// AddressesOf is for tests: what a connection under the userspace path manager knows of our addresses.
+// AddressesOf exports addressesOf for tests.
 func (h *Handle) AddressesOf(c Connection) ([]Endpoint, error) { return h.addressesOf(c) }
 
-// Await is for tests: it is told of these events.
+// Await exports await for tests, with events of the test's own.
 func (h *Handle) Await(
 	ctx context.Context, events <-chan Event, c Connection, local netip.Addr, remote netip.AddrPort,
 ) (Event, error) {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The generic netlink family of the path managers, and its group of events.
+// The generic netlink family of the path managers, and its multicast group of events.
 const (
 	familyName = "mptcp_pm"
 	eventGroup = "mptcp_pm_events"
 )
 
-// Handle sees and steers the connections of one network namespace. It may be used by several goroutines.
+// Handle observes and steers the connections of one network namespace. It is safe for concurrent use.
 type Handle struct {
 	namespace *namespace
 	diag      *netlink.Conn
@@ -26,8 +26,8 @@ type Handle struct {
 	family    genetlink.Family
 }
 
-// Open takes hold of a network namespace: "" is this process's own, a name is one of `ip netns`, a path is a file like
-// /proc/PID/ns/net. The sockets stay in it whatever the calling thread does later.
+// Open opens a network namespace: "" is this process's own, a name is one of `ip netns`, a path is a file like
+// /proc/PID/ns/net. The sockets stay in it, whatever namespace the calling thread enters later.
 func Open(netns string) (*Handle, error) {
 	space, err := openNamespace(netns)
 	if err != nil {
@@ -42,19 +42,19 @@ func Open(netns string) (*Handle, error) {
 }
 
 func (h *Handle) dial() error {
-	if err := administrator(); err != nil {
+	if err := requireAdmin(); err != nil {
 		return err
 	}
 	var err error
 	if h.diag, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, h.namespace.config()); err != nil {
-		return refusal("a sock_diag socket cannot be opened", err)
+		return refusal("cannot open a sock_diag socket", err)
 	}
 	if h.genl, err = genetlink.Dial(h.namespace.config()); err != nil {
-		return refusal("a generic netlink socket cannot be opened", err)
+		return refusal("cannot open a generic netlink socket", err)
 	}
-	// The kernel's own words in its refusals; one that is too old for that says less.
+	// Adds the kernel's message to refusals; older kernels lack it.
 	if err = h.genl.SetOption(netlink.ExtendedAcknowledge, true); err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
-		return refusal("the kernel's words cannot be had", err)
+		return refusal("cannot enable the kernel's error messages", err)
 	}
 	if h.family, err = h.genl.GetFamily(familyName); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -63,25 +63,25 @@ func (h *Handle) dial() error {
 				Advice: "boot Linux 5.19 or newer, built with CONFIG_MPTCP, as distributions build theirs",
 			}
 		}
-		return refusal("the kernel does not tell its family "+familyName, err)
+		return refusal("cannot query the generic netlink family "+familyName, err)
 	}
 	return nil
 }
 
-// administrator asks for the right before the kernel silently shows less: to others it tells no subflow's token.
-func administrator() error {
+// requireAdmin checks CAP_NET_ADMIN: without it the kernel silently leaves out the tokens of subflows.
+func requireAdmin() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var rights [2]unix.CapUserData
 	if err := unix.Capget(&header, &rights[0]); err != nil {
-		return refusal("this process's rights cannot be read", err)
+		return refusal("cannot read this process's capabilities", err)
 	}
 	if rights[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
-		return refusal("connections are told to administrators only", unix.EPERM)
+		return refusal("only administrators can list connections", unix.EPERM)
 	}
 	return nil
 }
 
-// Close lets go. Streams of events end by their contexts, not by this.
+// Close closes the handle. Event streams end with their contexts instead.
 func (h *Handle) Close() error {
 	var failures []error
 	if h.diag != nil {
@@ -93,19 +93,19 @@ func (h *Handle) Close() error {
 	return errors.Join(append(failures, h.namespace.file.Close())...)
 }
 
-// NamespaceID is a number that the kernel gives to this network namespace and to no other one as long as it runs (see BootID).
+// NamespaceID returns the namespace's cookie, unique until reboot (see BootID).
 func (h *Handle) NamespaceID() (uint64, error) { return h.namespace.id() }
 
-// Do runs work on a thread inside the namespace: for net.Interfaces and /proc/sys/net, which answer by the asker's own.
+// Do runs work on a thread inside the namespace, for what depends on it: net.Interfaces, /proc/sys/net.
 func (h *Handle) Do(work func() error) error { return h.namespace.do(work) }
 
-// Dial runs work inside the namespace that waits for others, as connecting does. It has places of its own, so that no server that is
-// silent holds up what Do runs.
+// Dial runs work that waits for a peer, such as connecting, inside the namespace. Its limit on threads is its own, so
+// that silent servers do not delay Do.
 func (h *Handle) Dial(ctx context.Context, work func() error) error {
 	return h.namespace.dial(ctx, work)
 }
 
-// refusal names what the kernel said no to; nil where it did not. That there is no right is its own kind.
+// refusal wraps an error of the kernel with what was tried; nil stays nil. Missing privileges have their own kind.
 func refusal(what string, err error) error {
 	var ours *Error
 	switch {

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// A structure of the kernel's that grew over the years: what an older kernel does not have reads as 0.
-type grownStruct []byte
+// kernelStruct is a kernel structure that newer kernels extend: fields that this kernel lacks read as 0.
+type kernelStruct []byte
 
-func (g grownStruct) u8(at int) uint8 {
+func (g kernelStruct) u8(at int) uint8 {
 	if len(g) < at+1 {
 		return 0
 	}
 	return g[at]
 }
 
-func (g grownStruct) u32(at int) uint32 {
+func (g kernelStruct) u32(at int) uint32 {
 	if len(g) < at+4 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(g[at:])
 }
 
-func (g grownStruct) u64(at int) uint64 {
+func (g kernelStruct) u64(at int) uint64 {
 	if len(g) < at+8 {
 		return 0
 	}
 	return binary.NativeEndian.Uint64(g[at:])
 }
 
-// Offsets in struct tcp_info, include/uapi/linux/tcp.h.
+// subflow decodes struct tcp_info, include/uapi/linux/tcp.h.
 func (s socket) subflow() Subflow {
-	tcp := grownStruct(s.info)
+	tcp := kernelStruct(s.info)
 	minRTT := tcp.u32(148)
-	if minRTT == math.MaxUint32 { // the kernel's word for "none yet"
+	if minRTT == math.MaxUint32 { // not measured yet
 		minRTT = 0
 	}
 	return Subflow{
@@ -48,7 +48,7 @@ func (s socket) subflow() Subflow {
 		BackupByUs:        s.flags&flagBackupByUs != 0,
 		BackupByPeer:      s.flags&flagBackupByPeer != 0,
 		Established:       s.state == stateEstablished,
-		agreed:            s.flags&flagAgreed != 0,
+		accepted:          s.flags&flagAccepted != 0,
 		SRTT:              time.Duration(tcp.u32(68)) * time.Microsecond,
 		RTTVar:            time.Duration(tcp.u32(72)) * time.Microsecond,
 		MinRTT:            time.Duration(minRTT) * time.Microsecond,
@@ -70,21 +70,20 @@ func (s socket) subflow() Subflow {
 	}
 }
 
-// carries tells whether a subflow carries data or will; MPTCP closes a subflow only when it is done with it, although
-// the connection goes on.
+// carries tells whether a subflow carries data or will. Closing subflows do not, although their connection may live on.
 func (s socket) carries() bool { return 1<<s.state&statesCarrying != 0 }
 
-// tcp_packets_in_flight() of the kernel; its four counters are not read in one moment, so it may come out below 0.
+// inFlight is the kernel's tcp_packets_in_flight(); its counters are not read atomically, so the sum may be negative.
 func inFlight(unacked, sacked, lost, retransmitted uint32) uint32 {
 	return uint32(max(0, int64(unacked)-int64(sacked)-int64(lost)+int64(retransmitted)))
 }
 
-// IPv4 inside IPv6 is how a socket was opened, and no other address.
+// plainAddress unmaps IPv4: mapping only shows how the socket was opened.
 func plainAddress(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// Of struct mptcp_info, include/uapi/linux/mptcp.h.
+// A flag of struct mptcp_info, include/uapi/linux/mptcp.h.
 const infoFallback = 1 << 0 // MPTCP_INFO_FLAG_FALLBACK
 
 type connectionInfo struct {
@@ -92,13 +91,13 @@ type connectionInfo struct {
 	fallback      bool
 	extra         int
 	extraMax      int
-	counts        bool // this kernel counts the connection's bytes (6.5 and newer)
+	counts        bool // the kernel counts bytes per connection (6.5 and newer)
 	bytesReceived uint64
 	bytesAcked    uint64
 }
 
 func (s socket) connection() connectionInfo {
-	info := grownStruct(s.info)
+	info := kernelStruct(s.info)
 	return connectionInfo{
 		token:         Token(info.u32(12)),
 		fallback:      info.u32(8)&infoFallback != 0,

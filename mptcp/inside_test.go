@@ -12,9 +12,9 @@ import (
 	"bicast/internal/lab"
 )
 
-// A terminal that calls thousands of silent servers had the agent end, for Go has no more than 10,000 threads; and then had all
-// else wait that the agent does in the namespace.
-func TestConnectingThatWaitsIsBoundedAndHoldsUpNothingElse(t *testing.T) {
+// Go ends a process with 10,000 threads. A terminal that calls thousands of silent servers must neither end the agent
+// nor delay its other work in the namespace.
+func TestDialIsBoundedAndDoesNotDelayDo(t *testing.T) {
 	const dials, bound = 1100, 1024
 	handle := open(t, lab.One(t))
 	begun, goOn := make(chan bool, dials), make(chan bool)
@@ -51,7 +51,7 @@ func TestConnectingThatWaitsIsBoundedAndHoldsUpNothingElse(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Error("what the agent does itself waits for strangers")
+		t.Error("the agent's own work waits for silent servers")
 	}
 	close(goOn)
 	all.Wait()

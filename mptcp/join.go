@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// Which end asked for what, as the flags of a connection's subflows tell it.
+// origin is which end opened the connection, as far as the flags of its subflows show.
 type origin struct {
-	asked     bool // we asked for the connection
-	wasAsked  bool // the initial subflow is there, and we did not ask for it
+	asked     bool // this end opened the connection
+	wasAsked  bool // the peer did: the initial subflow is there, and not ours
 	askedJoin bool
 }
 
 func (o origin) serves() bool { return !o.asked && (o.wasAsked || !o.askedJoin) }
 
-// A connection while its parts are being found.
+// draft is a connection while its subflows are collected.
 type draft struct {
 	Connection
 	origin  origin
-	counted bool // the kernel counts the connection's own bytes
+	counted bool // the kernel counts bytes per connection
 }
 
 func (d *draft) add(part socket) {
@@ -40,16 +40,16 @@ func (d *draft) finished() Connection {
 	return d.Connection
 }
 
-// joined makes connections of two dumps, the MPTCP sockets and the TCP sockets; they are not of one moment, so what is
-// in one of them only has just begun or just ended, and is left out.
-func joined(whole, parts []socket) []Connection {
+// joinDumps merges the dumps of MPTCP sockets and of TCP sockets into connections. The dumps are not simultaneous: what
+// is in one only has just begun or ended, and is left out.
+func joinDumps(whole, parts []socket) []Connection {
 	drafts := make(map[Token]*draft, len(whole))
 	plain := map[Token]bool{0: true}
 	for _, one := range whole {
 		info := one.connection()
 		switch {
 		case one.state == stateListen || info.token == 0:
-		case info.fallback: // told among the plain ones
+		case info.fallback: // listed among the plain ones
 			plain[info.token] = true
 		default:
 			drafts[info.token] = &draft{counted: info.counts, Connection: Connection{
@@ -78,8 +78,8 @@ func joined(whole, parts []socket) []Connection {
 	return connections
 }
 
-// wanting tells whether a subflow's connection is not among those found so far.
-func wanting(parts, whole []socket) bool {
+// isIncomplete tells whether the connection of a subflow is missing among those found so far.
+func isIncomplete(parts, whole []socket) bool {
 	found := map[Token]bool{0: true}
 	for _, one := range whole {
 		found[one.connection().token] = true
@@ -87,7 +87,7 @@ func wanting(parts, whole []socket) bool {
 	return slices.ContainsFunc(parts, func(part socket) bool { return !found[part.token] })
 }
 
-// tokensOf is those of the subflows, each once.
+// tokensOf returns the distinct tokens of the subflows.
 func tokensOf(parts []socket) []Token {
 	seen := map[Token]bool{0: true}
 	var tokens []Token
@@ -100,8 +100,8 @@ func tokensOf(parts []socket) []Token {
 	return tokens
 }
 
-// grouped makes what is known of connections from their subflows alone.
-func grouped(parts []socket) []Connection {
+// groupByToken builds connections from their subflows alone.
+func groupByToken(parts []socket) []Connection {
 	drafts := map[Token]*draft{}
 	for _, part := range parts {
 		if part.token == 0 || !part.carries() {
@@ -152,7 +152,7 @@ func (l listenerSet) on(local netip.AddrPort) bool {
 		l[netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())]
 }
 
-// The initial subflow first, then by the identifiers of the addresses; the ports are for what shares both.
+// bySubflow orders by address ids, the initial subflow first, then by addresses and ports.
 func bySubflow(a, b Subflow) int {
 	return cmp.Or(
 		cmp.Compare(a.LocalID, b.LocalID), cmp.Compare(a.RemoteID, b.RemoteID),
@@ -160,7 +160,7 @@ func bySubflow(a, b Subflow) int {
 	)
 }
 
-// MPTCP first. Cookies keep a list's order while its connections live; a new one may come anywhere among them.
+// byConnection puts MPTCP first. Cookies keep the order stable while connections live; new ones may appear anywhere.
 func byConnection(a, b Connection) int {
 	if (a.Token == 0) != (b.Token == 0) {
 		return cmp.Compare(b.Token, a.Token) // the token 0 last

@@ -13,7 +13,7 @@ import (
 	"bicast/mptcp"
 )
 
-// The namespace in which this test's own program, run once more, switches to and fro without end.
+// The namespace in which a child process of this test program switches to and fro until it is killed.
 const switchesIn = "BICAST_TEST_SWITCHES_IN"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func switchForEver(namespace string) error {
 	}
 }
 
-func TestAHardSwitchThatIsKilledLeavesTheEndpointsAsTheyWere(t *testing.T) {
+func TestKilledHardSwitchLeavesTheEndpointsUnchanged(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	must(t, b.handle.AddEndpoint(mptcp.Endpoint{Address: netip.MustParseAddr(fromWifi), Flags: mptcp.Initiate, Interface: 2}))
 	before, err := b.handle.Endpoints()
@@ -65,7 +65,7 @@ func TestAHardSwitchThatIsKilledLeavesTheEndpointsAsTheyWere(t *testing.T) {
 	}
 }
 
-// killedWhileSwitching kills it when it has switched once, a moment later each time.
+// killedWhileSwitching kills the child after its first switch, at a random moment of a later one.
 func killedWhileSwitching(t *testing.T, namespace string) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
@@ -79,7 +79,7 @@ func killedWhileSwitching(t *testing.T, namespace string) {
 	if first[0] != '.' {
 		t.Fatalf("it did not switch: %s", first[:n])
 	}
-	time.Sleep(time.Duration(time.Now().UnixNano() % int64(10*time.Millisecond))) // any moment of a switch
+	time.Sleep(time.Duration(time.Now().UnixNano() % int64(10*time.Millisecond))) // a random moment of a switch
 	must(t, child.Process.Kill())
 	_ = child.Wait() // it was killed
 }

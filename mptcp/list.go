@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	commandTCP    = 18 // TCPDIAG_GETSOCK, the older question: it knows no families, so one walk finds the sockets of both
+	commandTCP    = 18 // TCPDIAG_GETSOCK, the older request: without a family, so one dump has the sockets of both
 	commandSocket = 20 // SOCK_DIAG_BY_FAMILY
 
-	// For a dump of MPTCP the kernel walks a large table, however few there are: as long as this takes it to answer for
-	// so many single connections.
-	askedSingly = 64
+	// An MPTCP dump walks a large table, however few connections there are: it costs as much as this many single
+	// queries.
+	maxSingleQueries = 64
 )
 
-// Connections reads every TCP and MPTCP connection of the namespace, MPTCP first, each kind in an order that stays: a
-// dump of TCP, joined on the tokens with what the kernel tells of these. One without a subflow may be left out.
+// Connections reads every TCP and MPTCP connection of the namespace, MPTCP first, in a stable order. It joins a dump of
+// TCP with the MPTCP sockets by token. Connections without a subflow may be missing.
 func (h *Handle) Connections() ([]Connection, error) {
 	parts, err := h.subflows()
 	if err != nil {
@@ -29,24 +29,24 @@ func (h *Handle) Connections() ([]Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return joined(whole, parts), nil
+	return joinDumps(whole, parts), nil
 }
 
-// whole reads the MPTCP sockets that these subflows belong to.
+// whole reads the MPTCP sockets of these subflows.
 func (h *Handle) whole(parts []socket) ([]socket, error) {
 	tokens := tokensOf(parts)
-	if len(tokens) > askedSingly {
+	if len(tokens) > maxSingleQueries {
 		return h.dumpMPTCP(parts)
 	}
 	var found []socket
 	for _, token := range tokens {
-		one, err := h.askToken(token)
-		if err != nil && !errors.Is(err, unix.ENOENT) { // it ended between the two questions
+		one, err := h.queryToken(token)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // it ended between the two requests
 			return nil, err
 		}
 		found = append(found, one...)
 	}
-	if len(found) == 0 && len(tokens) > 0 { // a kernel that lists none says so to a dump alone
+	if len(found) == 0 && len(tokens) > 0 { // only a dump fails on a kernel that cannot list MPTCP
 		return h.dumpMPTCP(parts)
 	}
 	return found, nil
@@ -55,7 +55,7 @@ func (h *Handle) whole(parts []socket) ([]socket, error) {
 func (h *Handle) dumpMPTCP(parts []socket) ([]socket, error) {
 	var found []socket
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if !wanting(parts, found) {
+		if !isIncomplete(parts, found) {
 			break
 		}
 		more, err := h.ask(diagRequest{family: family, protocol: protocolMPTCP, info: true}, netlink.Dump)
@@ -67,57 +67,57 @@ func (h *Handle) dumpMPTCP(parts []socket) ([]socket, error) {
 	return found, nil
 }
 
-// Subflows reads the MPTCP connections' subflows alone, for who looks many times a second: what is known of a connection
-// as a whole is its token and which end asked for it.
+// Subflows reads the subflows of MPTCP connections alone, for callers that poll often. Of the connections themselves it
+// fills in Token and Serves.
 func (h *Handle) Subflows() ([]Connection, error) {
 	parts, err := h.subflows()
 	if err != nil {
 		return nil, err
 	}
-	return grouped(parts), nil
+	return groupByToken(parts), nil
 }
 
 // subflows reads every TCP socket.
 func (h *Handle) subflows() ([]socket, error) {
 	header := netlink.Header{Type: commandTCP, Flags: netlink.Request | netlink.Dump}
-	answers, err := h.diag.Execute(netlink.Message{Header: header, Data: everyTCP()})
+	answers, err := h.diag.Execute(netlink.Message{Header: header, Data: dumpTCPRequest()})
 	if err != nil {
-		return nil, refusal("sock_diag did not answer", err)
+		return nil, refusal("the sock_diag query failed", err)
 	}
-	return parsed(answers)
+	return parseSockets(answers)
 }
 
-// askToken reads one MPTCP socket, of either family: the kernel looks for the token where a cookie would be.
-func (h *Handle) askToken(token Token) ([]socket, error) {
+// queryToken reads one MPTCP socket of either family: in the cookie field the kernel expects the token.
+func (h *Handle) queryToken(token Token) ([]socket, error) {
 	return h.ask(diagRequest{family: unix.AF_INET, protocol: protocolMPTCP, info: true, cookie: uint64(token)}, 0)
 }
 
-// ask sends one question to sock_diag.
+// ask sends one request to sock_diag.
 func (h *Handle) ask(request diagRequest, flags netlink.HeaderFlags) ([]socket, error) {
 	header := netlink.Header{Type: commandSocket, Flags: netlink.Request | flags}
 	answers, err := h.diag.Execute(netlink.Message{Header: header, Data: request.marshal()})
 	if err != nil {
-		// A family that this kernel was built without has no connections.
+		// The kernel was built without this family.
 		if flags == netlink.Dump && request.family == unix.AF_INET6 && errors.Is(err, unix.ENOENT) {
 			return nil, nil
 		}
 		if flags == netlink.Dump && errors.Is(err, unix.ENOENT) {
 			return nil, &Error{
-				Kind: NoMPTCP, What: "this kernel does not list MPTCP connections", Said: err,
+				Kind: NoMPTCP, What: "this kernel cannot list MPTCP connections", Said: err,
 				Advice: "load the module mptcp_diag, or boot a kernel with CONFIG_INET_MPTCP_DIAG",
 			}
 		}
-		return nil, refusal("sock_diag did not answer", err)
+		return nil, refusal("the sock_diag query failed", err)
 	}
-	return parsed(answers)
+	return parseSockets(answers)
 }
 
-func parsed(answers []netlink.Message) ([]socket, error) {
+func parseSockets(answers []netlink.Message) ([]socket, error) {
 	sockets := make([]socket, 0, len(answers))
 	for _, answer := range answers {
 		one, err := parseSocket(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "sock_diag's answer cannot be read", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode sock_diag's answer", Said: err}
 		}
 		sockets = append(sockets, one)
 	}

@@ -10,8 +10,8 @@ import (
 	"bicast/mptcp"
 )
 
-// The kernel told of so many that some words were lost, and these among them.
-func TestASubflowIsFoundWhoseEventsAreLost(t *testing.T) {
+// Case: the kernel dropped events, those of this subflow among them.
+func TestAwaitFindsASubflowWhoseEventsAreLost(t *testing.T) {
 	b := &bench{t: t}
 	b.client, b.server = lab.Two(t)
 	b.handle = open(t, b.client)
@@ -29,8 +29,8 @@ func TestASubflowIsFoundWhoseEventsAreLost(t *testing.T) {
 	}
 }
 
-// A switch has read the connections, and somebody closes one of their paths before it is ordered.
-func TestASwitchLeavesNothingOfAPathThatIsClosedMeanwhile(t *testing.T) {
+// Case: another process closes a path after a switch has read the connections.
+func TestSwitchLeavesNoEndpointOfAPathClosedMeanwhile(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	c := b.connection()
 	_, err := b.handle.RemoveSubflow(c, from(c, fromLTE)[0])

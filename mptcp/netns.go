@@ -16,22 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where `ip netns` keeps the namespaces that have a name.
+// The directory of namespaces named by `ip netns`.
 const namedNamespaces = "/run/netns"
 
-// Each work inside another namespace has a thread, and Go ends a process that has 10,000. Connecting waits for strangers, such as
-// servers that are silent: beyond so many the next one waits for its turn.
-const mostDials = 1024
+// Each call inside another namespace occupies a thread, and Go ends a process with 10,000 of them. Connecting waits for
+// peers that may be silent, so dials beyond this number wait.
+const maxDials = 1024
 
-// A network namespace that stays open while we hold its file.
+// namespace is a network namespace, kept open by its file.
 type namespace struct {
 	file *os.File
-	own  bool // this process is inside already: entering it would ask for a right that is not needed
+	own  bool // this process is inside already: entering would need a privilege in vain
 
-	dials chan struct{} // those that wait, each with a thread
+	dials chan struct{} // one slot per waiting dial
 }
 
-// An empty name is the namespace of this process; a name with a slash is a path like /proc/PID/ns/net.
+// openNamespace opens this process's namespace for "", a path if the name has a slash, else a name of `ip netns`.
 func openNamespace(name string) (*namespace, error) {
 	path := name
 	switch {
@@ -49,7 +49,7 @@ func openNamespace(name string) (*namespace, error) {
 	}
 	kind, err := unix.IoctlRetInt(int(file.Fd()), unix.NS_GET_NSTYPE)
 	if err == nil && kind == unix.CLONE_NEWNET {
-		return &namespace{file, name == "", make(chan struct{}, mostDials)}, nil
+		return &namespace{file, name == "", make(chan struct{}, maxDials)}, nil
 	}
 	file.Close()
 	if other := otherNamespaces[kind]; err == nil && other != "" {
@@ -58,7 +58,7 @@ func openNamespace(name string) (*namespace, error) {
 	return nil, noNamespace(path+" is no network namespace", err)
 }
 
-// What else a file of /proc/PID/ns may be (ioctl_ns(2)).
+// Other kinds of files in /proc/PID/ns (ioctl_ns(2)).
 var otherNamespaces = map[int]string{
 	unix.CLONE_NEWNS: "mount", unix.CLONE_NEWPID: "process", unix.CLONE_NEWUSER: "user", unix.CLONE_NEWUTS: "UTS",
 	unix.CLONE_NEWIPC: "IPC", unix.CLONE_NEWCGROUP: "cgroup", unix.CLONE_NEWTIME: "time",
@@ -71,7 +71,7 @@ func noNamespace(what string, said error) error {
 	}
 }
 
-// config makes a netlink socket be in the namespace.
+// config places a netlink socket in the namespace.
 func (n *namespace) config() *netlink.Config {
 	if n.own {
 		return &netlink.Config{}
@@ -79,7 +79,7 @@ func (n *namespace) config() *netlink.Config {
 	return &netlink.Config{NetNS: int(n.file.Fd())}
 }
 
-// id is the namespace's cookie. The number of its file will not do: the next namespace may get that again.
+// id returns the namespace's cookie. The inode number would not do: the kernel reuses it.
 func (n *namespace) id() (cookie uint64, err error) {
 	err = n.do(func() error {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -91,25 +91,25 @@ func (n *namespace) id() (cookie uint64, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
+		return 0, fmt.Errorf("cannot read the cookie of the network namespace: %w; this needs Linux 5.14 or newer", err)
 	}
 	return cookie, nil
 }
 
-// BootID names this run of the kernel: what was noted of a namespace in an earlier one means nothing.
+// BootID identifies this run of the kernel: namespace cookies of earlier runs mean nothing.
 func BootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(text)), err
 }
 
-// do calls work on a thread that is inside the namespace, for what /proc and the kernel answer by the asker's own.
+// do calls work on a thread inside the namespace.
 func (n *namespace) do(work func() error) error {
 	if n.own {
 		return work()
 	}
 	outcome := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine, and nobody else ever runs in the namespace.
+		// Never unlocked: the thread ends with this goroutine, so no other code runs in the namespace.
 		runtime.LockOSThread()
 		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
 			outcome <- refusal("the network namespace "+n.file.Name()+" cannot be entered", err)
@@ -120,7 +120,7 @@ func (n *namespace) do(work func() error) error {
 	return <-outcome
 }
 
-// dial is for work that waits for others. Work that nobody waits for any more is not begun.
+// dial runs work that waits for a peer. It does not start after the context has ended.
 func (n *namespace) dial(ctx context.Context, work func() error) error {
 	if n.own {
 		return work()

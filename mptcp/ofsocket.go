@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	solMPTCP   = 284
-	mptcpInfo  = 1
-	fellBack   = 1 << 0 // MPTCP_INFO_FLAG_FALLBACK
-	flagsAt    = 2      // of struct mptcp_info, in words of 4 bytes
-	tokenAt    = 3
-	infoLength = 4
+	solMPTCP     = 284
+	mptcpInfo    = 1
+	flagFallback = 1 << 0 // MPTCP_INFO_FLAG_FALLBACK
+	flagsAt      = 2      // index in struct mptcp_info, in words of 4 bytes
+	tokenAt      = 3
+	infoLength   = 4
 )
 
-// OfSocket returns the connection of a socket of this process: its token and its cookie, by which it takes orders.
+// OfSocket returns the connection of a socket of this process, with token and cookie for orders.
 func OfSocket(socket syscall.RawConn) (Connection, error) {
 	var info [infoLength]uint32
 	var c Connection
@@ -36,10 +36,10 @@ func OfSocket(socket syscall.RawConn) (Connection, error) {
 		c.Cookie, refused = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_COOKIE)
 	})
 	if err = errors.Join(err, refused); err != nil {
-		return Connection{}, fmt.Errorf("a connection is none of MPTCP: %w", err)
+		return Connection{}, fmt.Errorf("this is not an MPTCP connection: %w", err)
 	}
-	if info[flagsAt]&fellBack != 0 {
-		return Connection{}, errors.New("a connection is none of MPTCP: the other end, or something on the way, does not speak it")
+	if info[flagsAt]&flagFallback != 0 {
+		return Connection{}, errors.New("this is not an MPTCP connection: the other end does not support it, or a middlebox removes its options")
 	}
 	c.Token = Token(info[tokenAt])
 	return c, nil

@@ -18,7 +18,7 @@ import (
 	"bicast/mptcp"
 )
 
-func TestAConnectionIsTheSameFromBothEnds(t *testing.T) {
+func TestConnectionIsConsistentAtBothEnds(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	b.exchange(b.conn)
 	ours, theirs := b.connection(), first(t, b.far)
@@ -43,7 +43,7 @@ func TestAConnectionIsTheSameFromBothEnds(t *testing.T) {
 	}
 }
 
-func TestWhatFellBackIsAPlainConnection(t *testing.T) {
+func TestFallbackIsListedAsPlainTCP(t *testing.T) {
 	client, server := lab.Two(t)
 	handle, far := open(t, client), open(t, server)
 	must(t, lab.Exchange(client.Dial(server.PlainEcho(lab.Service+":0"), ""), 1000))
@@ -61,7 +61,7 @@ func TestWhatFellBackIsAPlainConnection(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfAddressIsSwitched(t *testing.T) {
+func TestSwitchWorksForEveryAddressFamily(t *testing.T) {
 	for name, way := range map[string]struct{ listens, to, wifi, lte string }{
 		"IPv4":                    {lab.Service, lab.Service, fromWifi, fromLTE},
 		"IPv4 on an IPv6 socket":  {"::", lab.Service, fromWifi, fromLTE},
@@ -80,7 +80,7 @@ func TestEveryKindOfAddressIsSwitched(t *testing.T) {
 			b.exchange(b.conn)
 			b.add(way.lte)
 			b.exchange(b.conn)
-			// The server switches: its sockets are the ones that listened.
+			// The server switches: its sockets come from a listener.
 			c := first(t, b.far)
 			_, err = b.far.Prefer(c, c.Subflows[1:], c.Subflows[:1], false)
 			must(t, err)
@@ -98,7 +98,7 @@ func TestEveryKindOfAddressIsSwitched(t *testing.T) {
 	}
 }
 
-func TestASubflowThatIsRemovedIsGoneAtBothEnds(t *testing.T) {
+func TestRemoveSubflowClosesItAtBothEnds(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		t.Run(manager.String(), func(t *testing.T) {
 			b := newBench(t, manager)
@@ -118,7 +118,7 @@ func TestASubflowThatIsRemovedIsGoneAtBothEnds(t *testing.T) {
 	}
 }
 
-func TestASubflowIsNotRemovedWhereAnotherConnectionWouldLoseItsOnlyOne(t *testing.T) {
+func TestRemoveSubflowRefusesIfAnotherConnectionNeedsIt(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	must(t, b.handle.SetLimits(mptcp.Limits{}))
 	alone := b.client.Dial(b.connection().Remote(), fromWifi)
@@ -132,7 +132,7 @@ func TestASubflowIsNotRemovedWhereAnotherConnectionWouldLoseItsOnlyOne(t *testin
 	b.exchange(alone)
 }
 
-func TestASubflowThatCannotBeSaysWhy(t *testing.T) {
+func TestAddSubflowReturnsTheReasonOfAFailure(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	c := b.connection()
 	closed := netip.MustParseAddrPort("10.2.0.2:9")
@@ -150,7 +150,7 @@ func TestASubflowThatCannotBeSaysWhy(t *testing.T) {
 	wantKind(t, err, mptcp.NotEstablished)
 }
 
-func TestTheKernelsLimitIsNamed(t *testing.T) {
+func TestAddSubflowNamesTheKernelsLimit(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	must(t, b.handle.SetLimits(mptcp.Limits{Extra: 1}))
 	c := b.connection()
@@ -158,7 +158,7 @@ func TestTheKernelsLimitIsNamed(t *testing.T) {
 	wantKind(t, err, mptcp.LimitReached)
 }
 
-func TestOrdersToTheWrongManagerAreExplained(t *testing.T) {
+func TestOrdersToTheWrongPathManagerAreExplained(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	c := b.connection()
 	wantKind(t, b.handle.SetBackup(c, c.Subflows[0], true), mptcp.WrongManager)
@@ -167,27 +167,27 @@ func TestOrdersToTheWrongManagerAreExplained(t *testing.T) {
 	wantKind(t, b.handle.Create(c, 9, netip.MustParseAddr(fromLTE), c.Remote()), mptcp.WrongManager)
 }
 
-func TestTheServersKernelManagerCannotTellPathsApart(t *testing.T) {
+func TestPreferFailsIfServerPathsShareAnAddress(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	c := first(t, b.far)
 	_, err := b.far.Prefer(c, c.Subflows[1:], c.Subflows[:1], false)
 	wantKind(t, err, mptcp.Indistinguishable)
 }
 
-func TestWhatHasEndedIsNamed(t *testing.T) {
+func TestOrdersReportEndedConnections(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	c := b.connection()
 	must(t, b.handle.Destroy(c, from(c, fromLTE)[0]))
 	wantKind(t, b.handle.SetBackup(c, from(c, fromLTE)[0], true), mptcp.Gone)
 	wantKind(t, b.handle.Destroy(c, from(c, fromLTE)[0]), mptcp.Gone)
 	other := c
-	other.Cookie++ // as it is when the token was free for a while
+	other.Cookie++ // as when the kernel has reused the token
 	wantKind(t, b.handle.SetBackup(other, c.Subflows[0], true), mptcp.Reused)
 	closed := b.awaitEvent(mptcp.ConnectionClosed, func() { must(t, b.conn.Close()) })
 	if closed.Token != c.Token {
 		t.Errorf("%v ended, want %v", closed.Token, c.Token)
 	}
-	// The event comes when the application closes; the token lives until the other end has answered.
+	// The close event comes with close(); the token lives until the other end has answered.
 	var err error
 	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); {
 		err = b.handle.SetBackup(c, c.Subflows[0], true)
@@ -195,7 +195,7 @@ func TestWhatHasEndedIsNamed(t *testing.T) {
 	wantKind(t, err, mptcp.Gone)
 }
 
-// The first event of a kind after something is done.
+// awaitEvent returns the first event of a kind after do.
 func (b *bench) awaitEvent(kind mptcp.EventKind, do func()) mptcp.Event {
 	b.t.Helper()
 	events, err := b.handle.Events(b.soon())
@@ -210,7 +210,7 @@ func (b *bench) awaitEvent(kind mptcp.EventKind, do func()) mptcp.Event {
 	return mptcp.Event{}
 }
 
-func TestThePeersSwitchIsAnEvent(t *testing.T) {
+func TestEventsIncludeThePeersSwitch(t *testing.T) {
 	b := newBenchBetween(t, mptcp.UserspaceManager, mptcp.UserspaceManager)
 	theirs := first(t, b.far)
 	event := b.awaitEvent(mptcp.PriorityChanged, func() { must(t, b.far.SetBackup(theirs, theirs.Subflows[1], true)) })
@@ -230,7 +230,7 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatIsNotThereIsNamed(t *testing.T) {
+func TestOpenNamesAMissingNamespace(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	must(t, os.WriteFile(plain, nil, 0o600))
 	for _, path := range []string{plain + "er", plain, t.TempDir(), "/proc/self/ns/mnt"} {
@@ -239,12 +239,12 @@ func TestANamespaceThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatOnlyOthersMayOpenIsAMatterOfRights(t *testing.T) {
+func TestOpenReportsMissingPrivileges(t *testing.T) {
 	closed := t.TempDir()
 	must(t, os.Chmod(closed, 0o700))
 	refused := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread that is nobody ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the unprivileged thread ends with this goroutine
 		const nobody = 65534
 		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
 			refused <- err
@@ -260,7 +260,7 @@ func TestANamespaceThatOnlyOthersMayOpenIsAMatterOfRights(t *testing.T) {
 	}
 }
 
-func TestTheProcessOfAConnectionIsFound(t *testing.T) {
+func TestProcessesFindsTheOwnerOfAConnection(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	holders, err := mptcp.Processes()
 	must(t, err)

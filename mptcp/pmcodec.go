@@ -33,21 +33,21 @@ const (
 	addressID        = 2
 	addressIPv4      = 3
 	addressIPv6      = 4
-	addressPort      = 5 // in the host's order here, in the network's in events
+	addressPort      = 5 // in host order here, in network order in events
 	addressFlags     = 6
 	addressInterface = 7
 )
 
-// EndpointFlags say what the kernel's path manager does with an endpoint.
+// EndpointFlags control what the kernel's path manager does with an endpoint.
 type EndpointFlags uint32
 
 // The flags of an endpoint.
 const (
 	Signal   EndpointFlags = 1 << 0 // announced to peers
-	Initiate EndpointFlags = 1 << 1 // subflows are opened from it ("subflow")
+	Initiate EndpointFlags = 1 << 1 // opens subflows ("subflow")
 	Backup   EndpointFlags = 1 << 2 // its subflows are backup
-	FullMesh EndpointFlags = 1 << 3 // subflows are opened from it to each address of the peer
-	Implicit EndpointFlags = 1 << 4 // made by the kernel itself, for an address that a subflow uses
+	FullMesh EndpointFlags = 1 << 3 // opens subflows to each address of the peer
+	Implicit EndpointFlags = 1 << 4 // made by the kernel itself, for an address in use by a subflow
 )
 
 // Endpoint is an address of the namespace as the kernel's path manager knows it.
@@ -56,10 +56,10 @@ type Endpoint struct {
 	Address   netip.Addr
 	Port      uint16 // 0: any
 	Flags     EndpointFlags
-	Interface int32 // 0: where routing leads
+	Interface int32 // 0: routing decides
 }
 
-// An address in an order or an answer. What is zero is not written.
+// encodeEndpoint writes an address into an order. Zero fields are left out.
 func encodeEndpoint(to *netlink.AttributeEncoder, attribute uint16, e Endpoint) {
 	to.Nested(attribute, func(nested *netlink.AttributeEncoder) error {
 		if e.Address.Is4() {
@@ -129,10 +129,10 @@ func decodeAddress(b []byte, into *netip.Addr) error {
 	return nil
 }
 
-// Limits of the kernel's path manager, for each connection of the namespace. The kernel's own maximum is 8.
+// Limits are those of the kernel's path manager, per connection. The kernel's maximum is 8.
 type Limits struct {
 	Extra     int // subflows beside the initial one
-	Announced int // addresses of the peer that are taken up ("add_addr_accepted")
+	Announced int // addresses of the peer that it uses ("add_addr_accepted")
 }
 
 func decodeLimits(b []byte) (Limits, error) {

@@ -11,36 +11,36 @@ import (
 
 // Change is what an order did.
 type Change struct {
-	Manager     PathManager // the kernel's where both were met: its reach is the wider one
-	Connections int         // that it reached, those that nobody asked for among them
-	Did         []string    // in words, in order
+	Manager     PathManager // KernelManager if both occurred: it affects more
+	Connections int         // affected ones, unrequested ones included
+	Did         []string    // sentences, in order
 
-	made []netip.Addr // that became endpoints
+	made []netip.Addr // new endpoints
 }
 
 func (c *Change) did(format string, values ...any) {
 	c.Did = append(c.Did, fmt.Sprintf(format, values...))
 }
 
-// SubflowPreference says which subflows of a connection are to be the active ones, and which are to be left.
+// SubflowPreference names the subflows of a connection to activate and those to leave.
 type SubflowPreference struct {
 	Connection Connection
 	Wanted     []Subflow
 	Others     []Subflow
 }
 
-// Prefer makes subflows of a connection the active ones: their flags are cleared, then those of the others are set,
-// so that there is an active path at every moment. hard is for others that are dead: they are closed too, and the peer
-// is told, so that what is in flight there is sent again. What is so already is not ordered again.
+// Prefer activates subflows of a connection: it clears their backup flags, then flags the others, so that a path is
+// active at every moment. hard is for dead paths: it also closes them and notifies the peer, so that data in flight
+// there is retransmitted. Flags that are right already stay.
 //
-// Under the kernel's path manager this is PreferEndpoints of the subflows' addresses, with its wider reach.
+// Under the kernel's path manager it calls PreferEndpoints with the subflows' addresses, which affects other
+// connections.
 func (h *Handle) Prefer(c Connection, wanted, others []Subflow, hard bool) (Change, error) {
 	return h.PreferAll([]SubflowPreference{{c, wanted, others}}, hard)
 }
 
-// PreferAll is Prefer of several connections. Those under the kernel's path manager are switched together, once. An
-// order that fails does not keep the others from being carried out: the errors come joined. That one of several has
-// ended meanwhile is none.
+// PreferAll is Prefer for several connections. It switches those under the kernel's path manager together. A failed
+// order does not stop the others: errors are joined. One of several connections that has ended is no error.
 func (h *Handle) PreferAll(orders []SubflowPreference, hard bool) (Change, error) {
 	var change Change
 	var byEndpoint []SubflowPreference
@@ -61,12 +61,12 @@ func (h *Handle) PreferAll(orders []SubflowPreference, hard bool) (Change, error
 		failures = append(failures, h.preferByEndpoint(byEndpoint, hard, &change)...)
 	}
 	if len(orders) > 1 {
-		failures = slices.DeleteFunc(failures, ended)
+		failures = slices.DeleteFunc(failures, hasEnded)
 	}
 	return change, errors.Join(failures...)
 }
 
-func ended(err error) bool { return errors.Is(err, Gone) || errors.Is(err, Reused) }
+func hasEnded(err error) bool { return errors.Is(err, Gone) || errors.Is(err, Reused) }
 
 func (h *Handle) preferByEndpoint(orders []SubflowPreference, hard bool, change *Change) []error {
 	var wanted, others, now []Subflow
@@ -78,8 +78,8 @@ func (h *Handle) preferByEndpoint(orders []SubflowPreference, hard bool, change 
 		switch {
 		case err != nil:
 		case len(found) == 0:
-			err = lost(c)
-		case !hard && allHeld(found): // it would have no active path at all
+			err = noPreferredPath(c)
+		case !hard && allHeldByPeer(found): // it would have no active path at all
 			err = heldByPeer(c, found[0])
 		}
 		if err != nil {
@@ -96,11 +96,11 @@ func (h *Handle) preferByEndpoint(orders []SubflowPreference, hard bool, change 
 	}
 	change.Manager = KernelManager
 	wider := Change{Connections: len(sound)}
-	settled, err := h.settled(now, others)
-	if err == nil && !settled {
-		wider, err = h.PreferEndpoints(locals(wanted), locals(others), hard)
-		if !hard { // a path that was dead is to come back, though nobody uses it now
-			err = errors.Join(err, h.unmake(&wider))
+	isPreferred, err := h.isPreferred(now, others)
+	if err == nil && !isPreferred {
+		wider, err = h.PreferEndpoints(localAddresses(wanted), localAddresses(others), hard)
+		if !hard { // not if hard: a dead path must come back, although nothing uses it now
+			err = errors.Join(err, h.deleteUnused(&wider))
 		}
 	}
 	change.Connections += wider.Connections
@@ -109,19 +109,19 @@ func (h *Handle) preferByEndpoint(orders []SubflowPreference, hard bool, change 
 		return append(failures, err)
 	}
 	for _, order := range sound {
-		if err := h.expectActive(order.Connection, order.Wanted); err != nil && !bearable(err, hard) {
+		if err := h.expectActive(order.Connection, order.Wanted); err != nil && !isTolerable(err, hard) {
 			failures = append(failures, err)
 		}
 	}
 	return failures
 }
 
-func allHeld(paths []Subflow) bool {
+func allHeldByPeer(paths []Subflow) bool {
 	return !slices.ContainsFunc(paths, func(s Subflow) bool { return !s.BackupByPeer })
 }
 
-// bearable is a path that stays backup because of the other end, when it is the last one left: it carries all the same.
-func bearable(err error, hard bool) bool { return hard && errors.Is(err, HeldByPeer) }
+// isTolerable tells whether the error is a last path that the peer keeps backup: it carries data anyway.
+func isTolerable(err error, hard bool) bool { return hard && errors.Is(err, HeldByPeer) }
 
 func (h *Handle) preferByToken(order SubflowPreference, hard bool, change *Change) error {
 	c, err := h.Reread(order.Connection)
@@ -130,10 +130,10 @@ func (h *Handle) preferByToken(order SubflowPreference, hard bool, change *Chang
 	}
 	wanted, others := c.matching(order.Wanted), c.matching(order.Others)
 	if len(wanted) == 0 {
-		return lost(c)
+		return noPreferredPath(c)
 	}
 	change.Connections++
-	if err := h.clear(c, wanted, change); err != nil && !bearable(err, hard) {
+	if err := h.clear(c, wanted, change); err != nil && !isTolerable(err, hard) {
 		return err
 	}
 	for _, s := range others {
@@ -153,7 +153,7 @@ func (h *Handle) preferByToken(order SubflowPreference, hard bool, change *Chang
 	return nil
 }
 
-// clear leaves at least one of the subflows active, or says who holds them.
+// clear activates at least one of the subflows, or returns an error that names the end which flagged them.
 func (h *Handle) clear(c Connection, wanted []Subflow, change *Change) error {
 	var held error
 	active := 0
@@ -177,8 +177,8 @@ func (h *Handle) clear(c Connection, wanted []Subflow, change *Change) error {
 	return nil
 }
 
-// closeAll closes subflows whose path is dead. The peer hears of it only by an address's id, and it then closes
-// everything to that id: where another subflow shares it, the peer is left to find out by itself.
+// closeAll closes subflows of dead paths. The peer learns of it by address id alone, and then closes every subflow to
+// that id. So if another subflow shares the id, the peer is not notified.
 func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
 	for _, s := range dead {
 		shared := slices.ContainsFunc(c.Subflows, func(other Subflow) bool {
@@ -186,10 +186,10 @@ func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
 		})
 		if !shared {
 			if err := h.Remove(c, s.LocalID); err != nil {
-				change.did("the peer was not told that %v is gone: %v", s.Local.Addr(), err)
+				change.did("the peer could not be notified that %v is gone: %v", s.Local.Addr(), err)
 			}
 		}
-		// The peer may have closed it first, when it was told.
+		// The peer may have closed it already, after REMOVE_ADDR.
 		if err := h.Destroy(c, s); err != nil && !errors.Is(err, Gone) {
 			return err
 		}
@@ -198,7 +198,7 @@ func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
 	return nil
 }
 
-// expectActive tells whether one of a connection's subflows is active now.
+// expectActive returns an error unless one of a connection's subflows is active now.
 func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
 	now, err := h.Reread(c)
 	if err != nil {
@@ -206,12 +206,12 @@ func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
 	}
 	paths := now.matching(wanted)
 	if len(paths) == 0 {
-		return lost(now)
+		return noPreferredPath(now)
 	}
 	return c.OneActive(paths)
 }
 
-// OneActive tells which end keeps all of these subflows backup, if they are.
+// OneActive returns nil if one of the subflows is active, else an error that names the end which flagged them.
 func (c Connection) OneActive(paths []Subflow) error {
 	for _, s := range paths {
 		if !s.Backup() {
@@ -234,24 +234,24 @@ func (c Connection) OneActive(paths []Subflow) error {
 func heldByPeer(c Connection, s Subflow) error {
 	return &Error{
 		Kind: HeldByPeer, What: fmt.Sprintf("%v of %v stays backup: the other end has flagged it", s, c),
-		Advice: "only one end of a connection may switch: have the other end clear it, by `bicast mptcp switch` there, or, " +
-			"where a controller steers, by `./bicast switch TERMINAL auto`",
+		Advice: "only one end of a connection may switch: clear the flag at the other end, with `bicast mptcp switch` there, or, " +
+			"if a controller steers it, with `./bicast switch TERMINAL auto`",
 	}
 }
 
-// lost is why a connection, as it is now, has none of the paths to prefer: one that is closing has no subflow at all.
-func lost(c Connection) error {
+// noPreferredPath explains why a connection has none of the preferred paths. A closing one has no subflow at all.
+func noPreferredPath(c Connection) error {
 	if len(c.Subflows) == 0 {
 		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Advice: "list again"}
 	}
-	return noPath(c, "none of the paths to prefer is established")
+	return noPath(c, "none of the preferred paths is established")
 }
 
 func noPath(c Connection, why string) error {
 	return &Error{Kind: NoPath, What: fmt.Sprintf("%v: %s", c, why), Advice: "list it again; `add` opens a subflow"}
 }
 
-// matching is those of the connection's established subflows that are among the given ones, as they are now.
+// matching returns the current state of the connection's established subflows among the given ones.
 func (c Connection) matching(given []Subflow) []Subflow {
 	var found []Subflow
 	for _, s := range c.Subflows {
@@ -262,8 +262,8 @@ func (c Connection) matching(given []Subflow) []Subflow {
 	return found
 }
 
-// The local addresses of subflows, each once.
-func locals(subflows []Subflow) []netip.Addr {
+// localAddresses returns the distinct local addresses of subflows.
+func localAddresses(subflows []Subflow) []netip.Addr {
 	var addresses []netip.Addr
 	for _, s := range subflows {
 		if !slices.Contains(addresses, s.Local.Addr()) {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Process holds a socket.
+// Process is a process that has a socket open.
 type Process struct {
 	PID  int
 	Name string // as `ps -o comm` shows it
 }
 
-// Processes tells who holds which sockets, by inode: it walks all of /proc, so ask once for many. Processes that this
-// one may not look into, and those of other process namespaces, are not found.
+// Processes returns the processes that have sockets open, by inode. It scans all of /proc, so call it once for many
+// sockets. Processes that it may not inspect, and those of other PID namespaces, are missing.
 func Processes() (map[uint64][]Process, error) {
 	directories, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -30,7 +30,7 @@ func Processes() (map[uint64][]Process, error) {
 		}
 		name, err := os.ReadFile(filepath.Join(directory, "comm"))
 		if err != nil {
-			continue // it ended while we looked
+			continue // it ended meanwhile
 		}
 		pid, err := strconv.Atoi(filepath.Base(directory))
 		if err != nil {
@@ -43,7 +43,7 @@ func Processes() (map[uint64][]Process, error) {
 	return found, nil
 }
 
-// The sockets among the descriptors in a directory, none where it is not ours to read.
+// sockets returns the inodes of the sockets in a directory of descriptors, none if it is not readable.
 func sockets(directory string) map[uint64]bool {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

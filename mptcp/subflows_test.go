@@ -11,7 +11,7 @@ import (
 	"bicast/mptcp"
 )
 
-func TestSubflowsAloneAreThoseOfTheConnections(t *testing.T) {
+func TestSubflowsMatchesConnections(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	for _, handle := range []*mptcp.Handle{b.handle, b.far} {
 		whole, err := handle.Connections()
@@ -29,8 +29,8 @@ func TestSubflowsAloneAreThoseOfTheConnections(t *testing.T) {
 	}
 }
 
-// The kernel is asked for each of a few, and of many for all at once.
-func TestOfFewAndOfManyConnectionsEachIsListed(t *testing.T) {
+// Connections queries each token of a few, and dumps all of many.
+func TestConnectionsListsAllOfFewAndOfMany(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	services := map[string]netip.AddrPort{
 		"10.1.0.1": b.server.Echo(lab.Service + ":0"), "fd01::1": b.server.Echo("[" + lab.Service6 + "]:0"),

@@ -21,7 +21,7 @@ func (b *bench) prefer(wanted, other string, hard bool) mptcp.Change {
 	return change
 }
 
-func TestASoftSwitchMovesTheTrafficAndIsToldToThePeer(t *testing.T) {
+func TestSoftSwitchMovesTrafficAndNotifiesThePeer(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		t.Run(manager.String(), func(t *testing.T) {
 			b := newBench(t, manager)
@@ -49,7 +49,7 @@ func TestASoftSwitchMovesTheTrafficAndIsToldToThePeer(t *testing.T) {
 	}
 }
 
-func TestASwitchThatIsSoAlreadyOrdersNothing(t *testing.T) {
+func TestRepeatedSwitchSendsNoOrders(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	b.prefer(fromLTE, fromWifi, false)
 	told := b.client.Counter("MPPrioTx")
@@ -58,7 +58,7 @@ func TestASwitchThatIsSoAlreadyOrdersNothing(t *testing.T) {
 	}
 }
 
-func TestAHardSwitchBringsBackWhatWasInFlightOnADeadPath(t *testing.T) {
+func TestHardSwitchRetransmitsDataOfADeadPath(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		t.Run(manager.String(), func(t *testing.T) {
 			b := newBench(t, manager)
@@ -81,7 +81,7 @@ func TestAHardSwitchBringsBackWhatWasInFlightOnADeadPath(t *testing.T) {
 	}
 }
 
-func TestAHardSwitchToAPathThatIsNotThereClosesNothing(t *testing.T) {
+func TestHardSwitchToAMissingPathClosesNothing(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		t.Run(manager.String(), func(t *testing.T) {
 			b := newBench(t, manager)
@@ -108,7 +108,7 @@ func (b *bench) awaitInFlight(local string) {
 	b.t.Fatalf("nothing is in flight from %s", local)
 }
 
-func TestUnderTheKernelsManagerASwitchSaysWhomElseItReached(t *testing.T) {
+func TestKernelManagerSwitchReportsOtherConnections(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	b.exchange(b.client.Dial(b.connection().Remote(), fromWifi))
 	change := b.prefer(fromLTE, fromWifi, false)
@@ -118,7 +118,7 @@ func TestUnderTheKernelsManagerASwitchSaysWhomElseItReached(t *testing.T) {
 	}
 }
 
-func TestAHardSwitchUnderTheKernelsManagerSparesConnectionsThatFellBack(t *testing.T) {
+func TestKernelManagerHardSwitchSparesFallbackConnections(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	fallen := b.client.Dial(b.server.PlainEcho(lab.Service+":0"), fromWifi)
 	b.exchange(fallen)
@@ -126,7 +126,7 @@ func TestAHardSwitchUnderTheKernelsManagerSparesConnectionsThatFellBack(t *testi
 	b.exchange(fallen)
 }
 
-func TestAConnectionWithTheDeadPathAloneIsNotTakenFromIt(t *testing.T) {
+func TestHardSwitchKeepsTheOnlyPathOfAConnection(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	both := b.conn
 	must(t, b.handle.SetLimits(mptcp.Limits{Extra: 0}))
@@ -137,7 +137,7 @@ func TestAConnectionWithTheDeadPathAloneIsNotTakenFromIt(t *testing.T) {
 		t.Fatalf("it is not alone: %v", b.connection().Subflows)
 	}
 	b.conn = both
-	must(t, b.far.SetLimits(mptcp.Limits{Extra: 0})) // it may not come back
+	must(t, b.far.SetLimits(mptcp.Limits{Extra: 0})) // the peer may refuse the new subflow
 	change := b.prefer(fromLTE, fromWifi, true)
 	if !strings.Contains(strings.Join(change.Did, "; "), "10.1.0.1 is not closed: 1 connection there had no other path") {
 		t.Errorf("done was %q", change.Did)
@@ -148,7 +148,7 @@ func TestAConnectionWithTheDeadPathAloneIsNotTakenFromIt(t *testing.T) {
 	b.exchange(alone)
 }
 
-func TestAConnectionThatNoEndpointReachesHoldsNoneBack(t *testing.T) {
+func TestHardSwitchIgnoresUserspaceManagedConnections(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	both := b.conn
 	b.client.Sysctl("mptcp/pm_type", "1")
@@ -162,7 +162,7 @@ func TestAConnectionThatNoEndpointReachesHoldsNoneBack(t *testing.T) {
 	b.exchange(alone)
 }
 
-// heldByPeer is our connection when the other end has flagged the path from one of our addresses.
+// heldByPeer returns our connection once the peer has flagged the path from one of our addresses.
 func (b *bench) heldByPeer(local string) mptcp.Connection {
 	b.t.Helper()
 	theirs := first(b.t, b.far)
@@ -175,7 +175,7 @@ func (b *bench) heldByPeer(local string) mptcp.Connection {
 	return b.connection()
 }
 
-func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
+func TestSwitchReportsAPathThatThePeerKeepsBackup(t *testing.T) {
 	b := newBenchBetween(t, mptcp.UserspaceManager, mptcp.UserspaceManager)
 	c := b.heldByPeer(fromLTE)
 	_, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
@@ -183,14 +183,14 @@ func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
 	if now := from(b.connection(), fromWifi)[0]; now.Backup() {
 		t.Errorf("Wi-Fi was flagged all the same: now both are backup, and so neither is")
 	}
-	// As the last path it carries all the same.
+	// The last path carries data all the same.
 	b.prefer(fromLTE, fromWifi, true)
 	if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
 		t.Errorf("after the hard switch Wi-Fi carried %d bytes and LTE %d", wifi, lte)
 	}
 }
 
-func TestAPathThatThePeerHoldsIsNotSwitchedToByEndpointEither(t *testing.T) {
+func TestEndpointSwitchRefusesAPathThatThePeerKeepsBackup(t *testing.T) {
 	b := newBenchBetween(t, mptcp.KernelManager, mptcp.UserspaceManager)
 	c := b.heldByPeer(fromLTE)
 	change, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
@@ -200,20 +200,20 @@ func TestAPathThatThePeerHoldsIsNotSwitchedToByEndpointEither(t *testing.T) {
 	}
 }
 
-func TestThatOneOfSeveralHasEndedIsNoFailure(t *testing.T) {
+func TestPreferAllIgnoresEndedConnections(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.KernelManager, mptcp.UserspaceManager} {
 		b := newBench(t, manager)
 		lives := b.connection()
 		short := b.client.Dial(lives.Remote(), fromWifi)
 		b.exchange(short)
 		b.conn = short
-		ended := b.connection()
+		hasEnded := b.connection()
 		orders := []mptcp.SubflowPreference{
 			{Connection: lives, Wanted: from(lives, fromLTE), Others: from(lives, fromWifi)},
-			{Connection: ended, Wanted: from(ended, fromWifi)},
+			{Connection: hasEnded, Wanted: from(hasEnded, fromWifi)},
 		}
 		must(t, short.Close())
-		for _, err := b.handle.Reread(ended); !errors.Is(err, mptcp.Gone); _, err = b.handle.Reread(ended) {
+		for _, err := b.handle.Reread(hasEnded); !errors.Is(err, mptcp.Gone); _, err = b.handle.Reread(hasEnded) {
 			must(t, err)
 		}
 		_, err := b.handle.PreferAll(orders, false)

@@ -16,47 +16,47 @@ import (
 	"bicast/mptcp"
 )
 
-// A connection and, where somebody asked for that, whose it is.
-type listed struct {
+// ownedConnection is a connection and, on request, its processes.
+type ownedConnection struct {
 	mptcp.Connection
 	holders []mptcp.Process
 }
 
-// connections reads all MPTCP connections. Whose they are takes longest to find: a switch does not wait for it.
-func (s *session) connections(whose bool) ([]listed, error) {
+// connections reads all MPTCP connections. Finding the processes is slow, so a switch leaves it out.
+func (s *session) connections(withProcesses bool) ([]ownedConnection, error) {
 	read, err := s.handle.Connections()
 	if err != nil {
 		return nil, err
 	}
 	var holders map[uint64][]mptcp.Process
-	if whose {
+	if withProcesses {
 		if holders, err = mptcp.Processes(); err != nil {
 			return nil, err
 		}
 	}
-	var all []listed
+	var all []ownedConnection
 	for _, c := range read {
 		if c.Token != 0 {
-			all = append(all, listed{c, holders[c.Inode]})
+			all = append(all, ownedConnection{c, holders[c.Inode]})
 		}
 	}
 	return all, nil
 }
 
-// filtered keeps those of --pid and --name.
-func (s *session) filtered(all []listed) []listed {
-	return slices.DeleteFunc(all, func(c listed) bool {
+// filterByProcess applies --pid and --name.
+func (s *session) filterByProcess(all []ownedConnection) []ownedConnection {
+	return slices.DeleteFunc(all, func(c ownedConnection) bool {
 		return !slices.ContainsFunc(c.holders, func(p mptcp.Process) bool {
 			return (s.pid == 0 || p.PID == s.pid) && (s.process == "" || p.Name == s.process)
 		})
 	})
 }
 
-// chosen are those of --pid and --name. Of a process that is not there it is said: it may be a number mistyped, or a
-// process that has ended.
-func (s *session) chosen(whose bool) ([]listed, error) {
+// selected returns the connections of --pid and --name. A missing process is an error: the number may be mistyped, or
+// the process has ended.
+func (s *session) selected(withProcesses bool) ([]ownedConnection, error) {
 	byProcess := s.pid != 0 || s.process != ""
-	all, err := s.connections(whose || byProcess)
+	all, err := s.connections(withProcesses || byProcess)
 	if err != nil {
 		return nil, err
 	}
@@ -64,18 +64,18 @@ func (s *session) chosen(whose bool) ([]listed, error) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", s.pid)); errors.Is(err, fs.ErrNotExist) {
 			return nil, &mptcp.Error{
 				Kind: mptcp.Gone, What: fmt.Sprintf("there is no process %d", s.pid),
-				Advice: "`bicast mptcp list` shows whose connections there are",
+				Advice: "`bicast mptcp list` shows the connections with their processes",
 			}
 		}
 	}
 	if byProcess {
-		all = s.filtered(all)
+		all = s.filterByProcess(all)
 	}
 	return all, nil
 }
 
-// none is that nothing was chosen.
-func (s *session) none() string {
+// emptyText is the text for an empty selection.
+func (s *session) emptyText() string {
 	const nothing = "no MPTCP connections in this network namespace"
 	switch {
 	case s.pid == 0 && s.process == "":
@@ -89,32 +89,32 @@ func (s *session) none() string {
 	}
 }
 
-// one finds the connection that a word names.
-func (s *session) one(word string) (listed, error) {
+// connection returns the connection with a token.
+func (s *session) connection(word string) (ownedConnection, error) {
 	all, err := s.connections(false)
 	if err != nil {
-		return listed{}, err
+		return ownedConnection{}, err
 	}
 	digits := strings.TrimPrefix(strings.ToLower(word), "0x")
 	token, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil || len(digits) != 8 {
-		return listed{}, s.misused("%q is no connection: expected its token, 8 hex digits, as `list` shows it", word)
+		return ownedConnection{}, s.usageError("%q is no connection: expected its token, 8 hex digits, as `list` shows it", word)
 	}
 	for _, c := range all {
 		if uint64(c.Token) == token {
 			return c, nil
 		}
 	}
-	return listed{}, &mptcp.Error{
+	return ownedConnection{}, &mptcp.Error{
 		Kind: mptcp.Gone, What: "there is no MPTCP connection " + word, Advice: "`bicast mptcp list` shows what there is",
 	}
 }
 
-// Which subflows go by a path: an address of either end, with its port or without, or an interface of ours.
+// path selects subflows: by an address of either end, with its port or without, or by an interface of ours.
 type path struct {
 	word      string
 	addresses []netip.Addr
-	end       netip.AddrPort // where a port was given
+	end       netip.AddrPort // if a port was given
 }
 
 func (s *session) path(word string) (path, error) {
@@ -128,7 +128,7 @@ func (s *session) path(word string) (path, error) {
 	err := s.handle.Do(func() error {
 		device, err := net.InterfaceByName(word)
 		if err != nil {
-			return s.misused("%q is no path: expected an address of either end, or an interface of ours", word)
+			return s.usageError("%q is no path: expected an address of either end, or an interface of ours", word)
 		}
 		addresses, err := device.Addrs()
 		for _, address := range addresses {
@@ -148,7 +148,7 @@ func (p path) carries(s mptcp.Subflow) bool {
 	return slices.Contains(p.addresses, s.Local.Addr()) || slices.Contains(p.addresses, s.Remote.Addr())
 }
 
-// split tells the subflows of a path from the others.
+// split separates the subflows of a path from the others.
 func (p path) split(c mptcp.Connection) (by, others []mptcp.Subflow) {
 	for _, s := range c.Subflows {
 		if p.carries(s) {
@@ -160,7 +160,7 @@ func (p path) split(c mptcp.Connection) (by, others []mptcp.Subflow) {
 	return by, others
 }
 
-// ambiguous is why nothing is done where a word means several paths and one was to be named.
+// ambiguous explains that a word matches several paths although one is required.
 func (p path) ambiguous(c mptcp.Connection, several []mptcp.Subflow) string {
 	ours, theirs := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	names := make([]string, len(several))

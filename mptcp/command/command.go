@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is `bicast mptcp`: the words with which people see and steer live MPTCP connections.
+// Package command implements `bicast mptcp`, with which people list and steer live MPTCP connections.
 package command
 
 import (
@@ -15,7 +15,7 @@ import (
 	"bicast/mptcp"
 )
 
-// Exit codes. Those of 10 and above are the kinds of mptcp.Error.
+// Exit codes. Codes from 10 on correspond to kinds of mptcp.Error.
 const (
 	OK      = 0
 	Refused = 1
@@ -29,17 +29,17 @@ var exitCodes = map[mptcp.Kind]int{
 	mptcp.LimitReached: 20,
 }
 
-// A word people type. teach is what its --help prints above the options.
+// verb is a subcommand. Its --help prints description above the options.
 type verb struct {
-	name    string
-	form    string
-	summary string
-	teach   string
-	run     func(*session, []string) error
-	options func(*session, *flag.FlagSet)
+	name        string
+	form        string
+	summary     string
+	description string
+	run         func(*session, []string) error
+	options     func(*session, *flag.FlagSet)
 }
 
-// What one run has: where it prints, its options, and the namespace it works in.
+// session is one run of a verb.
 type session struct {
 	out    io.Writer
 	handle *mptcp.Handle
@@ -58,17 +58,17 @@ type session struct {
 	backup    string
 }
 
-func verbs() []*verb { return []*verb{list, watch, monitor, toSwitch, add, remove, setup} }
+func verbs() []*verb { return []*verb{list, watch, monitor, switchVerb, add, remove, setup} }
 
 // Main runs one verb and returns the exit code.
-func Main(arguments []string, out, complaints io.Writer) int {
+func Main(arguments []string, out, errOut io.Writer) int {
 	if len(arguments) == 0 || slices.Contains([]string{"help", "-h", "-help", "--help"}, arguments[0]) {
 		fmt.Fprint(out, help())
 		return OK
 	}
 	at := slices.IndexFunc(verbs(), func(v *verb) bool { return v.name == arguments[0] })
 	if at < 0 {
-		fmt.Fprintf(complaints, "bicast mptcp: there is no verb %q: `bicast mptcp help` tells them\n", arguments[0])
+		fmt.Fprintf(errOut, "bicast mptcp: there is no verb %q: see `bicast mptcp help`\n", arguments[0])
 		return Usage
 	}
 	err := (&session{out: out, verb: verbs()[at]}).run(arguments[1:])
@@ -78,25 +78,25 @@ func Main(arguments []string, out, complaints io.Writer) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return OK
 	}
-	fmt.Fprintf(complaints, "bicast mptcp: %v\n", err)
+	fmt.Fprintf(errOut, "bicast mptcp: %v\n", err)
 	return codeOf(err)
 }
 
 func (s *session) run(arguments []string) error {
 	flags := flag.NewFlagSet(s.verb.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is said by Main
+	flags.SetOutput(io.Discard) // Main prints errors
 	NamespaceOption(flags, &s.netns, "the network namespace: a `NAME` of `ip netns`, or a path such as /proc/PID/ns/net")
 	if s.verb.options != nil {
 		s.verb.options(s, flags)
 	}
-	words, err := interspersed(flags, arguments)
+	words, err := parseInterspersed(flags, arguments)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(s.out, "usage: bicast mptcp %s\n\n%s\noptions:\n", s.verb.form, s.verb.teach)
+		fmt.Fprintf(s.out, "usage: bicast mptcp %s\n\n%s\noptions:\n", s.verb.form, s.verb.description)
 		PrintOptions(s.out, flags)
 		return err
 	}
 	if err != nil {
-		return s.misused("%v", err)
+		return s.usageError("%v", err)
 	}
 	if s.handle, err = mptcp.Open(s.netns); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (s *session) run(arguments []string) error {
 	return s.verb.run(s, words)
 }
 
-// interspersed lets options stand among the words and behind them, which Go's own parser does not.
-func interspersed(flags *flag.FlagSet, arguments []string) ([]string, error) {
+// parseInterspersed allows options between and after the arguments, unlike Go's parser.
+func parseInterspersed(flags *flag.FlagSet, arguments []string) ([]string, error) {
 	var words []string
 	for len(arguments) > 0 {
 		if err := ParseOptions(flags, arguments); err != nil {
@@ -120,17 +120,17 @@ func interspersed(flags *flag.FlagSet, arguments []string) ([]string, error) {
 	return words, nil
 }
 
-// A command line that is wrong.
-type misuse struct{ why string }
+// usageFailure is an error in the command line.
+type usageFailure struct{ why string }
 
-func (m misuse) Error() string { return m.why }
+func (m usageFailure) Error() string { return m.why }
 
-func (s *session) misused(why string, values ...any) error {
-	return misuse{fmt.Sprintf("%s: %s\nusage: bicast mptcp %s", s.verb.name, fmt.Sprintf(why, values...), s.verb.form)}
+func (s *session) usageError(why string, values ...any) error {
+	return usageFailure{fmt.Sprintf("%s: %s\nusage: bicast mptcp %s", s.verb.name, fmt.Sprintf(why, values...), s.verb.form)}
 }
 
 func codeOf(err error) int {
-	var wrong misuse
+	var wrong usageFailure
 	kind, ours := mptcp.KindOf(err)
 	switch {
 	case errors.As(err, &wrong):
@@ -148,8 +148,8 @@ func help() string {
 	var text strings.Builder
 	text.WriteString(`usage: bicast mptcp VERB [ARGUMENT...]
 
-See and steer the live MPTCP connections of this machine from outside the processes that own them. Nothing is patched:
-a stock kernel from 5.19 on. Root is needed.
+List and steer the live MPTCP connections of this machine from outside their processes. This needs root, and no patch: an
+unmodified kernel from 5.19 on.
 
 verbs:
 `)
@@ -163,13 +163,13 @@ words:
 
 examples:
   bicast mptcp list                       every MPTCP connection, with its paths
-  bicast mptcp switch 1 lte               the first one goes by lte from now on; wlan0 stays open, as backup
-  bicast mptcp switch --all lte --hard    everything leaves its dead path; what is in flight there is sent again
+  bicast mptcp switch 1 lte               move this connection to lte; wlan0 stays open, as backup
+  bicast mptcp switch --all lte --hard    leave a dead path; its data in flight is retransmitted
   bicast mptcp list --json | jq '.[].subflows[] | select(.srtt_us > 100000)'
-  bicast mptcp VERB --help                teaches one verb
+  bicast mptcp VERB --help                explain one verb
 
 Only one end of a connection may switch: a path is backup when EITHER end has flagged it, and neither end can clear
-the other's flag. Either end's switch moves both directions.
+the other's flag. A switch at either end moves both directions.
 
 exit codes:
   0 done   1 refused   2 wrong command line

@@ -24,14 +24,14 @@ import (
 	"bicast/mptcp/command"
 )
 
-// A client with one connection from wifi.
+// bench is a client with one connection from wifi.
 type bench struct {
 	t              *testing.T
 	client, server *lab.Host
 	conn           net.Conn
 }
 
-// newBench is one under the userspace path manager.
+// newBench returns a bench under the userspace path manager.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	return newBenchUnder(t, mptcp.UserspaceManager)
@@ -51,7 +51,7 @@ func newBenchUnder(t *testing.T, manager mptcp.PathManager) *bench {
 	return b
 }
 
-// run types words at the client; what was printed, complaints too.
+// run runs a verb at the client and returns all output.
 func (b *bench) run(code int, words ...string) string {
 	b.t.Helper()
 	var printed bytes.Buffer
@@ -96,13 +96,13 @@ func (b *bench) list(options ...string) []listed {
 	return all
 }
 
-// The one connection's.
+// token returns the token of the only connection.
 func (b *bench) token() string {
 	b.t.Helper()
 	return b.list()[0].Token
 }
 
-func TestListShowsWhoseConnectionsAreHowFast(t *testing.T) {
+func TestListShowsProcessAndRTT(t *testing.T) {
 	b := newBench(t)
 	one := b.list()[0]
 	if one.PathManager != "userspace" || one.Processes[0].PID != os.Getpid() || one.Subflows[0].SRTT == 0 {
@@ -111,7 +111,7 @@ func TestListShowsWhoseConnectionsAreHowFast(t *testing.T) {
 	b.wants(b.run(0, "list"), one.Token, one.Processes[0].Name, "10.1.0.1:", "active", " ms (")
 }
 
-func TestListFindsByProcess(t *testing.T) {
+func TestListFiltersByProcess(t *testing.T) {
 	b := newBench(t)
 	name := b.list()[0].Processes[0].Name
 	if n := len(b.list("--pid", fmt.Sprint(os.Getpid()))); n != 1 {
@@ -125,7 +125,7 @@ func TestListFindsByProcess(t *testing.T) {
 	}
 }
 
-func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
+func TestAddSwitchRemoveDescribeWhatTheyDid(t *testing.T) {
 	b := newBench(t)
 	conn := b.token()
 	b.wants(b.run(0, "add", conn, "10.2.0.1"), "is established")
@@ -143,13 +143,13 @@ func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
 	}
 }
 
-func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
+func TestAmbiguousPathChangesNothing(t *testing.T) {
 	b := newBench(t)
 	conn := b.token()
 	b.run(0, "add", conn, "10.2.0.1")
 	b.run(0, "switch", conn, "lte")
 	before := b.list()[0].Subflows
-	theirs := lab.Service // the other end of both
+	theirs := lab.Service // the remote address of both paths
 	for _, words := range [][]string{{"remove", conn, theirs}, {"switch", conn, theirs}, {"switch", "--all", theirs}} {
 		b.wants(b.run(2, words...), theirs+" matches 2 paths of connection ", "10.1.0.1:", "10.2.0.1:",
 			": name one by our address or interface\n")
@@ -165,7 +165,7 @@ func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
 	}
 }
 
-func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
+func TestFailuresHaveExitCodesAndAdvice(t *testing.T) {
 	b := newBench(t)
 	conn := b.token()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -213,7 +213,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEveryVerbTeaches(t *testing.T) {
+func TestEveryVerbHasHelp(t *testing.T) {
 	b := newBench(t)
 	for _, verb := range []string{"list", "watch", "monitor", "switch", "add", "remove", "setup"} {
 		b.wants(b.run(0, verb, "--help"), "usage: bicast mptcp "+verb, "\n  --netns NAME\n")
@@ -221,7 +221,7 @@ func TestEveryVerbTeaches(t *testing.T) {
 	}
 }
 
-func TestMonitorTellsEventsAsJSONLines(t *testing.T) {
+func TestMonitorPrintsEventsAsJSONLines(t *testing.T) {
 	b := newBench(t)
 	lines, pen := io.Pipe()
 	go command.Main([]string{"monitor", "--netns", b.client.Path()}, pen, io.Discard)
@@ -236,8 +236,8 @@ func TestMonitorTellsEventsAsJSONLines(t *testing.T) {
 			told <- event
 		}
 	}()
-	t.Cleanup(func() { lines.Close() }) // its next line ends it
-	// It has begun to listen when it tells of what happens: until then, things happen.
+	t.Cleanup(func() { lines.Close() }) // its next line ends monitor
+	// monitor is ready when it prints an event: cause events until then.
 	for n := 0; ; n++ {
 		extra := b.client.Dial(netip.MustParseAddrPort(b.conn.RemoteAddr().String()), "10.1.0.1")
 		lab.Exchange(extra, 1)
@@ -256,7 +256,7 @@ func TestMonitorTellsEventsAsJSONLines(t *testing.T) {
 	}
 }
 
-func TestSetupIsUndone(t *testing.T) {
+func TestSetupUndoRestoresEverything(t *testing.T) {
 	b := newBench(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	before := b.everything()
@@ -278,7 +278,7 @@ func TestSetupIsUndone(t *testing.T) {
 	}
 }
 
-func TestUndoPutsBackWhatTheFirstOfSeveralSetupsFound(t *testing.T) {
+func TestUndoRestoresTheStateBeforeTheFirstSetup(t *testing.T) {
 	b := newBench(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	b.client.Sysctl("mptcp/stale_loss_cnt", "3")
@@ -288,7 +288,7 @@ func TestUndoPutsBackWhatTheFirstOfSeveralSetupsFound(t *testing.T) {
 	b.wants(b.run(0, "setup", "--undo", "--state", state), "changed  net.mptcp.stale_loss_cnt: 3 (was: 1)")
 }
 
-func TestSetupThatCannotKeepWhatWasSaysWhereItCould(t *testing.T) {
+func TestSetupSuggestsAWritableStateFile(t *testing.T) {
 	b := newBench(t)
 	before := b.everything()
 	readOnly := t.TempDir()
@@ -315,7 +315,7 @@ func TestSetupThatCannotKeepWhatWasSaysWhereItCould(t *testing.T) {
 	}
 }
 
-func TestSetupIsNotUndoneInAnotherNamespace(t *testing.T) {
+func TestUndoRefusesAnotherNamespace(t *testing.T) {
 	b := newBench(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	b.run(0, "setup", "--state", state)

@@ -10,7 +10,7 @@ import (
 	"bicast/mptcp"
 )
 
-// The names and units of api/agent.proto.
+// connectionJSON has the names and units of api/agent.proto.
 type connectionJSON struct {
 	Token         string        `json:"token"`
 	PathManager   string        `json:"path_manager"`
@@ -50,32 +50,32 @@ type subflowJSON struct {
 	SinceData        int64  `json:"since_data_ms"`
 }
 
-func (s *session) listJSON(all []listed) error {
-	told := make([]connectionJSON, 0, len(all))
+func (s *session) listJSON(all []ownedConnection) error {
+	result := make([]connectionJSON, 0, len(all))
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
 		if errors.Is(err, mptcp.Gone) || errors.Is(err, mptcp.Reused) {
-			continue // just now
+			continue // it has just ended
 		}
 		if err != nil {
 			return err
 		}
-		one := connectionJSON{
+		entry := connectionJSON{
 			Token: c.Token.String(), PathManager: manager.String(), Serves: c.Serves,
 			BytesSent: c.BytesSent, BytesReceived: c.BytesReceived,
 			Processes: []processJSON{}, Subflows: []subflowJSON{},
 		}
 		for _, p := range c.holders {
-			one.Processes = append(one.Processes, processJSON(p))
+			entry.Processes = append(entry.Processes, processJSON(p))
 		}
 		for _, f := range c.Subflows {
-			one.Subflows = append(one.Subflows, subflowAsJSON(f))
+			entry.Subflows = append(entry.Subflows, subflowAsJSON(f))
 		}
-		told = append(told, one)
+		result = append(result, entry)
 	}
 	encoder := json.NewEncoder(s.out)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(told)
+	return encoder.Encode(result)
 }
 
 func subflowAsJSON(f mptcp.Subflow) subflowJSON {
@@ -91,7 +91,7 @@ func subflowAsJSON(f mptcp.Subflow) subflowJSON {
 	}
 }
 
-// An event; what its kind does not say is left out.
+// eventJSON is an event, without the fields that its kind lacks.
 type eventJSON struct {
 	At            string `json:"at"`
 	Event         string `json:"event"`
@@ -109,29 +109,29 @@ type eventJSON struct {
 }
 
 func eventAsJSON(e mptcp.Event) eventJSON {
-	told := eventJSON{
+	result := eventJSON{
 		At: e.At.Format(time.RFC3339Nano), Event: e.Kind.String(), LocalPort: e.Local.Port(), RemotePort: e.Remote.Port(),
 		ResetReason: e.ResetReason,
 	}
 	if e.Token != 0 {
-		told.Token = e.Token.String()
+		result.Token = e.Token.String()
 	}
 	if e.Local.Addr().IsValid() {
-		told.LocalAddress = e.Local.Addr().String()
+		result.LocalAddress = e.Local.Addr().String()
 	}
 	if e.Remote.Addr().IsValid() {
-		told.RemoteAddress = e.Remote.Addr().String()
+		result.RemoteAddress = e.Remote.Addr().String()
 	}
 	if e.Errno != 0 {
-		told.Error = e.Errno.Error()
+		result.Error = e.Errno.Error()
 	}
 	switch e.Kind {
 	case mptcp.ConnectionCreated, mptcp.ConnectionEstablished:
-		told.Serves = &e.ServerSide
+		result.Serves = &e.ServerSide
 	case mptcp.SubflowEstablished, mptcp.SubflowClosed, mptcp.PriorityChanged:
-		told.LocalID, told.RemoteID, told.Backup = &e.LocalID, &e.RemoteID, &e.Backup
+		result.LocalID, result.RemoteID, result.Backup = &e.LocalID, &e.RemoteID, &e.Backup
 	case mptcp.AddressAnnounced, mptcp.AddressRemoved:
-		told.RemoteID = &e.RemoteID
+		result.RemoteID = &e.RemoteID
 	}
-	return told
+	return result
 }

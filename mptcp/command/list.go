@@ -21,76 +21,77 @@ import (
 const listHelp = `Shows the MPTCP connections of any process, and below each its paths (subflows).
 
 a connection:
-  TOKEN        its name in the kernel, which stays: 8 hex digits
-  PROCESS      who holds its socket, with the process's number; "-" where that is not to be seen from here
-  MANAGER      the path manager that it was made under: kernel or userspace
-  SENT         bytes of our application that the peer has acknowledged
-  RECEIVED     bytes of the peer's application
+  TOKEN        its name in the kernel, 8 hex digits
+  PROCESS      the process that has its socket open, with its PID; "-" if it is not visible
+  MANAGER      its path manager: kernel or userspace
+  SENT         bytes that the peer has acknowledged
+  RECEIVED     bytes received from the peer
 
 a path:
   PATH         our address and port
   OTHER END    the peer's
   STATE        opening, active, or backup: flagged by us, by the peer, or by both
   SENT         bytes that the peer has acknowledged
-  RECEIVED     bytes that came by this path, copies among them
-  RTT (LEAST)  the smoothed round-trip time, and the least that was seen
+  RECEIVED     bytes received on this path, duplicates included
+  RTT (LEAST)  the smoothed round-trip time, and the minimum
   CWND         the congestion window, in segments
-  RATE         at which data was delivered last
-  RESENT       segments sent again
-The last four are of what we send: at the end that only receives they stay as they were in the beginning.
+  RATE         the last delivery rate
+  RESENT       segments retransmitted
+The last four describe what this end sends: at an end that only receives they keep their initial values.
 
-Not among them is what asked for MPTCP and got plain TCP, because the other end, or something on the way, does not speak it.
+Connections that requested MPTCP and got plain TCP are not listed: the other end does not support it, or a middlebox
+removes its options.
 
 fields of --json, for a connection:
   token, path_manager, processes (pid, name), bytes_sent, bytes_received: as above
-  serves                     whether this end was called (and does not call)
+  serves                     whether this end accepted the connection
   subflows                   its paths
 
 fields of --json, for a path:
-  local_address, local_port, remote_address, remote_port: its two ends
-  local_id, remote_id        the addresses' numbers in this connection (RFC 8684, 3.4); 0 is the first path's
-  established                false while it is opening
-  backup_by_us, backup_by_peer: who has flagged it
-  srtt_us, min_rtt_us        round-trip times in microseconds, smoothed and least
-  cwnd_segments, mss_bytes   the congestion window, and how large a segment is
-  in_flight_segments         sent, and neither acknowledged nor given up for lost
-  delivery_rate_bps          bits a second, as the kernel last measured it
-  segments_sent, retransmits: segments with data, and those of them that were sent again
+  local_address, local_port, remote_address, remote_port: both ends
+  local_id, remote_id        address ids in this connection (RFC 8684, 3.4); 0: the first path
+  established                false during the handshake
+  backup_by_us, backup_by_peer: which end has flagged it
+  srtt_us, min_rtt_us        round-trip times in microseconds, smoothed and minimum
+  cwnd_segments, mss_bytes   congestion window, and bytes in a full segment
+  in_flight_segments         sent, neither acknowledged nor considered lost
+  delivery_rate_bps          bits per second, the kernel's last measurement
+  segments_sent, retransmits: segments with data, and how many were retransmitted
   bytes_acked, bytes_received: as above
-  since_ack_ms               milliseconds since the last acknowledgement came
-  since_data_ms              milliseconds since the last data came
+  since_ack_ms               milliseconds since the last acknowledgement
+  since_data_ms              milliseconds since the last data received
 `
 
 var list = &verb{
 	name: "list", form: "list [--pid PID | --name NAME] [--json] [--netns NAME]",
-	summary: "show every MPTCP connection with its paths",
-	teach:   listHelp,
-	options: choosing, run: runList,
+	summary:     "show every MPTCP connection with its paths",
+	description: listHelp,
+	options:     listOptions, run: runList,
 }
 
 var watch = &verb{
 	name: "watch", form: "watch [--pid PID | --name NAME] [--netns NAME]",
-	summary: "show the same, redrawn each second until Ctrl-C",
-	teach: "Draws what list shows, each second anew, until Ctrl-C; into a file or a pipe, one page below the other. " +
-		"`bicast mptcp list --help` teaches the columns.\n",
-	options: filtering, run: runWatch,
+	summary: "show the list again each second until Ctrl-C",
+	description: "Redraws the output of list each second until Ctrl-C; in a file or a pipe, it appends pages. " +
+		"`bicast mptcp list --help` explains the columns.\n",
+	options: filterOptions, run: runWatch,
 }
 
-func filtering(s *session, flags *flag.FlagSet) {
+func filterOptions(s *session, flags *flag.FlagSet) {
 	flags.IntVar(&s.pid, "pid", 0, "only connections of the process `PID`")
 	flags.StringVar(&s.process, "name", "", "only connections of processes called `NAME`, as `ps -o comm` shows it")
 }
 
-func choosing(s *session, flags *flag.FlagSet) {
-	filtering(s, flags)
-	flags.BoolVar(&s.json, "json", false, "for scripts: all that is known, with units in the names")
+func listOptions(s *session, flags *flag.FlagSet) {
+	filterOptions(s, flags)
+	flags.BoolVar(&s.json, "json", false, "print every field as JSON, with units in the names")
 }
 
 func runList(s *session, words []string) error {
 	if len(words) > 0 {
-		return s.misused("%q is one word too many", words[0])
+		return s.usageError("%q is one word too many", words[0])
 	}
-	all, err := s.chosen(true)
+	all, err := s.selected(true)
 	if err != nil {
 		return err
 	}
@@ -102,14 +103,14 @@ func runList(s *session, words []string) error {
 
 func runWatch(s *session, words []string) error {
 	if len(words) > 0 {
-		return s.misused("%q is one word too many", words[0])
+		return s.usageError("%q is one word too many", words[0])
 	}
-	placed := below
+	place := appendPage
 	if isTerminal(s.out) {
-		placed = redrawn
+		place = redraw
 	}
 	for ticks := time.Tick(time.Second); ; <-ticks {
-		all, err := s.chosen(true)
+		all, err := s.selected(true)
 		if err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func runWatch(s *session, words []string) error {
 			return err
 		}
 		fmt.Fprintln(&page, time.Now().Format(time.TimeOnly))
-		if _, err := io.WriteString(s.out, placed(page.String())); err != nil {
+		if _, err := io.WriteString(s.out, place(page.String())); err != nil {
 			return err
 		}
 	}
@@ -134,17 +135,17 @@ func isTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// redrawn is a page over the one before: home, then each line with what was behind it erased, then what was below.
-func redrawn(page string) string {
+// redraw overwrites the previous page: cursor home, erase the rest of each line, then everything below.
+func redraw(page string) string {
 	return "\x1b[H" + strings.ReplaceAll(page, "\n", "\x1b[K\n") + "\x1b[J"
 }
 
-// below is a page behind the one before, for what is no terminal.
-func below(page string) string { return page + "\n" }
+// appendPage appends a page, for outputs that are no terminal.
+func appendPage(page string) string { return page + "\n" }
 
-func (s *session) table(all []listed) error {
+func (s *session) table(all []ownedConnection) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(s.out, s.none())
+		_, err := fmt.Fprintln(s.out, s.emptyText())
 		return err
 	}
 	var text bytes.Buffer
@@ -154,7 +155,7 @@ func (s *session) table(all []listed) error {
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
 		if errors.Is(err, mptcp.Gone) || errors.Is(err, mptcp.Reused) {
-			continue // just now
+			continue // it has just ended
 		}
 		if err != nil {
 			return err

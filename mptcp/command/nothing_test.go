@@ -17,7 +17,7 @@ import (
 	"bicast/mptcp/command"
 )
 
-func TestAnAddThatIsBrokenOffLeavesNothing(t *testing.T) {
+func TestInterruptedAddLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	b.client.Blacken("lte", "10.2.0.2")
 	var printed bytes.Buffer
@@ -25,7 +25,7 @@ func TestAnAddThatIsBrokenOffLeavesNothing(t *testing.T) {
 	go func() {
 		code <- command.Main([]string{"add", b.token(), "10.2.0.1", "--netns", b.client.Path()}, &printed, &printed)
 	}()
-	for len(b.list()[0].Subflows) != 2 { // until it is on its way
+	for len(b.list()[0].Subflows) != 2 { // until the SYN is sent
 		runtime.Gosched()
 	}
 	if err := unix.Kill(os.Getpid(), unix.SIGTERM); err != nil {
@@ -34,13 +34,13 @@ func TestAnAddThatIsBrokenOffLeavesNothing(t *testing.T) {
 	if got := <-code; got != 17 {
 		t.Fatalf("exit code %d, expected 17: %s", got, &printed)
 	}
-	b.wants(printed.String(), "it was broken off", "10.2.0.1")
+	b.wants(printed.String(), "it was interrupted", "10.2.0.1")
 	if left := b.list()[0].Subflows; len(left) != 1 {
 		t.Fatalf("left is %+v, expected the first one alone", left)
 	}
 }
 
-func TestADryRunOfSetupSaysWhatItWouldChangeAndChangesNothing(t *testing.T) {
+func TestSetupDryRunPrintsChangesAndMakesNone(t *testing.T) {
 	b := newBench(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	options := []string{"setup", "--backup", "lte", "--state", state}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// PrintOptions is what --help tells of options, with two dashes, as everything else that people read has them.
+// PrintOptions prints the options for --help, with two dashes as in all our texts.
 func PrintOptions(to io.Writer, flags *flag.FlagSet) {
 	flags.VisitAll(func(option *flag.Flag) {
 		value, usage := flag.UnquoteUsage(option)
@@ -26,10 +26,10 @@ func PrintOptions(to io.Writer, flags *flag.FlagSet) {
 	})
 }
 
-// Go's parser names an option with one dash, at the end of its sentence or before the reason.
+// Matches an option with one dash in an error of Go's parser: at the end, or before the reason.
 var oneDash = regexp.MustCompile(`(: |flag |for )-([a-z])`)
 
-// ParseOptions parses, and says what is wrong with two dashes.
+// ParseOptions parses options. Its errors name them with two dashes.
 func ParseOptions(flags *flag.FlagSet, arguments []string) error {
 	err := flags.Parse(arguments)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -38,12 +38,12 @@ func ParseOptions(flags *flag.FlagSet, arguments []string) error {
 	return err
 }
 
-// NamespaceOption is --netns. An empty one is refused: it comes of a variable that a script has not set, and our own
-// namespace is not what was meant.
+// NamespaceOption defines --netns. It refuses an empty value, which comes from an unset variable in a script and never
+// means this process's own namespace.
 func NamespaceOption(flags *flag.FlagSet, netns *string, usage string) {
 	flags.Func("netns", usage, func(text string) error {
 		if strings.TrimSpace(text) == "" {
-			return errors.New("expected a name of `ip netns`, or a path; without --netns it is this process's own namespace")
+			return errors.New("expected a name of `ip netns`, or a path; omit --netns for this process's own namespace")
 		}
 		*netns = text
 		return nil

@@ -14,36 +14,35 @@ import (
 
 var setup = &verb{
 	name: "setup", form: "setup [--interface A,B] [--backup B] [--undo] [--dry-run] [--state FILE] [--netns NAME]",
-	summary: "set what makes MPTCP leave a dead path fast, or put it back (--undo)",
-	teach: `Sets the sysctls, limits and endpoints that make failover fast, and prints each with what it was before:
+	summary: "make MPTCP leave a dead path fast, or undo that (--undo)",
+	description: `Sets the sysctls, limits and endpoints that make failover fast, and prints each with its previous value:
 
-  stale_loss_cnt 1       a path without progress is left after one timeout (about 0.15 s) and not after four (0.9 s)
-  blackhole_timeout 0    one swallowed SYN does not make every new connection plain TCP for an hour
-  add_addr_timeout 2     a lost announcement of an address is repeated after 2 s and not after 120
-  checksum_enabled 0     no checksum over every byte, unless the other end asks for it
-  limits 8 and 8         as many subflows, and announced addresses taken up, as the kernel can
-  an endpoint each       for every address of every interface that is up, so that connections open a path from it
+  stale_loss_cnt 1       leave a path without progress after one timeout (about 0.15 s) instead of four (0.9 s)
+  blackhole_timeout 0    a lost SYN does not make every new connection plain TCP for an hour
+  add_addr_timeout 2     repeat a lost address announcement after 2 s instead of 120 s
+  checksum_enabled 0     no checksum over the data, unless the other end requests it
+  limits 8 and 8         subflows and announced addresses, the kernel's maximum
+  an endpoint each       for every address of every interface that is up: connections open a path from it
 
-stale_loss_cnt works in the namespace of whoever SENDS: set it up at both ends. The endpoints are the kernel's path
-manager's. A connection that lives now and began from an address that becomes an endpoint may open a second subflow
-from it. What was there before is kept in a file, and --undo puts it back; what has been changed since, by switch
-too, stays. So does an endpoint without which a live connection would have no path: --undo again when that has ended.
---dry-run prints what either would change, and changes nothing. Where /run cannot be written, as on a phone, give
---state a FILE in a directory that can.
+stale_loss_cnt affects the SENDER: run setup at both ends. The endpoints belong to the kernel's path manager. A live
+connection that started from an address which becomes an endpoint may open a second subflow from it. A file keeps the
+previous values, and --undo restores them, except values that were changed since, by switch or otherwise. It also keeps
+an endpoint that is the last path of a live connection: run --undo again after that has ended. --dry-run prints the
+changes and makes none. If /run is not writable, as on a phone, give --state a FILE in a writable directory.
 `,
 	options: func(s *session, flags *flag.FlagSet) {
-		flags.StringVar(&s.only, "interface", "", "endpoints for these interfaces alone, as `A,B`")
-		flags.StringVar(&s.backup, "backup", "", "the endpoints of these interfaces, as `A,B`, are backup")
-		flags.BoolVar(&s.undo, "undo", false, "put back what was there before")
-		flags.BoolVar(&s.dryRun, "dry-run", false, "print what would be changed, and change nothing")
-		flags.StringVar(&s.stateFile, "state", "", "the `FILE` of what was there before (/run/bicast/mptcp-NAMESPACE.json)")
+		flags.StringVar(&s.only, "interface", "", "make endpoints for these interfaces only, as `A,B`")
+		flags.StringVar(&s.backup, "backup", "", "make the endpoints of these interfaces backup, as `A,B`")
+		flags.BoolVar(&s.undo, "undo", false, "restore the previous values")
+		flags.BoolVar(&s.dryRun, "dry-run", false, "print the changes and make none")
+		flags.StringVar(&s.stateFile, "state", "", "the `FILE` with the previous values (/run/bicast/mptcp-NAMESPACE.json)")
 	},
 	run: runSetup,
 }
 
 func runSetup(s *session, words []string) error {
 	if len(words) > 0 {
-		return s.misused("%q is one word too many", words[0])
+		return s.usageError("unexpected argument %q", words[0])
 	}
 	file := s.stateFile
 	if file == "" {
@@ -54,23 +53,23 @@ func runSetup(s *session, words []string) error {
 	}
 	if s.undo {
 		steps, err := tune.Undo(s.handle, file, s.dryRun)
-		s.tellSteps(steps)
+		s.printSteps(steps)
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("there is nothing to undo: %s is not there; if `setup` was given --netns "+
+			return fmt.Errorf("there is nothing to undo: %s does not exist; if `setup` was given --netns "+
 				"or --state, give the same here", file)
 		}
 		return err
 	}
 	steps, err := tune.Apply(s.handle, file, names(s.only), names(s.backup), s.dryRun)
-	s.tellSteps(steps)
+	s.printSteps(steps)
 	if err == nil && !s.dryRun {
-		fmt.Fprintf(s.out, "`%s` puts it back, from %s\n", s.undoing(), file)
+		fmt.Fprintf(s.out, "`%s` restores the previous values from %s\n", s.undoCommand(), file)
 	}
 	return err
 }
 
-// undoing is the command that undoes this one.
-func (s *session) undoing() string {
+// undoCommand returns the command that undoes this run.
+func (s *session) undoCommand() string {
 	words := "bicast mptcp setup --undo"
 	if s.stateFile != "" {
 		words += " --state " + s.stateFile
@@ -81,8 +80,8 @@ func (s *session) undoing() string {
 	return words
 }
 
-// deleting is the command that deletes an endpoint of our namespace.
-func (s *session) deleting(id uint8) string {
+// deleteCommand returns the command that deletes an endpoint.
+func (s *session) deleteCommand(id uint8) string {
 	words := fmt.Sprintf("ip mptcp endpoint del id %d", id)
 	switch {
 	case s.netns == "":
@@ -98,7 +97,7 @@ func names(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-func (s *session) tellSteps(steps []tune.Step) {
+func (s *session) printSteps(steps []tune.Step) {
 	for _, step := range steps {
 		switch {
 		case step.Changed() && s.dryRun:
@@ -106,7 +105,7 @@ func (s *session) tellSteps(steps []tune.Step) {
 		case step.Changed():
 			fmt.Fprintf(s.out, "changed  %s: %s (was: %s)\n", step.Name, step.Is, step.Was)
 		case step.Endpoint != 0:
-			fmt.Fprintf(s.out, "left     %s: %s (%s; `%s` removes it)\n", step.Name, step.Is, step.Why, s.deleting(step.Endpoint))
+			fmt.Fprintf(s.out, "left     %s: %s (%s; `%s` removes it)\n", step.Name, step.Is, step.Why, s.deleteCommand(step.Endpoint))
 		case step.Why != "":
 			fmt.Fprintf(s.out, "left     %s: %s (%s)\n", step.Name, step.Is, step.Why)
 		default:

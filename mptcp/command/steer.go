@@ -18,65 +18,63 @@ import (
 	"bicast/mptcp"
 )
 
-// How long a new subflow may take: a SYN and its three repetitions.
-const joining = 10 * time.Second
+// Time limit for a new subflow: a SYN and three retransmissions.
+const joinTimeout = 10 * time.Second
 
-// What the verbs that steer say of the words they take.
+// Descriptions of CONN and PATH, shared by the verbs that steer.
 const (
-	connTaught = "CONN is a connection's token, as list shows it (8 hex digits).\n"
-	pathTaught = "PATH is our address, an interface of ours, or the other end's address; ADDRESS:PORT, as list shows it, tells " +
-		"apart\nwhat shares these.\n"
+	connHelp = "CONN is a connection's token, as list shows it (8 hex digits).\n"
+	pathHelp = "PATH is our address, an interface of ours, or the other end's address. ADDRESS:PORT, as list shows it, " +
+		"distinguishes\npaths that share these.\n"
 )
 
 var monitor = &verb{
 	name: "monitor", form: "monitor [--netns NAME]",
-	summary: "tell what happens to connections, one JSON line an event, until Ctrl-C",
-	teach: `Prints what the kernel tells as it happens, one JSON object a line: connections created, established and closed, addresses
-announced and removed by peers, subflows established and closed, and priorities that a PEER changed: our own switches are
-no events here. Why a subflow closed ("error", "reset_reason") stands there only where the kernel tells it; an orderly close
-has no reason. Listening sockets that begin and end are told where the kernel does. The event "event_0" says that some were
-lost because this reader was too slow. Fields that an event of its kind does not have are left out. While it runs,
-connections under the userspace path manager accept joins.
+	summary: "print events of connections as JSON lines until Ctrl-C",
+	description: `Prints the kernel's events, one JSON object per line: connections created, established and closed, addresses announced and
+removed by peers, subflows established and closed, and priorities that a PEER changed. Our own switches cause no events.
+"error" and "reset_reason" say why a subflow closed, if the kernel reports it; an orderly close has no reason. Listening
+sockets are reported on kernels that do so. "event_0" means that events were lost because this reader was too slow. Fields
+that a kind of event lacks are left out. While monitor runs, connections under the userspace path manager accept joins.
 `,
 	run: runMonitor,
 }
 
-var toSwitch = &verb{
+var switchVerb = &verb{
 	name: "switch", form: "switch CONN|--pid PID|--all PATH [--hard] [--netns NAME]",
 	summary: "move connections to another of their paths",
-	teach: `Makes PATH the active path of a connection, and the others backup: first PATH's flag is cleared, then the others'
-are set, so that there is an active path at every moment and nothing is lost. The peer is told (MP_PRIO) and follows: both
-directions move. What is queued on the old path drains there.
+	description: `Makes PATH the active path of a connection and the others backup. It clears PATH's flag before it sets the others', so
+that a path is active at every moment and nothing is lost. The peer is notified (MP_PRIO) and follows: both directions
+move. Data queued on the old path drains there.
 
-` + connTaught + pathTaught + `Where PATH matches several paths and not all, all of these become active; where it matches all of several, nothing is
-done.
+` + connHelp + pathHelp + `If PATH matches several paths but not all, all of these become active; if it matches all of several, nothing changes.
 
---hard is for an old path that is dead: its subflows are closed, and what is in flight there is sent again by PATH.
+--hard is for a dead old path: it closes its subflows, and the kernel retransmits their data in flight on PATH.
 
-Under the userspace path manager one connection moves. The kernel's path manager knows no connections, only addresses
-of ours: there every connection of the namespace that uses these addresses moves, and new ones begin so; it is said how
-many. list shows which manager a connection is under.
+Under the userspace path manager one connection moves. The kernel's path manager handles addresses of ours, not
+connections: every connection of the namespace with these addresses moves, and new ones start the same way. The output
+says how many. list shows the path manager of each connection.
 `,
 	options: func(s *session, flags *flag.FlagSet) {
 		flags.IntVar(&s.pid, "pid", 0, "every connection of the process `PID`")
 		flags.BoolVar(&s.all, "all", false, "every connection that has such a path")
-		flags.BoolVar(&s.hard, "hard", false, "the old path is dead: close its subflows")
+		flags.BoolVar(&s.hard, "hard", false, "close the subflows of the old path, which is dead")
 	},
 	run: runSwitch,
 }
 
 var add = &verb{
 	name: "add", form: "add CONN ADDRESS [REMOTE] [--netns NAME]",
-	summary: "open one more path for a connection, and wait until it is established",
-	teach: `Opens a subflow from our ADDRESS to the address and port that the connection was made to, or to REMOTE (ADDRESS:PORT), and
-waits until it is established, for at most 10 s; else, and on Ctrl-C, it takes back what it did and tells why not. It is
-active at once.
+	summary: "open another path for a connection, and wait until it is established",
+	description: `Opens a subflow from our ADDRESS to the address and port that the connection was made to, or to REMOTE (ADDRESS:PORT). It
+waits until the subflow is established, for at most 10 s. If that fails, and on Ctrl-C, it undoes the attempt and says
+why. The new path is active at once.
 
-` + connTaught + `ADDRESS is one that this namespace has, of the same family as the other end's.
+` + connHelp + `ADDRESS must be an address of this namespace, of the other end's family.
 
-Under the kernel's path manager ADDRESS becomes an endpoint, bound to the interface that has it: every connection of the
-namespace opens a subflow from it. REMOTE is the kernel's choice there. An endpoint that was there and opened nothing
-becomes one that opens, and stays backup if it was: so does the path.
+Under the kernel's path manager ADDRESS becomes an endpoint bound to its interface: every connection of the namespace
+opens a subflow from it, and the kernel chooses the remote address. An existing endpoint that opened nothing becomes one
+that opens subflows. If it was backup, it stays backup, and so is the path.
 `,
 	run: runAdd,
 }
@@ -84,18 +82,18 @@ becomes one that opens, and stays backup if it was: so does the path.
 var remove = &verb{
 	name: "remove", form: "remove CONN PATH [--netns NAME]",
 	summary: "close one path of a connection",
-	teach: `Closes the subflow by PATH; what is in flight there is sent again by the others. A connection's only subflow stays.
+	description: `Closes the subflow on PATH; the kernel retransmits its data in flight on the others. A connection's only subflow stays.
 
-` + connTaught + pathTaught + `Where PATH matches several paths, nothing is done.
+` + connHelp + pathHelp + `If PATH matches several paths, nothing changes.
 
-Under the kernel's path manager the endpoint goes, and with it every subflow of the namespace from that address.
+Under the kernel's path manager this deletes the endpoint and closes every subflow of the namespace from that address.
 `,
 	run: runRemove,
 }
 
 func runMonitor(s *session, words []string) error {
 	if len(words) > 0 {
-		return s.misused("%q is one word too many", words[0])
+		return s.usageError("unexpected argument %q", words[0])
 	}
 	events, err := s.handle.Events(context.Background())
 	if err != nil {
@@ -107,11 +105,11 @@ func runMonitor(s *session, words []string) error {
 			return err
 		}
 	}
-	return errors.New("the kernel stopped telling events: start again")
+	return errors.New("the kernel closed the event stream: run monitor again")
 }
 
 func runSwitch(s *session, words []string) error {
-	chosen, word, err := s.whatToSwitch(words)
+	selected, word, err := s.selectToSwitch(words)
 	if err != nil {
 		return err
 	}
@@ -121,93 +119,93 @@ func runSwitch(s *session, words []string) error {
 	}
 	var orders []mptcp.SubflowPreference
 	unclear := ""
-	for _, c := range chosen {
+	for _, c := range selected {
 		by, others := to.split(c.Connection)
 		switch {
 		case len(by) > 1 && len(others) == 0:
-			if unclear = to.ambiguous(c.Connection, by); len(chosen) > 1 {
+			if unclear = to.ambiguous(c.Connection, by); len(selected) > 1 {
 				fmt.Fprintf(s.out, "left: %s\n", unclear)
 			}
 		case len(by) > 0:
 			orders = append(orders, mptcp.SubflowPreference{Connection: c.Connection, Wanted: by, Others: others})
-		case len(chosen) == 1:
+		case len(selected) == 1:
 			return to.missing(c.Connection)
 		default:
 			fmt.Fprintf(s.out, "left: %v has no subflow by %s\n", c.Connection, word)
 		}
 	}
-	if len(chosen) == 0 && s.pid != 0 {
-		return &mptcp.Error{Kind: mptcp.NoPath, What: s.none(), Advice: "`bicast mptcp list`"}
+	if len(selected) == 0 && s.pid != 0 {
+		return &mptcp.Error{Kind: mptcp.NoPath, What: s.emptyText(), Advice: "`bicast mptcp list`"}
 	}
 	if len(orders) == 0 && unclear != "" {
-		return s.misused("%s", unclear)
+		return s.usageError("%s", unclear)
 	}
 	if len(orders) == 0 {
 		return &mptcp.Error{Kind: mptcp.NoPath, What: "no connection has a subflow by " + word, Advice: "`bicast mptcp list`"}
 	}
 	change, err := s.handle.PreferAll(orders, s.hard)
-	s.tell(change)
+	s.printChange(change)
 	if err == nil && len(change.Did) == 0 {
-		fmt.Fprintf(s.out, "nothing to change: %s\n", already(orders, word))
+		fmt.Fprintf(s.out, "nothing to change: %s\n", alreadyText(orders, word))
 	}
 	return err
 }
 
-// already is how things were before a switch that had nothing to do.
-func already(orders []mptcp.SubflowPreference, word string) string {
+// alreadyText describes the state before a switch that had nothing to do.
+func alreadyText(orders []mptcp.SubflowPreference, word string) string {
 	if len(orders) > 1 {
 		return fmt.Sprintf("%d connections go by %s already", len(orders), word)
 	}
 	return fmt.Sprintf("%v goes by %s already", orders[0].Connection, word)
 }
 
-func (s *session) whatToSwitch(words []string) (chosen []listed, path string, err error) {
+func (s *session) selectToSwitch(words []string) (selected []ownedConnection, path string, err error) {
 	if s.all || s.pid != 0 {
 		if len(words) != 1 || s.all && s.pid != 0 {
-			return nil, "", s.misused("expected one PATH, and one of CONN, --pid and --all")
+			return nil, "", s.usageError("expected one PATH, and one of CONN, --pid and --all")
 		}
-		all, err := s.chosen(false)
+		all, err := s.selected(false)
 		return all, words[0], err
 	}
 	if len(words) != 2 {
-		return nil, "", s.misused("expected one CONN and one PATH")
+		return nil, "", s.usageError("expected one CONN and one PATH")
 	}
-	one, err := s.one(words[0])
-	return []listed{one}, words[1], err
+	connection, err := s.connection(words[0])
+	return []ownedConnection{connection}, words[1], err
 }
 
 func runAdd(s *session, words []string) error {
 	if len(words) != 2 && len(words) != 3 {
-		return s.misused("expected CONN and an address of ours")
+		return s.usageError("expected CONN and an address of ours")
 	}
-	c, err := s.one(words[0])
+	c, err := s.connection(words[0])
 	if err != nil {
 		return err
 	}
 	local, err := netip.ParseAddr(words[1])
 	if err != nil {
-		return s.misused("%q is no address", words[1])
+		return s.usageError("%q is no address", words[1])
 	}
 	remote := c.Remote()
 	if len(words) == 3 {
 		if remote, err = netip.ParseAddrPort(words[2]); err != nil {
-			return s.misused("%q is no ADDRESS:PORT", words[2])
+			return s.usageError("%q is no ADDRESS:PORT", words[2])
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, joining)
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	change, err := s.handle.AddSubflow(ctx, c.Connection, local, remote)
-	s.tell(change)
+	s.printChange(change)
 	return err
 }
 
 func runRemove(s *session, words []string) error {
 	if len(words) != 2 {
-		return s.misused("expected CONN and PATH")
+		return s.usageError("expected CONN and PATH")
 	}
-	c, err := s.one(words[0])
+	c, err := s.connection(words[0])
 	if err != nil {
 		return err
 	}
@@ -215,19 +213,19 @@ func runRemove(s *session, words []string) error {
 	if err != nil {
 		return err
 	}
-	going, _ := by.split(c.Connection)
-	if len(going) == 0 {
+	closing, _ := by.split(c.Connection)
+	if len(closing) == 0 {
 		return by.missing(c.Connection)
 	}
-	if len(going) > 1 {
-		return s.misused("%s", by.ambiguous(c.Connection, going))
+	if len(closing) > 1 {
+		return s.usageError("%s", by.ambiguous(c.Connection, closing))
 	}
-	change, err := s.handle.RemoveSubflow(c.Connection, going[0])
-	s.tell(change)
+	change, err := s.handle.RemoveSubflow(c.Connection, closing[0])
+	s.printChange(change)
 	return err
 }
 
-func (s *session) tell(change mptcp.Change) {
+func (s *session) printChange(change mptcp.Change) {
 	for _, sentence := range change.Did {
 		fmt.Fprintln(s.out, sentence)
 	}

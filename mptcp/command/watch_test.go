@@ -15,7 +15,7 @@ import (
 	"bicast/mptcp/command"
 )
 
-// watched is the text that watch draws until a page's last line, into this and out of that; it ends with them.
+// watched returns what watch writes up to the end of the first page, and then stops it by closing the pipe.
 func watched(b *bench, into io.Writer, outOf io.ReadCloser) string {
 	b.t.Helper()
 	ended := make(chan struct{})
@@ -23,7 +23,7 @@ func watched(b *bench, into io.Writer, outOf io.ReadCloser) string {
 		command.Main([]string{"watch", "--netns", b.client.Path()}, into, io.Discard)
 		close(ended)
 	}()
-	b.t.Cleanup(func() { <-ended }) // its next page
+	b.t.Cleanup(func() { <-ended }) // at its next page
 	b.t.Cleanup(func() { outOf.Close() })
 	var page strings.Builder
 	for reader := bufio.NewReader(outOf); strings.Count(page.String(), "\n") < 4; {
@@ -36,7 +36,7 @@ func watched(b *bench, into io.Writer, outOf io.ReadCloser) string {
 	return page.String()
 }
 
-func TestWatchWritesIntoAPipeWhatAPersonCanRead(t *testing.T) {
+func TestWatchWritesPlainPagesToAPipe(t *testing.T) {
 	b := newBench(t)
 	token := b.list()[0].Token
 	outOf, into, err := os.Pipe()
@@ -57,7 +57,7 @@ func TestWatchRedrawsATerminal(t *testing.T) {
 	b.wants(watched(b, terminal, screen), "\x1b[H", b.list()[0].Token, "\x1b[K")
 }
 
-// newTerminal is a terminal and who looks at its screen.
+// newTerminal returns a pseudoterminal and its screen.
 func newTerminal(t *testing.T) (screen, terminal *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

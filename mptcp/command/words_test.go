@@ -13,7 +13,7 @@ import (
 	"bicast/mptcp"
 )
 
-// What a line tells people to type: the words between its backquotes that begin with these.
+// told returns the command between backquotes in a text that begins with this prefix.
 func (b *bench) told(printed, begins string) []string {
 	b.t.Helper()
 	_, rest, found := strings.Cut(printed, "`"+begins)
@@ -24,7 +24,7 @@ func (b *bench) told(printed, begins string) []string {
 	return strings.Fields(words)
 }
 
-func TestTheCommandThatSetupTellsUndoesIt(t *testing.T) {
+func TestSetupPrintsAWorkingUndoCommand(t *testing.T) {
 	b := newBench(t)
 	before := b.everything()
 	said := b.run(0, "setup", "--state", filepath.Join(t.TempDir(), "state.json"))
@@ -39,7 +39,7 @@ func TestTheCommandThatSetupTellsUndoesIt(t *testing.T) {
 	b.wants(b.run(1, undo[2:]...), "there is nothing to undo", "--netns or --state")
 }
 
-func TestTheCommandThatUndoTellsRemovesWhatASwitchHasFlagged(t *testing.T) {
+func TestUndoPrintsAWorkingDeleteCommand(t *testing.T) {
 	b := newBenchUnder(t, mptcp.KernelManager)
 	state := filepath.Join(t.TempDir(), "state.json")
 	b.run(0, "setup", "--interface", "wifi", "--state", state)
@@ -56,7 +56,7 @@ func TestTheCommandThatUndoTellsRemovesWhatASwitchHasFlagged(t *testing.T) {
 	}
 }
 
-func TestASwitchThatChangesNothingSaysSo(t *testing.T) {
+func TestSwitchReportsThatNothingChanged(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		t.Run(manager.String(), func(t *testing.T) {
 			b := newBenchUnder(t, manager)
@@ -79,9 +79,9 @@ func TestASwitchThatChangesNothingSaysSo(t *testing.T) {
 	}
 }
 
-func TestASwitchToTheOnlyPathClearsItsEndpointForConnectionsToCome(t *testing.T) {
+func TestSwitchToTheOnlyPathClearsItsEndpoint(t *testing.T) {
 	b := newBenchUnder(t, mptcp.KernelManager)
-	b.client.Run("ip", "mptcp", "endpoint", "add", "10.2.0.1") // with the first endpoint alone the kernel looks at the first subflow
+	b.client.Run("ip", "mptcp", "endpoint", "add", "10.2.0.1") // with a single endpoint the kernel flags the first subflow
 	b.client.Run("ip", "mptcp", "endpoint", "add", "10.1.0.1", "backup")
 	if b.list()[0].Subflows[0].BackupByUs {
 		t.Fatal("the subflow is backup; expected its endpoint alone to be")
@@ -89,7 +89,7 @@ func TestASwitchToTheOnlyPathClearsItsEndpointForConnectionsToCome(t *testing.T)
 	b.wants(b.run(0, "switch", b.token(), "wifi"), "10.1.0.1, is active", "this reached every connection")
 }
 
-func TestTheHelpOfListTellsOfEachColumnAndEachField(t *testing.T) {
+func TestListHelpDocumentsEveryColumnAndField(t *testing.T) {
 	b := newBench(t)
 	table, help := b.run(0, "list"), b.run(0, "list", "--help")
 	for _, line := range strings.SplitN(table, "\n", 3)[:2] {

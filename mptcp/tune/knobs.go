@@ -77,11 +77,11 @@ func (l limit) write(value string) error {
 	return l.h.SetLimits(limits)
 }
 
-// An address of ours as the kernel's path manager knows it; its value is its flags.
+// endpoint is an address of ours in the kernel's path manager; its value is its flags.
 type endpoint struct {
 	h       *mptcp.Handle
 	address string
-	device  int32 // its interface, so that its packets leave there
+	device  int32 // ifindex, so that its packets leave there
 }
 
 func endpointNamed(h *mptcp.Handle, address string) endpoint { return endpoint{h: h, address: address} }
@@ -126,7 +126,7 @@ func (e endpoint) write(value string) error {
 	return e.h.AddEndpoint(mptcp.Endpoint{Address: address, Flags: flags, Interface: e.device})
 }
 
-// The flags as `ip mptcp endpoint` names them.
+// flagWords returns the flags as `ip mptcp endpoint` names them.
 func flagWords(flags mptcp.EndpointFlags) string {
 	var words []string
 	for _, named := range []struct {
@@ -146,9 +146,9 @@ func flagWords(flags mptcp.EndpointFlags) string {
 	return strings.Join(words, " ")
 }
 
-// An endpoint for each address by which others can reach us.
-func endpointWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {
-	var found []wish
+// endpointTargets returns an endpoint for each reachable address.
+func endpointTargets(h *mptcp.Handle, only, backup []string) ([]target, error) {
+	var found []target
 	err := h.Do(func() error {
 		interfaces, err := net.Interfaces()
 		if err != nil {
@@ -177,7 +177,7 @@ func endpointWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {
 				if slices.Contains(backup, device.Name) {
 					value = flagWords(mptcp.Initiate | mptcp.Backup)
 				}
-				found = append(found, wish{endpoint{h, prefix.Addr().String(), int32(device.Index)}, value})
+				found = append(found, target{endpoint{h, prefix.Addr().String(), int32(device.Index)}, value})
 			}
 		}
 		return nil

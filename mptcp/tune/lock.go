@@ -11,12 +11,12 @@ import (
 	"bicast/mptcp"
 )
 
-// lock claims a namespace until it is closed: of two that set it up at once, each would take the other's values for what was there
-// before. It is the namespace itself that is claimed, whichever state file they keep.
+// lock claims the namespace, whichever state file is used: two concurrent setups would record each other's values as
+// the original ones.
 func lock(h *mptcp.Handle) (io.Closer, error) {
-	alone, err := claim.Await(context.Background(), h.Do, "tune")
+	exclusive, err := claim.Await(context.Background(), h.Do, "tune")
 	if err != nil {
-		return nil, fmt.Errorf("the network namespace cannot be had alone: %w; no other `setup` may run in it meanwhile", err)
+		return nil, fmt.Errorf("cannot lock the network namespace: %w; only one `setup` may run in it at a time", err)
 	}
-	return alone, nil
+	return exclusive, nil
 }

@@ -10,7 +10,7 @@ import (
 	"bicast/mptcp"
 )
 
-func TestALockThatAnyLocalUserCanHoldKeepsNobodyWaiting(t *testing.T) {
+func TestLockIgnoresUnprivilegedHolders(t *testing.T) {
 	host := lab.One(t)
 	host.Squat(nil, nil)
 	handle, err := mptcp.Open(host.Path())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tune sets what makes MPTCP leave a dead path fast in a network namespace, says what was there before, and can
-// put it back.
+// Package tune sets what makes MPTCP leave a dead path fast in a network namespace, reports the previous values, and
+// can restore them.
 package tune
 
 import (
@@ -14,74 +14,74 @@ import (
 	"bicast/mptcp"
 )
 
-// Absent is the value of what this kernel does not have, or what is not set.
+// Absent is the value of a setting that this kernel lacks or that is not set.
 const Absent = "absent"
 
-// Step is one thing that was looked at. Where Was equals Is, nothing was changed.
+// Step is one setting that was examined. If Was equals Is, it was not changed.
 type Step struct {
 	Name string
 	Was  string
 	Is   string
-	Why  string // why it was left, where it is not as wanted
+	Why  string // why it differs from the target
 
-	Endpoint uint8 // the id of an endpoint that Undo left: its state is forgotten, and it goes by hand alone
+	Endpoint uint8 // id of an endpoint that Undo left; only a person can delete it
 }
 
 // Changed tells whether the step changed anything.
 func (s Step) Changed() bool { return s.Was != s.Is }
 
-// A thing with a value that can be read and set.
+// knob is a setting that can be read and written.
 type knob interface {
 	name() string
 	read() (string, error)
 	write(value string) error
 }
 
-// A knob and what it is to be.
-type wish struct {
+// target is a knob and its target value.
+type target struct {
 	knob
 	value string
 }
 
 type setting struct{ name, value string }
 
-// Sysctls under net.mptcp, with their values for a fast failover.
+// The sysctls under net.mptcp and their values for a fast failover.
 var sysctls = []setting{
 	{"enabled", "1"},
-	{"stale_loss_cnt", "1"},    // timeouts without progress until a path is left: 0.15 s instead of 0.9 s
-	{"blackhole_timeout", "0"}, // one swallowed SYN else makes everything plain TCP for an hour
-	{"add_addr_timeout", "2"},  // seconds until a lost announcement of an address is sent again, 120 else
-	{"checksum_enabled", "0"},  // in software, on every byte; either end can ask for it all the same
+	{"stale_loss_cnt", "1"},    // timeouts without progress before a path is left: 0.15 s instead of 0.9 s
+	{"blackhole_timeout", "0"}, // otherwise one lost SYN makes every new connection plain TCP for an hour
+	{"add_addr_timeout", "2"},  // seconds before a lost ADD_ADDR is repeated; the default is 120
+	{"checksum_enabled", "0"},  // in software, over every byte; the peer can still request it
 }
 
-// As many as the kernel's path manager may have.
-const mostSubflows = 8
+// The maximum of the kernel's path manager.
+const maxSubflows = 8
 
-// Apply sets everything and records in the state file what it was, before it changes it. A second run keeps what the
-// first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints. A
-// dry run takes the same steps and changes nothing, the state file neither; that this could not be written it tells too.
+// Apply applies all settings; before each change it records the previous value in the state file. A second run keeps
+// the values of the first. Interfaces named in backup get backup endpoints; a non-empty only restricts the interfaces.
+// A dry run changes nothing, not even the state file, but fails if that is not writable.
 func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) ([]Step, error) {
-	alone, err := lock(h)
+	exclusive, err := lock(h)
 	if err != nil {
 		return nil, err
 	}
-	defer alone.Close()
-	wishes, err := allWishes(h, only, backup)
+	defer exclusive.Close()
+	targets, err := allTargets(h, only, backup)
 	if err != nil {
 		return nil, err
 	}
 	state, err := load(h, stateFile)
 	if errors.Is(err, os.ErrNotExist) {
-		state, err = begin(h)
+		state, err = newRecord(h)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var steps []Step
-	for _, w := range wishes {
-		step, err := stepTo(w)
+	for _, w := range targets {
+		step, err := planStep(w)
 		if err == nil && step.Changed() && !dry {
-			err = take(w, step, state, stateFile)
+			err = applyStep(w, step, state, stateFile)
 		}
 		if err != nil {
 			return steps, err
@@ -89,13 +89,13 @@ func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) (
 		steps = append(steps, step)
 	}
 	if dry && slices.ContainsFunc(steps, Step.Changed) {
-		return steps, mustHavePlace(stateFile)
+		return steps, checkWritable(stateFile)
 	}
 	return steps, nil
 }
 
-// stepTo is what has to be done for a wish.
-func stepTo(w wish) (Step, error) {
+// planStep plans the change to a wish.
+func planStep(w target) (Step, error) {
 	was, err := w.read()
 	if err != nil {
 		return Step{}, err
@@ -114,7 +114,7 @@ func stepTo(w wish) (Step, error) {
 	return step, nil
 }
 
-func take(w wish, step Step, state *record, stateFile string) error {
+func applyStep(w target, step Step, state *record, stateFile string) error {
 	state.add(step.Name, step.Was, step.Is)
 	if err := state.save(stateFile); err != nil {
 		return err
@@ -125,30 +125,30 @@ func take(w wish, step Step, state *record, stateFile string) error {
 	return nil
 }
 
-// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays, and so does an endpoint
-// without which a live connection would have no path: of that alone the state file tells from then on, for another Undo,
-// and the error is ErrStillUsed. A dry run says the same, and changes nothing.
+// Undo restores the values before Apply, in reverse order. It keeps values that were changed since, and endpoints that
+// are the last path of a live connection. The latter stay in the state file for another Undo, and the error is
+// ErrStillUsed. A dry run returns the same and changes nothing.
 func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
-	alone, err := lock(h)
+	exclusive, err := lock(h)
 	if err != nil {
 		return nil, err
 	}
-	defer alone.Close()
+	defer exclusive.Close()
 	state, err := load(h, stateFile)
 	if err != nil {
 		return nil, err
 	}
 	var steps []Step
-	var staying []change
-	endpoints := leaving{h: h}
+	var kept []change
+	endpoints := removal{h: h}
 	for _, change := range slices.Backward(state.Changes) {
 		k := knobNamed(h, change.Name)
-		step, stays, err := stepBack(k, change, &endpoints)
+		step, keep, err := planUndo(k, change, &endpoints)
 		if err != nil {
 			return steps, err
 		}
-		if stays {
-			staying = append(staying, change)
+		if keep {
+			kept = append(kept, change)
 		}
 		if step.Changed() && !dry {
 			if err := k.write(change.Was); err != nil {
@@ -157,31 +157,31 @@ func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
 		}
 		steps = append(steps, step)
 	}
-	slices.Reverse(staying)
-	state.Changes = staying
+	slices.Reverse(kept)
+	state.Changes = kept
 	switch {
-	case len(staying) == 0 && dry:
+	case len(kept) == 0 && dry:
 		return steps, nil
-	case len(staying) == 0:
+	case len(kept) == 0:
 		return steps, os.Remove(stateFile)
 	case !dry:
 		err = state.save(stateFile)
 	}
-	return steps, errors.Join(err, stillUsed(staying))
+	return steps, errors.Join(err, stillUsedError(kept))
 }
 
-// stepBack is what has to be done to undo a change, and whether that has to wait.
-func stepBack(k knob, c change, endpoints *leaving) (step Step, stays bool, err error) {
+// planUndo plans the undoing of a change. stays means that it must wait.
+func planUndo(k knob, c change, endpoints *removal) (step Step, keep bool, err error) {
 	now, err := k.read()
 	if err != nil {
 		return Step{}, false, err
 	}
 	step = Step{Name: c.Name, Was: now, Is: now}
 	if now != c.Is {
-		return step, false, step.leave(k)
+		return step, false, step.markKept(k)
 	}
 	if e, is := k.(endpoint); is {
-		if step.Why, err = endpoints.why(e); err != nil || step.Why != "" {
+		if step.Why, err = endpoints.blocker(e); err != nil || step.Why != "" {
 			return step, err == nil, err
 		}
 	}
@@ -189,8 +189,8 @@ func stepBack(k knob, c change, endpoints *leaving) (step Step, stays bool, err 
 	return step, false, nil
 }
 
-// leave says why what Undo finds is not put back: it is not what Apply has set.
-func (s *Step) leave(k knob) error {
+// markKept explains why Undo keeps the current value: Apply did not set it.
+func (s *Step) markKept(k knob) error {
 	s.Why = "somebody else has set it since"
 	e, is := k.(endpoint)
 	if !is || s.Was == Absent {
@@ -202,19 +202,19 @@ func (s *Step) leave(k knob) error {
 	return err
 }
 
-func allWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {
-	var found []wish
+func allTargets(h *mptcp.Handle, only, backup []string) ([]target, error) {
+	var found []target
 	for _, s := range sysctls {
-		found = append(found, wish{sysctl{h, s.name}, s.value})
+		found = append(found, target{sysctl{h, s.name}, s.value})
 	}
 	for _, which := range []string{limitSubflows, limitAddresses} {
-		found = append(found, wish{limit{h, which}, fmt.Sprint(mostSubflows)})
+		found = append(found, target{limit{h, which}, fmt.Sprint(maxSubflows)})
 	}
-	endpoints, err := endpointWishes(h, only, backup)
+	endpoints, err := endpointTargets(h, only, backup)
 	return append(found, endpoints...), err
 }
 
-// The knob that a state file names, in a record that is valid.
+// knobNamed returns the knob that a valid record names.
 func knobNamed(h *mptcp.Handle, name string) knob {
 	if address, is := strings.CutPrefix(name, endpointPrefix); is {
 		return endpointNamed(h, address)

@@ -38,7 +38,7 @@ func open(t *testing.T, path string) *mptcp.Handle {
 	return h
 }
 
-// until looks again and again, for what the kernel tells nobody; a machine that is busy has time enough.
+// until polls a condition that causes no event, with a generous bound for busy machines.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
@@ -73,7 +73,7 @@ func endpointsOf(t *testing.T, h *mptcp.Handle) (addresses []string) {
 	return addresses
 }
 
-// settings are all that setup could change.
+// settings returns everything that setup could change.
 func settings(t *testing.T, host *lab.Host, h *mptcp.Handle) string {
 	t.Helper()
 	limits, err := h.Limits()
@@ -81,7 +81,7 @@ func settings(t *testing.T, host *lab.Host, h *mptcp.Handle) string {
 	return host.Run("sysctl", "net.mptcp") + fmt.Sprint(limits, endpointsOf(t, h))
 }
 
-func TestUndoLeavesALiveConnectionItsLastPathAndComesBackForIt(t *testing.T) {
+func TestUndoKeepsTheLastPathOfALiveConnection(t *testing.T) {
 	client, server := lab.Two(t)
 	h, state := open(t, client.Path()), filepath.Join(t.TempDir(), "state.json")
 	before := settings(t, client, h)
@@ -131,7 +131,7 @@ func TestUndoLeavesALiveConnectionItsLastPathAndComesBackForIt(t *testing.T) {
 	}
 }
 
-func TestUndoTakesNoHeedOfConnectionsThatKeepTheirPaths(t *testing.T) {
+func TestUndoIgnoresConnectionsThatKeepAPath(t *testing.T) {
 	client, server := lab.Two(t)
 	client.Sysctl("mptcp/pm_type", "1")
 	h, state := open(t, client.Path()), filepath.Join(t.TempDir(), "state.json")
@@ -144,12 +144,12 @@ func TestUndoTakesNoHeedOfConnectionsThatKeepTheirPaths(t *testing.T) {
 	must(t, lab.Exchange(conn, 1000))
 }
 
-func TestTheStateOfANamespaceThatIsGoneIsNotTakenForThatOfItsSuccessor(t *testing.T) {
-	stateOf := map[uint64]string{} // by the number of its file
+func TestDefaultStateDiffersForAReusedNamespaceInode(t *testing.T) {
+	stateOf := map[uint64]string{} // by inode
 	until(t, "a number of a namespace given again", func() bool {
 		var file *os.File
 		made := make(chan error)
-		go func() { // on a thread that ends with it
+		go func() { // its thread ends with it
 			runtime.LockOSThread()
 			err := unix.Unshare(unix.CLONE_NEWNET)
 			if err == nil {
@@ -175,7 +175,7 @@ func TestTheStateOfANamespaceThatIsGoneIsNotTakenForThatOfItsSuccessor(t *testin
 	})
 }
 
-func TestTwoSetupsAtOnceAreUndoneAsOne(t *testing.T) {
+func TestConcurrentSetupsAreUndoneTogether(t *testing.T) {
 	client, _ := lab.Two(t)
 	h, directory := open(t, client.Path()), t.TempDir()
 	state := filepath.Join(directory, "state.json")
@@ -201,7 +201,7 @@ func TestTwoSetupsAtOnceAreUndoneAsOne(t *testing.T) {
 	}
 }
 
-func TestOnAFullDiskNothingIsSetAndNothingIsLeft(t *testing.T) {
+func TestSetupOnAFullDiskChangesNothing(t *testing.T) {
 	client, _ := lab.Two(t)
 	h, disk := open(t, client.Path()), t.TempDir()
 	must(t, unix.Mount("none", disk, "tmpfs", 0, "size=4k"))
@@ -220,7 +220,7 @@ func TestOnAFullDiskNothingIsSetAndNothingIsLeft(t *testing.T) {
 	}
 }
 
-// rewritten is what a setup has recorded, with something else in it.
+// rewritten returns the state file of a setup, modified.
 func rewritten(t *testing.T, h *mptcp.Handle, rewrite func(state map[string]any)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.json")
@@ -239,7 +239,7 @@ func rewritten(t *testing.T, h *mptcp.Handle, rewrite func(state map[string]any)
 	return path
 }
 
-func TestAStateFileThatSetupHasNotWrittenIsRefused(t *testing.T) {
+func TestForeignStateFileIsRefused(t *testing.T) {
 	client, _ := lab.Two(t)
 	h, directory := open(t, client.Path()), t.TempDir()
 	pipe, large := filepath.Join(directory, "pipe"), filepath.Join(directory, "large")

@@ -15,17 +15,17 @@ import (
 	"bicast/internal/plural"
 )
 
-// A retraction takes back what an attempt to open a subflow has made, and says what it did.
-type retraction func(change *Change) error
+// A rollback undoes a failed attempt to open a subflow and records what it did.
+type rollback func(change *Change) error
 
-// retractEndpoint makes an address what it was before it became an endpoint. One that the kernel itself had made an
-// endpoint of, for a subflow that lives, cannot become that again without closing it.
-func (h *Handle) retractEndpoint(before Endpoint, local netip.Addr) retraction {
+// rollbackEndpoint restores the state before an address became an endpoint. An implicit endpoint, which the kernel
+// makes for a live subflow, cannot be restored without closing that.
+func (h *Handle) rollbackEndpoint(before Endpoint, local netip.Addr) rollback {
 	return func(change *Change) error {
 		if before.Flags&Implicit != 0 {
 			return &Error{
-				Kind: Refused, What: fmt.Sprintf("%v stays an endpoint: without it, living subflows from there would be closed", local),
-				Advice: "`remove` closes them and it",
+				Kind: Refused, What: fmt.Sprintf("%v stays an endpoint: deleting it would close live subflows from there", local),
+				Advice: "`remove` closes them and deletes it",
 			}
 		}
 		endpoints, err := h.Endpoints()
@@ -39,14 +39,14 @@ func (h *Handle) retractEndpoint(before Endpoint, local netip.Addr) retraction {
 		if err := h.DeleteEndpoint(made); err != nil {
 			return fmt.Errorf("%v stays an endpoint: %w", local, err)
 		}
-		change.did("%v is no endpoint any more: nothing of it is left", local)
+		change.did("%v is no longer an endpoint", local)
 		return nil
 	}
 }
 
-// openEndpoint makes an endpoint that opens nothing one that does. For that it is made anew, which closes its subflows: where
-// one lives, nothing is done.
-func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (retraction, error) {
+// openEndpoint replaces an endpoint that opens no subflows by one that does. That closes its subflows, so it refuses if
+// one lives.
+func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (rollback, error) {
 	local := before.Address
 	users, err := h.UsersOf([]netip.Addr{local})
 	if err != nil {
@@ -57,9 +57,9 @@ func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (re
 	})
 	if len(living) > 0 {
 		return nil, &Error{
-			Kind: Refused, What: fmt.Sprintf("%v is an endpoint that opens nothing, and making it one that does would close "+
-				"the subflows from there of %s", local, plural.Of(len(living), "connection")),
-			Advice: "`remove` closes them and it; `add` can open them then",
+			Kind: Refused, What: fmt.Sprintf("%v is an endpoint that opens nothing, and replacing it would close the live "+
+				"subflows from there of %s", local, plural.Of(len(living), "connection")),
+			Advice: "`remove` closes them and deletes it; then `add` can open a new one",
 		}
 	}
 	opening := before
@@ -68,7 +68,7 @@ func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (re
 	if err := h.ReplaceEndpoint(before, opening); err != nil {
 		return nil, err
 	}
-	change.didOpen(local)
+	change.recordOpening(local)
 	return func(change *Change) error {
 		if err := h.ReplaceEndpoint(opening, before); err != nil {
 			return fmt.Errorf("%v stays an endpoint that opens subflows: %w", local, err)
@@ -78,9 +78,9 @@ func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (re
 	}, nil
 }
 
-// addByToken opens a subflow of one connection, which must be under the userspace path manager.
-func (h *Handle) addByToken(c Connection, local netip.Addr, remote netip.AddrPort) (retraction, error) {
-	if err := h.mustLead(local, remote.Addr()); err != nil {
+// addByToken opens a subflow of one connection under the userspace path manager.
+func (h *Handle) addByToken(c Connection, local netip.Addr, remote netip.AddrPort) (rollback, error) {
+	if err := h.checkAddresses(local, remote.Addr()); err != nil {
 		return nil, err
 	}
 	id, known, err := h.idFor(c, local)
@@ -91,19 +91,19 @@ func (h *Handle) addByToken(c Connection, local netip.Addr, remote netip.AddrPor
 		return nil, err
 	}
 	return func(change *Change) error {
-		err := h.closeUnborn(c, local, remote, change)
+		err := h.closeUnanswered(c, local, remote, change)
 		if err == nil && !known {
 			err = h.forgetAddress(c, local)
 		}
-		if errors.Is(err, Gone) || errors.Is(err, Reused) { // with the connection all of it went
+		if errors.Is(err, Gone) || errors.Is(err, Reused) { // everything ended with the connection
 			return nil
 		}
 		return err
 	}, nil
 }
 
-// closeUnborn closes subflows of which the other end has not been heard; the kernel would go on calling it for minutes.
-func (h *Handle) closeUnborn(c Connection, local netip.Addr, remote netip.AddrPort, change *Change) error {
+// closeUnanswered closes subflows whose SYN has no answer; the kernel would retransmit it for minutes.
+func (h *Handle) closeUnanswered(c Connection, local netip.Addr, remote netip.AddrPort, change *Change) error {
 	connections, err := h.Subflows()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (h *Handle) closeUnborn(c Connection, local netip.Addr, remote netip.AddrPo
 	return nil
 }
 
-// forgetAddress makes a connection forget an address of ours that no subflow of it uses.
+// forgetAddress withdraws an address of ours that no subflow of the connection uses.
 func (h *Handle) forgetAddress(c Connection, local netip.Addr) error {
 	known, err := h.addressesOf(c)
 	if err != nil {
@@ -141,11 +141,12 @@ func (h *Handle) forgetAddress(c Connection, local netip.Addr) error {
 
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// mustLead refuses an address from which nothing could be sent there; as an endpoint the kernel takes it, and tells nothing.
-func (h *Handle) mustLead(local, remote netip.Addr) error {
+// checkAddresses refuses an address that cannot send to the remote. The kernel would accept it as an endpoint without
+// an error.
+func (h *Handle) checkAddresses(local, remote netip.Addr) error {
 	if local.Is4() != remote.Is4() {
 		return &Error{
-			Kind: Refused, What: fmt.Sprintf("no subflow leads from %v to %v, which is of another family", local, remote),
+			Kind: Refused, What: fmt.Sprintf("%v and %v are of different address families", local, remote),
 			Advice: "give an address of the other end's family",
 		}
 	}
@@ -156,12 +157,12 @@ func (h *Handle) mustLead(local, remote netip.Addr) error {
 		}
 		return held.Close()
 	})
-	anybodys := local.IsUnspecified() || local.IsMulticast() || local == limitedBroadcast // a socket takes them for ours
+	anybodys := local.IsUnspecified() || local.IsMulticast() || local == limitedBroadcast // a socket accepts these as local
 	if !anybodys && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return refusal(fmt.Sprintf("whether %v is an address of this namespace cannot be told", local), err)
+		return refusal(fmt.Sprintf("cannot check whether %v is an address of this namespace", local), err)
 	}
 	return &Error{
-		Kind: Refused, What: fmt.Sprintf("%v is no address of this namespace", local), Said: unix.EADDRNOTAVAIL,
-		Advice: "`ip address` lists those that are",
+		Kind: Refused, What: fmt.Sprintf("%v is not an address of this namespace", local), Said: unix.EADDRNOTAVAIL,
+		Advice: "see `ip address`",
 	}
 }

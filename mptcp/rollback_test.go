@@ -12,8 +12,8 @@ import (
 	"bicast/mptcp"
 )
 
-// What an attempt could leave behind: subflows of the connection that live or are being opened, addresses that it or the
-// kernel's path manager knows.
+// traces are what a failed attempt could leave behind: subflows of the connection in any state, addresses that it or
+// the kernel's path manager knows.
 type traces struct {
 	subflows  int
 	endpoints string
@@ -28,7 +28,7 @@ func (b *bench) traces() traces {
 	return traces{len(c.Subflows), b.client.Run("ip", "mptcp", "endpoint"), len(addresses)}
 }
 
-func TestAnAttemptThatFailsLeavesNothing(t *testing.T) {
+func TestFailedAddSubflowLeavesNoTraces(t *testing.T) {
 	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
 		for name, c := range map[string]struct {
 			local string
@@ -66,7 +66,8 @@ func TestAnAttemptThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// A connection under the kernel's path manager by Wi-Fi alone, with LTE as an endpoint that opens nothing.
+// newClosedBench returns a connection over Wi-Fi under the kernel's path manager, with LTE as an endpoint without
+// flags.
 func newClosedBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, mptcp.KernelManager)
@@ -76,7 +77,7 @@ func newClosedBench(t *testing.T) *bench {
 	return b
 }
 
-func TestAnEndpointThatOpensNothingIsMadeOneThatOpens(t *testing.T) {
+func TestAddSubflowActivatesAnEndpointWithoutFlags(t *testing.T) {
 	b := newClosedBench(t)
 	b.add(fromLTE)
 	if opened := from(b.connection(), fromLTE); len(opened) != 1 || !opened[0].BackupByUs {
@@ -87,7 +88,7 @@ func TestAnEndpointThatOpensNothingIsMadeOneThatOpens(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatOpenedNothingIsThatAgainAfterAnAttemptThatFails(t *testing.T) {
+func TestFailedAddSubflowRestoresTheEndpoint(t *testing.T) {
 	b := newClosedBench(t)
 	before := b.traces()
 	b.client.Blacken("lte", "10.2.0.2")
@@ -101,7 +102,7 @@ func TestAnEndpointThatOpenedNothingIsThatAgainAfterAnAttemptThatFails(t *testin
 	}
 }
 
-func TestAPathThatCannotBeAddedTwiceSaysWhatIsSo(t *testing.T) {
+func TestAddSubflowRefusesAnExistingPath(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
 	refused := func(c mptcp.Connection, local, says string) {
 		t.Helper()
@@ -117,7 +118,7 @@ func TestAPathThatCannotBeAddedTwiceSaysWhatIsSo(t *testing.T) {
 	}
 	refused(b.connection(), fromLTE, "has this path already")
 	refused(b.connection(), fromWifi, "has this path already")
-	b.prefer(fromLTE, fromWifi, false) // Wi-Fi becomes an endpoint that opens nothing, with the subflow from it
+	b.prefer(fromLTE, fromWifi, false) // Wi-Fi becomes an endpoint without flags, with a live subflow
 	other := b.client.Dial(b.connection().Remote(), fromLTE)
 	b.exchange(other)
 	wifis := b.conn
