@@ -3,9 +3,9 @@
 
 request            answer
   │   transition      │
-    ├──────────┐        │               A datagram is in the transition to `single` if it was sent after the
+  ├──────────┐        │               A datagram is in the transition to `single` if it was sent after the
 ──┴──────────┴────────┴──────► time   request and still arrived twice. The transition lasts from the request
-    bicast … last copy                  to the sending of the last such datagram.
+  bicast … last copy                  to the sending of the last such datagram.
 
 A datagram counts at its time of sending by the sender's clock, not at the time when it was due. A duplicate after
 LATE_S is not part of a transition.

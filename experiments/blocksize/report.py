@@ -48,7 +48,7 @@ def _beside_the_paper(terminals: int, runs: Sequence[Run]) -> Iterator[Figure]:
         if not run.task.low_water_bytes:
             by_block.setdefault(run.task.block_bytes, []).append(run.bps)
     best = max((median(each) for each in by_block.values()), default=GOODPUT_BPS)
-    for one in paper003.said():
+    for one in paper003.statements():
         if one.terminals != terminals:
             continue
         least, most = format_size(one.least_block_bytes), format_size(one.most_block_bytes)
@@ -131,7 +131,7 @@ def _by_block(panel: Axes, runs: Sequence[Run], of: Callable[[Run], float], labe
 
 
 def _paper(panel: Axes) -> None:
-    for one in paper003.said():
+    for one in paper003.statements():
         if one.unit == "Mbit/s" and one.value is not None and one.what.startswith("throughput"):
             span = [one.least_block_bytes, one.most_block_bytes]
             label = f"paper 003, {one.terminals}: {one.value:g}"

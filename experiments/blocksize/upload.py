@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upload as paper 003 has it: bytes given to the socket in blocks, and the time until the server has them all.
+"""Upload as in paper 003: write blocks to a socket, and time until the server has all bytes.
 
     upload.py receive ADDRESS PORT COUNT BYTES
     upload.py send ADDRESS PORT BYTES BLOCK LOW_WATER TRACE
 
-Who receives says `listening`, takes COUNT connections, and answers each with one byte when its BYTES have come. Who
-sends says `ready` when it is connected, and begins when a line comes on stdin; each write is of BLOCK bytes. LOW_WATER
-is its socket's TCP_NOTSENT_LOWAT, 0 for the kernel's own. In TRACE it leaves, every 10 ms, as doubles: the moment
-(time.monotonic(), which all namespaces share), the congestion window in segments, and the bytes that the socket has
-taken and not sent. Its last line is JSON.
+The receiver prints `listening`, accepts COUNT connections, and answers each with one byte after BYTES. The sender
+prints `ready` when connected, and starts at a line on stdin; each write has BLOCK bytes. LOW_WATER is its socket's
+TCP_NOTSENT_LOWAT, 0 for the kernel's default. To TRACE it writes three doubles every 10 ms: the time
+(time.monotonic(), which all namespaces share), the congestion window in segments, and the unsent bytes of the socket.
+Its last line is JSON.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 
 EVERY_S = 0.01
 READ_BYTES = 1 << 18
-CONGESTION_CONTROL = b"cubic"  # as the paper's terminals
-INFO_BYTES = 148  # of struct tcp_info, up to what is read of it
-WINDOW, RETRANS, UNSENT = 80, 100, 144  # where that has them (linux/tcp.h)
+CONGESTION_CONTROL = b"cubic"  # like the paper's terminals
+INFO_BYTES = 148  # of struct tcp_info, as far as needed
+WINDOW, RETRANS, UNSENT = 80, 100, 144  # offsets there (linux/tcp.h)
 
 
 def receive(address: str, port: str, count: str, size: str) -> None:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call loses: 50 datagrams a second each way between two sites, by scene and mode.
+"""Measure the loss of a call: 50 datagrams a second each way between two sites, by scene and mode.
 
 ./bicast experiment calls            each scene once
-./bicast experiment calls --full     each three times
+./bicast experiment calls --full     each scene three times
 
-Wi-Fi is the active uplink until somebody leaves it. In each scene the call goes on over a clean Wi-Fi at first, so long
-that who ends copies too soon has done so, and then for BAD_S while something befalls Wi-Fi. The scenes of one stage
-follow each other, and Wi-Fi is healed in between. A stage is two sites, with an agent at each that lets one copy of
-each packet pass, or with none; with an agent at the client, which has no TCP, or with none; with a budget at Wi-Fi, or
-none; over Ethernet, or through tunnels.
+Wi-Fi is active until a decision or an override leaves it. Each scene begins with clean Wi-Fi, long enough for a
+premature end of copies, then damages Wi-Fi for BAD_S. The scenes of one stage follow each other, with clean Wi-Fi
+between them. A stage is two sites: with agents that eliminate copies, or none; with an agent at the client, which has
+no TCP, or none; with a budget on Wi-Fi, or none; over Ethernet, or through tunnels.
 """
 
 from __future__ import annotations

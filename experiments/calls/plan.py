@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stages, modes and scenes a call goes through, and for how long."""
+"""Plan the calls: stages, modes, scenes and durations."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from lab.links.shape import Bursts
 
-TIMES = 3  # each, of --full
+TIMES = 3  # repetitions with --full
 CLEAN_S, BAD_S = 3.0, 10.0
-SETTLED_S = 32.0  # clean, where an agent may tell: trouble sooner than KEPT_S lets the next copies end later
-HEALED_S = 3.0  # between two scenes
-DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; and links that can lose in bursts
-BURSTS = Bursts(1 / 100, 1 / 10)  # 9 % in the mean, ten packets at a time
+SETTLED_S = 32.0  # clean, with an agent that reports: damage before KEPT_S would prolong the next copies
+HEALED_S = 3.0  # between scenes
+DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; the emulated links can also lose in bursts
+BURSTS = Bursts(1 / 100, 1 / 10)  # 9 % on average, ten packets at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What Wi-Fi loses, each way."""
+    """Loss of Wi-Fi, each way."""
 
     name: str
     up_percent: float = 0.0
@@ -30,8 +30,8 @@ SCENES = (LOSING, Scene("bursts", bursts=BURSTS), Scene("dead downwards", 0.0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class StageOf:
-    """Sites, and who is there."""
+class StagePlan:
+    """Two sites with their agents."""
 
     name: str
     modes: tuple[str, ...]
@@ -39,13 +39,13 @@ class StageOf:
     eliminated: bool = True
     with_agent: bool = False
     metered: bool = False
-    tunnelled: bool = False  # the uplinks are then probed, and the scenes begin on one path
+    tunnelled: bool = False  # uplinks are probed then, and scenes begin on one path
 
 
 STAGES = (
-    StageOf("an agent at the client, without TCP", ("auto",), with_agent=True),
-    StageOf("no agent at the client", ("auto", "bicast", "single")),
-    StageOf("no agent anywhere: TCP alone is copied", ("auto", "bicast", "single"), eliminated=False),
-    StageOf("Wi-Fi has a budget; an agent at the client", ("auto",), (LOSING,), with_agent=True, metered=True),
-    StageOf("tunnels, probed; auto is on one path at first", ("auto",), (LOSING,), with_agent=True, tunnelled=True),
+    StagePlan("an agent at the client, without TCP", ("auto",), with_agent=True),
+    StagePlan("no agent at the client", ("auto", "bicast", "single")),
+    StagePlan("no agent anywhere: TCP alone is copied", ("auto", "bicast", "single"), eliminated=False),
+    StagePlan("Wi-Fi has a budget; an agent at the client", ("auto",), (LOSING,), with_agent=True, metered=True),
+    StagePlan("tunnels, probed; auto is on one path at first", ("auto",), (LOSING,), with_agent=True, tunnelled=True),
 )

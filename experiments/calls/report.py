@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the calls, a row for each stage, scene and mode."""
+"""Print the calls: one row per stage, scene and mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table(calls: list[Call]) -> str:
 
 
 def _row(calls: list[Call]) -> str:
-    """Of one stage, scene and mode."""
+    """Return the row of one stage, scene and mode."""
     one, worst = calls[0], max(call.lost_percent for call in calls)
     lost = f"{100 * sum(call.lost for call in calls) / sum(call.sent for call in calls):.1f} %, {worst:.1f} %"
     after = [call.copies_after_s for call in calls if call.copies_after_s is not None]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 002's tables 3 and 4 (section 3.3): what rides twice, captured at the client, the router and the server.
+"""Repeat paper 002's tables 3 and 4 (section 3.3): capture the copies at client, router and server.
 
-The server speaks a word at a time, the client answers; in the middle the client's active subflow is switched by
-`./bicast switch`: the client's agent sends MP_PRIO. Upstream MPTCP takes that from the client for both directions.
+The server sends words, which the client answers. In between `./bicast switch` moves the active subflow: the client's
+agent sends MP_PRIO. Upstream MPTCP applies the client's choice to both directions.
 """
 
 from __future__ import annotations

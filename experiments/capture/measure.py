@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold the conversation with nothing lost, capture it at three machines, and read the captures."""
+"""Run the conversation without loss, capture it on three machines, and read the captures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage
 from topologies.paper import SERVER
 
-# TCP segments as tshark reads them from a capture.
+# TCP segments as tshark reads them from a capture
 
 FIELDS = (
     "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.seq_raw", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags.push",
@@ -38,16 +38,16 @@ class Segment:
     source_port: int
     destination: str
     destination_port: int
-    raw_sequence: int  # as on the wire
-    sequence: int  # from the connection's first
+    raw_sequence: int  # on the wire
+    sequence: int  # relative to the connection's first
     acknowledged: int
     payload_bytes: int
     push: bool
-    ends: bool  # it opens or closes the connection
+    ends: bool  # opens or closes the connection
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a copy has in common with its original."""
+        """Return what a copy has in common with its original."""
         ports = (self.source_port, self.destination_port)
         return (self.source, self.destination, *ports, self.raw_sequence, self.payload_bytes)
 
@@ -56,7 +56,7 @@ class Segment:
         return self.sequence + self.payload_bytes
 
     def __str__(self) -> str:
-        """As tcpdump writes it, and the paper."""
+        """Format the segment like tcpdump and the paper."""
         flags = "P." if self.push else "."
         sequence = f" seq {self.sequence}:{self.next_sequence}," if self.payload_bytes else ""
         return f"{self.source} > {self.destination}: Flags [{flags}],{sequence} ack {self.acknowledged}"
@@ -71,22 +71,24 @@ def read_segments(pcap: Path) -> list[Segment]:
 def _segment(words: list[str]) -> Segment:
     source, source_port, destination, destination_port, *numbers, push, syn, fin = words
     raw_sequence, sequence, acknowledged, payload_bytes = (int(number or 0) for number in numbers)
-    ends = "1" in _bits(syn, fin)
+    ends = "1" in _flag_values(syn, fin)
     return Segment(
         source, int(source_port), destination, int(destination_port), raw_sequence, sequence, acknowledged,
-        payload_bytes, "1" in _bits(push), ends,
+        payload_bytes, "1" in _flag_values(push), ends,
     )  # fmt: skip
 
 
-def _bits(*words: str) -> set[str]:
-    """tshark 3 writes 1 for a set flag, tshark 4 True."""
+def _flag_values(*words: str) -> set[str]:
+    """Normalize flags: tshark 3 writes 1 for a set flag, tshark 4 True."""
     return {"1" if word in ("1", "True") else "0" for word in words}
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What each machine saw; the router at its port towards each uplink. `words` were exchanged before the active
-    subflow was switched, and as many after."""
+    """What each machine saw; the router at its port towards each uplink.
+
+    `words` were exchanged before the active subflow was switched, and as many after.
+    """
 
     words: int
     client: Sequence[Segment]
@@ -96,7 +98,7 @@ class Conversation:
 
     @property
     def answers(self) -> list[Segment]:
-        """What the client sent with something in it."""
+        """Return the client's segments with data."""
         return [each for each in self.client if _answer(each)]
 
     @property
@@ -104,16 +106,16 @@ class Conversation:
         return [BEFORE] * self.words + [AFTER] * self.words
 
     def words_seen(self) -> list[Segment]:
-        """The server's, at the client."""
+        """Return the server's words as the client saw them."""
         return [each for each in self.client if _word(each)]
 
     @property
     def shown(self) -> tuple[int, int]:
-        """The numbers of two exchanges in the midst, one before the switch and one after."""
+        """Return the numbers of two exchanges: one before the switch, one after."""
         return (self.words - 2, 2 * self.words - 2)
 
     def exchange(self, seen: Sequence[Segment], number: int) -> list[Segment]:
-        """One word, its answers and their acknowledgements, in the order in which they were seen."""
+        """Return a word, its answers and their acknowledgements, in the order of `seen`."""
         words, answers = self.words_seen(), self.answers
         if number >= min(len(words), len(answers)):
             return []
@@ -134,7 +136,7 @@ def _word(segment: Segment) -> bool:
 
 
 def acknowledges(segment: Segment, answer: Segment) -> bool:
-    """A segment of the server's that says this and nothing else."""
+    """Return whether the segment only acknowledges this answer."""
     back = (segment.source, segment.source_port, segment.destination, segment.destination_port)
     there = (answer.destination, answer.destination_port, answer.source, answer.source_port)
     nothing_else = segment.payload_bytes == 0 and not segment.ends
@@ -151,13 +153,13 @@ def by_controller(_client: Machine) -> None:
 
 
 def by_endpoints(client: Machine) -> None:
-    """The same without an agent, by what iproute2 has."""
+    """Switch without an agent, by iproute2."""
     client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
     client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
 
 
 def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
-    """The conversation, with nothing lost; its captures are kept in `directory`. `switch` goes from Wi-Fi to LTE."""
+    """Run the conversation without loss and save captures in `directory`; `switch` moves it from Wi-Fi to LTE."""
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)
@@ -170,7 +172,7 @@ def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> C
                 captured(net.machine(machine), files[name], f"tcp port {PORT}", SNAPPED_BYTES, *options)
             )
         with _talking(server, client) as talk:
-            talk.say(1)  # before the first data is acknowledged MPTCP opens no second subflow (RFC 8684, 3.2)
+            talk.say(1)  # MPTCP opens no second subflow before the first data is acknowledged (RFC 8684, 3.2)
             _await_subflows(server, backup=AFTER)
             talk.say(WORDS - 1)
             switch(client)
@@ -182,8 +184,8 @@ def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> C
 class _Talk:
     def __init__(self, server: subprocess.Popen[str]) -> None:
         self._server = server
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read_output, daemon=True).start()
 
     def say(self, words: int) -> None:
         assert self._server.stdin is not None
@@ -193,17 +195,17 @@ class _Talk:
 
     def await_word(self, word: str) -> None:
         try:
-            said = self._said.get(timeout=WITHIN_S)
+            said = self._lines.get(timeout=WITHIN_S)
         except queue.Empty:
-            raise ExperimentFailed(f"server: its program has not said {word!r} within {WITHIN_S:.0f} s") from None
+            raise ExperimentFailed(f"server: talk.py did not print {word!r} within {WITHIN_S:.0f} s") from None
         if said != word:
-            raise ExperimentFailed(f"server: its program said {said!r} where {word!r} was expected")
+            raise ExperimentFailed(f"server: talk.py printed {said!r}, expected {word!r}")
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         assert self._server.stdout is not None
         for line in self._server.stdout:
-            self._said.put(line.strip())
-        self._said.put("")
+            self._lines.put(line.strip())
+        self._lines.put("")
 
 
 @contextmanager
@@ -227,11 +229,13 @@ def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
 
 
 def _await_subflows(server: Machine, backup: str) -> None:
-    """Until both stand and the peer has flagged this one backup, and the other not."""
+    """Wait until both subflows exist and the peer has flagged only this one as backup."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         told = server.run("ss", "-Htin", "state", "established", "sport", "=", f":{PORT}").stdout
         rows = re.findall(r"\s(192\.168\.\d+\.3):\d+\s*\n.* tcp-ulp-mptcp flags:(\S+)", told)
         if {peer: "B" in flags for peer, flags in rows} == {BEFORE: backup == BEFORE, AFTER: backup == AFTER}:
             return
-    raise ExperimentFailed(f"server: no two subflows with {backup} alone backup within {WITHIN_S:.0f} s: {told}")
+    raise ExperimentFailed(
+        f"server: expected two subflows with only {backup} as backup within {WITHIN_S:.0f} s, found: {told}"
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One conversation, where it is captured, and the client's subflows before and after its switch."""
+"""Plan one conversation: where it is captured, and the client's subflows before and after the switch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ PLACES = {
     "router-lte": ("router", "lte"),
     "server": ("server", "lan"),
 }
-WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # numbered in the topology's order
+WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # in the topology's order
 
-BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # the client's active subflow
+BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # address of the client's active subflow

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The claims of paper 002's section 3.3, held against the captures, and tables 3 and 4."""
+"""Check the claims of paper 002's section 3.3 against the captures, and print tables 3 and 4."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def claims(seen: Conversation) -> list[Claim]:
         ),
         Claim(
             "each client segment reaches the server twice, with identical addresses, ports and sequence number",
-            _not_so_often(answers, seen.server, 2),
+            _other_counts(answers, seen.server, 2),
         ),
-        Claim("one of the two passes the router's Wi-Fi port", _not_so_often(answers, seen.router_wifi, 1)),
-        Claim("the other passes the router's LTE port", _not_so_often(answers, seen.router_lte, 1)),
+        Claim("one of the two passes the router's Wi-Fi port", _other_counts(answers, seen.router_wifi, 1)),
+        Claim("the other passes the router's LTE port", _other_counts(answers, seen.router_lte, 1)),
         Claim(
             "the client sees each segment of the server once, at the subflow that is active",
             _differences([each.destination for each in seen.words_seen()], seen.expected)
-            + _not_so_often(seen.words_seen(), seen.client, 1),
+            + _other_counts(seen.words_seen(), seen.client, 1),
         ),
         Claim(
             "the client sees two acknowledgements of each of its segments but a subflow's first and last, with whose "
             "own mix those of its opening, its switching and its closing",
-            _acknowledged_otherwise(seen, answers, 2),
+            _other_acknowledgements(seen, answers, 2),
         ),
     ]
 
 
-def _acknowledged_otherwise(seen: Conversation, answers: Sequence[Segment], times: int) -> tuple[str, ...]:
+def _other_acknowledgements(seen: Conversation, answers: Sequence[Segment], times: int) -> tuple[str, ...]:
     within = [*answers[1 : seen.words - 1], *answers[seen.words + 1 : -1]]
     counts = {each: sum(acknowledges(other, each) for other in seen.client) for each in within}
     return tuple(f"{each}: {count} acknowledgements" for each, count in counts.items() if count != times)
 
 
-def _not_so_often(these: Sequence[Segment], seen: Sequence[Segment], times: int) -> tuple[str, ...]:
+def _other_counts(these: Sequence[Segment], seen: Sequence[Segment], times: int) -> tuple[str, ...]:
     identities = [each.identity for each in seen]
     return tuple(
         f"{each}: {count} times" for each in these if (count := identities.count(each.identity)) != times

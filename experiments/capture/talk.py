@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two programs whose packets are captured (paper 002, section 3.3), over MPTCP.
+"""Talk over MPTCP as in paper 002, section 3.3: the programs of both ends.
 
-    python talk.py serve ADDRESS PORT    sends 4 bytes, takes 1 byte back, and again
-    python talk.py answer ADDRESS PORT   sends 1 byte for every 4 that come
+    python talk.py serve ADDRESS PORT    sends 4 bytes, reads 1 byte, and repeats
+    python talk.py answer ADDRESS PORT   sends 1 byte for every 4 received
 
-A line on the server's stdin is how many exchanges to make; it writes "done" behind them. The end of its stdin ends
-both. The paper's server spoke once a second; this one waits only until the acknowledgements of both copies, of which
-the second comes without any program's doing, have had their time.
+A line on the server's stdin is a number of exchanges; "done" follows them. The end of its stdin ends both. The paper's
+server sent once a second. This one waits only for the acknowledgements of both copies; the kernel answers the second
+copy on its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def serve(address: str, port: int) -> None:
         listener.listen()
         print("listening", flush=True)
         peer, _ = listener.accept()
-        with peer:  # the listener stays: to it the second subflow comes
+        with peer:  # the listener stays open for the second subflow
             print("connected", flush=True)
             for line in sys.stdin:
                 for _ in range(int(line)):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The active path dies under a transfer: for how long does its receiver get nothing?
+"""Kill the active path during a transfer: how long does its receiver get nothing?
 
-./bicast experiment failover            every death and every way once
+./bicast experiment failover            every fault with every protection once
 ./bicast experiment failover --full     ten times
 
-Wi-Fi is active and dies, LTE is backup; 20 Mbit/s each, 20 and 50 ms there and back. The ways: the kernel's defaults,
-without bicast and with it; `bicast mptcp setup` at both ends; an agent at the end that sends, with the reflex that the
-controller arms; both; and both with the controller killed before, where the reflex holds until its lease is over (30 s)
-and what remains after that is `bicast mptcp setup`.
+Wi-Fi is active and dies, LTE is backup: 20 Mbit/s each, 20 and 50 ms round trip. The protections: the kernel's
+defaults, without bicast and with it; `bicast mptcp setup` at both ends; an agent at the sender, armed by the
+controller; both; both, with the controller killed before. In that case the agent stays armed until its lease ends
+(30 s); then `bicast mptcp setup` remains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _carried_out(plan: Plan, directory: Path) -> Iterator[Run]:
+def _run_tasks(plan: Plan, directory: Path) -> Iterator[Run]:
     return carry_out(plan.tasks, directory)
 
 
@@ -36,4 +36,4 @@ def _sentence(plan: Plan, one: Run) -> str:
     return f"{told}: {one.pause_s * 1000:.0f} ms"
 
 
-CAMPAIGN = Campaign("failover", _carried_out, figures, "runs", HEADER, rows, draw, sentence=_sentence)
+CAMPAIGN = Campaign("failover", _run_tasks, figures, "runs", HEADER, rows, draw, sentence=_sentence)

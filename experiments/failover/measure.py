@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transfer whose active path dies while it runs, and how long its receiver then got nothing."""
+"""Kill a transfer's active path and measure how long its receiver gets nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from topologies.paper import SERVER
 
 ACTIVE, OTHER = "wifi", "lte"
 PORT = "gw-wifi"
-STEADY_S = 1.5  # after a stream's beginning, in which its sender fills every queue
+STEADY_S = 1.5  # after the start of a stream, whose sender first fills every queue
 WATCHED_S = 3.0  # after the death
-ATTEMPTS = 4  # while the machine stalls
+ATTEMPTS = 4  # repeat when the machine stalled
 WITHIN_S = 20.0
 
 
@@ -31,10 +31,10 @@ WITHIN_S = 20.0
 class Run:
     task: Task
     streamed: Streamed
-    died: float  # the path, at this moment of time.monotonic()
-    moved_bytes: int  # by the other path, after it
-    no_progress_ms: int | None  # after so long without progress the agent was to leave the path, if one was armed
-    stalled: str  # what the machine held up, and how long; empty: nothing
+    died: float  # time.monotonic() at the path's death
+    moved_bytes: int  # over the other path, after the death
+    no_progress_ms: int | None  # the armed agent's threshold; None: no agent
+    stalled: str  # what the machine delayed, and by how much; empty: nothing
 
     @property
     def pause_s(self) -> float:
@@ -42,7 +42,7 @@ class Run:
 
 
 def carry_out(tasks: Iterable[Task], logs: Path) -> Iterator[Run]:
-    """Those in which the machine stalled are among them."""
+    """Yield all runs, including those in which the machine stalled."""
     with laboratory(logs, SETTINGS) as lab:
         for task in tasks:
             for _ in range(ATTEMPTS):
@@ -53,48 +53,48 @@ def carry_out(tasks: Iterable[Task], logs: Path) -> Iterator[Run]:
 
 
 def _run(lab: Laboratory, task: Task) -> Run:
-    _begin_anew(lab)
-    with ExitStack() as undone:
+    _reset(lab)
+    with ExitStack() as cleanup:
         pin_mode(lab.controller.client, task.way.mode)
         if task.way.tuned:
-            undone.enter_context(_tuned(lab))
-        hand = undone.enter_context(_hand(lab, task)) if task.way.armed else None
+            cleanup.enter_context(_tuned(lab))
+        armed_agent = cleanup.enter_context(_armed_agent(lab, task)) if task.way.armed else None
         upload = task.direction == UPLOAD
         with streaming(lab.server, lab.client, SERVER, upload) as stream:
             stream.await_flowing()
             await_paths(lab.server, *UPLINKS.values())
-            no_progress_ms = hand.await_armed(ACTIVE) if hand is not None else None
-            if task.way.orphaned:
+            no_progress_ms = armed_agent.await_armed(ACTIVE) if armed_agent is not None else None
+            if task.way.controller_killed:
                 lab.controller.kill()
-                undone.callback(lab.controller.start)
+                cleanup.callback(lab.controller.start)
             till(time.monotonic() + STEADY_S)
-            lab.stalled()  # from here on it counts
-            before = _by_other(lab)
+            lab.stalled()  # discard what came before
+            before = _other_path_bytes(lab)
             died = time.monotonic()
-            undone.callback(_kill(lab, task.fault))
+            cleanup.callback(_kill(lab, task.fault))
             till(died + WATCHED_S)
-            moved = _by_other(lab) - before
+            moved = _other_path_bytes(lab) - before
             stalled = lab.stalled()
             streamed = stream.finish()
     return Run(task, streamed, died, moved, no_progress_ms, stalled)
 
 
-def _by_other(lab: Laboratory) -> int:
+def _other_path_bytes(lab: Laboratory) -> int:
     return sum(one.delivered_bytes for one in paths(lab.server) if one.client == UPLINKS[OTHER])
 
 
 def _kill(lab: Laboratory, fault: str) -> Callable[[], None]:
-    """The active path dies; what is returned brings it back."""
+    """Kill the active path; return the function that restores it."""
     if fault == BLACK:
         link = lab.net.uplink(ACTIVE)
         for way in (link.forward, link.backward):
             way.set(loss_percent=100)
 
-        def bright() -> None:
+        def restore() -> None:
             for way in (link.forward, link.backward):
                 way.set(loss_percent=0)
 
-        return bright
+        return restore
     gateway = lab.net.gateways[0]
     gateway.run("ip", "link", "set", "dev", PORT, "down")
 
@@ -112,28 +112,28 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
         mptcp(machine, "setup", "--state", str(state))
     yield
     for state, machine in machines.items():
-        await_none(machine)  # whose last path would go with an endpoint
+        await_none(machine)  # removing an endpoint closes its path
         mptcp(machine, "setup", "--undo", "--state", str(state))
 
 
 @contextmanager
-def _hand(lab: Laboratory, task: Task) -> Iterator[Agent]:
-    """At the end that sends: only there a path is seen to deliver nothing."""
+def _armed_agent(lab: Laboratory, task: Task) -> Iterator[Agent]:
+    """Run the agent at the sender: only the sender sees that a path delivers nothing."""
     machine, role = (lab.client, "terminal") if task.direction == UPLOAD else (lab.server, "relay")
     with agent(lab.controller, machine, machine.name, role) as one:
         yield one
 
 
-def _begin_anew(lab: Laboratory) -> None:
-    """What agents moved, what policies decided and learned, and what anybody wished before is forgotten."""
+def _reset(lab: Laboratory) -> None:
+    """Drop what agents moved, what policies decided and learned, and earlier overrides."""
     lab.forget()
     lab.restore_endpoints()
     client = lab.controller.client
     deadline = time.monotonic() + WITHIN_S
     while any(one["state"] == "here" for one in client.get("status")["agents"]):
         if time.monotonic() > deadline:
-            raise ExperimentFailed(f"an agent that was ended is still here for the controller after {WITHIN_S:.0f} s")
+            raise ExperimentFailed(f"the controller still counts a stopped agent as connected after {WITHIN_S:.0f} s")
         till(time.monotonic() + LOOK_EVERY_S)
-    for uplink in (ACTIVE, "auto"):  # with no agent policies choose nothing: it stays there
+    for uplink in (ACTIVE, "auto"):  # without an agent no policy chooses: it stays on this uplink
         client.set_active(TERMINAL, uplink)
     lab.controller.await_steady()

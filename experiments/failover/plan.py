@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which deaths of a path the failover experiment looks at, and in which ways it is survived."""
+"""Plan the faults of the active path, and the protections against them."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ from dataclasses import dataclass
 from itertools import product
 
 DOWNLOAD, UPLOAD = "download", "upload"
-# `link down` is the gateway's end of the uplink: the other end keeps its carrier, like what stands behind an access
-# point; so what is on its way to the terminal is lost as on a path that is black.
+# `link down` is at the gateway's end. The other end keeps its carrier, like a device behind an access point, so packets
+# to the terminal are lost as on a black path.
 BLACK, DOWN = "black both ways", "link down at the gateway"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a transfer gets over it."""
+class Protection:
+    """A protection of a transfer."""
 
     name: str
     mode: str  # of the gateway
     tuned: bool = False  # `bicast mptcp setup` at both ends
-    armed: bool = False  # an agent at the end that sends, with the reflex that the controller has decided
-    orphaned: bool = False  # the controller is killed before
+    armed: bool = False  # an agent at the sender, armed by the controller
+    controller_killed: bool = False  # the controller is killed before
 
     @property
     def is_default(self) -> bool:
         return not self.tuned and not self.armed
 
 
-WAYS = (
-    Way("kernel's default, no bicast", "off"),
-    Way("kernel's default", "bicast"),
-    Way("mptcp setup", "bicast", tuned=True),
-    Way("agent's reflex", "bicast", armed=True),
-    Way("mptcp setup, agent's reflex", "bicast", tuned=True, armed=True),
-    Way("the same, controller killed", "bicast", tuned=True, armed=True, orphaned=True),
+PROTECTIONS = (
+    Protection("kernel's default, no bicast", "off"),
+    Protection("kernel's default", "bicast"),
+    Protection("mptcp setup", "bicast", tuned=True),
+    Protection("agent's reflex", "bicast", armed=True),
+    Protection("mptcp setup, agent's reflex", "bicast", tuned=True, armed=True),
+    Protection("the same, controller killed", "bicast", tuned=True, armed=True, controller_killed=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One transfer, and one death."""
+    """One transfer and one fault."""
 
     fault: str
     direction: str
-    way: Way
+    way: Protection
     number: int  # from 1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/failover are named so
+    name: str  # the stem of its file names in results/failover
     rounds: int
-    ways: tuple[Way, ...] = WAYS
+    ways: tuple[Protection, ...] = PROTECTIONS
     faults: tuple[str, ...] = (BLACK, DOWN)
     directions: tuple[str, ...] = (DOWNLOAD, UPLOAD)
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Everything once before anything is repeated, so that what the machine does beside it hits all alike."""
+        """Yield each combination once before any repetition, so that other load on the machine affects all alike."""
         for number in range(1, self.rounds + 1):
             for fault, direction, way in product(self.faults, self.directions, self.ways):
                 yield Task(fault, direction, way, number)

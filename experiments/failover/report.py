@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the pauses: a panel for each death, a row for each way, a mark for each run."""
+"""Rows, figures and plot of the pauses: a panel per fault, a row per protection, a mark per run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.failover.measure import Run
-from experiments.failover.plan import Task, Way
+from experiments.failover.plan import Protection, Task
 from lab.results.figures import Figure, at_most, exactly, figure, middle, worst
 
 MEDIAN_MS, WORST_MS = 250, 500
@@ -20,13 +20,13 @@ HEADER = (
     "fault", "direction", "way", "run", "longest_pause_ms", "bytes_by_the_other_path", "no_progress_ms", "whole",
 )  # fmt: skip
 
-Death = tuple[str, str]  # what happened to the path, and which way data went
+Death = tuple[str, str]  # fault and direction of the data
 
 
-def pauses_ms(runs: Iterable[Run]) -> Mapping[Death, Mapping[Way, Sequence[float]]]:
-    """Of the runs that count, in the order of the plan."""
+def pauses_ms(runs: Iterable[Run]) -> Mapping[Death, Mapping[Protection, Sequence[float]]]:
+    """Return the pauses of the runs that count, in the plan's order."""
     good = sorted((run for run in runs if not run.stalled), key=lambda run: _death(run.task))
-    found: dict[Death, dict[Way, list[float]]] = {}
+    found: dict[Death, dict[Protection, list[float]]] = {}
     for death, those in groupby(good, key=lambda run: _death(run.task)):
         ways = found.setdefault(death, {})
         for run in those:
@@ -51,7 +51,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
             head = f"{fault}, {direction}: longest pause; " if number == 0 else "  "
             yield middle(f"{head}{way.name}, median", values, "ms")
             yield worst(f"  {way.name}, worst", values, "ms")
-        ours = {way: values for way, values in ways.items() if not way.is_default and not way.orphaned}
+        ours = {way: values for way, values in ways.items() if not way.is_default and not way.controller_killed}
         if ours:
             best = min(ours, key=lambda way: (median(ours[way]), max(ours[way])))
             yield middle(f"  the best way ({best.name}), median", ours[best], "ms", at_most(MEDIAN_MS))
@@ -66,7 +66,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     yield (*place, f"{run.pause_s * 1000:.1f}", run.moved_bytes, patience, whole)
 
 
-# Plot: a panel for each death, a row for each way, a mark for each run.
+# Plot: a panel per fault, a row per protection, a mark per run
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:

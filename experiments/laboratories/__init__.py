@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies with the controller and agents on them, which several experiments and tests share."""
+"""Topologies with a controller and agents, shared by experiments and tests."""

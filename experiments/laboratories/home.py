@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home of topologies/home.py with its controller, the agent at its gateway and those of its relays.
+"""Run the home of topologies/home.py with its controller and the agents of gateway and relays.
 
-Nothing here asks the controller whether terminals are relayed: it is the web server that says who asks it.
+Whether a terminal is relayed shows in the client address that the web server sees, not in the controller's API.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FILE = TREE / "topologies" / "home.yaml"
 SITE = "home"
 RELAYED_TERMINALS = ("television", "laptop")
 WITHIN_S = 60.0
-PATIENCE_S = 20  # of who asks who he is
+PATIENCE_S = 20  # of curl
 
 
 def local(terminal: str, uplink: str) -> str:
-    """The address by which the gateway speaks to relays for this terminal."""
+    """Return the address from which the gateway reaches relays for this terminal."""
     return f"{RELAYED[uplink]}.{TERMINALS[terminal].rpartition('.')[2]}"
 
 
@@ -41,55 +41,59 @@ def local(terminal: str, uplink: str) -> str:
 class RelayedHome:
     net: Stage
     controller: Controller
-    agents: Mapping[str, Agent]  # the gateway's under the site's name, and each relay's
+    agents: Mapping[str, Agent]  # the gateway's agent by site name, and one per relay
     web: WebServer
 
     def machine(self, name: str) -> Machine:
         return self.net.machine(name)
 
     def seen(self, terminal: str, url: str = "") -> str:
-        """As whom the server sees who asks it there; empty: nothing comes of it."""
+        """Return the client address that the server sees; empty: the request failed."""
         words = (*CURL, "--max-time", str(PATIENCE_S), url or self.web.url("who"))
         return self.machine(terminal).run(*words, check=False).stdout
 
     def await_relayed(self, terminal: str, *relays: str) -> None:
-        """By one of these, or of all."""
+        """Wait until the terminal is relayed by one of these relays (default: any)."""
         expected = [RELAYS[name] for name in relays or RELAYS]
-        self._await(lambda: self.seen(terminal) in expected, f"{terminal}'s TCP comes from {' or '.join(expected)}")
+        self._await(
+            lambda: self.seen(terminal) in expected, f"{terminal}: connections come from {' or '.join(expected)}"
+        )
 
     def await_active(self, terminal: str, relay: str, uplink: str) -> list[Subflow]:
-        """Until what this relay carries most of for the terminal has a subflow by each uplink, and all but this one's
-        are backup."""
+        """Wait until the terminal's largest connection at this relay has a subflow on each uplink, with only this one
+        active.
+        """
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: {one.client: one.backup for one in self.subflows(terminal, relay)} == wanted,
-            f"a connection of {terminal}'s at {relay} has a subflow by each uplink, and {uplink} is active",
+            f"{terminal} has a connection at {relay} with a subflow on each uplink and {uplink} active",
         )
         return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
     def await_store(self, terminal: str, relay: str, uplink: str) -> None:
-        """Until all connections that wait for the terminal at this relay have this uplink's subflow active: they do
-        from the first report on."""
+        """Wait until all pooled connections for the terminal at this relay use this uplink; they do from the first
+        report on.
+        """
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: all({one.client: one.backup for one in each} == wanted for each in self._of(terminal, relay)),
-            f"what waits at {relay} for {terminal} is to go by {uplink}",
+            f"pooled connections at {relay} for {terminal} use {uplink}",
         )
 
     def subflows(self, terminal: str, relay: str) -> list[Subflow]:
-        """Of the connection of this terminal that has carried most at the relay; none while there is none."""
+        """Return the subflows of the terminal's largest connection at the relay; none without a connection."""
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
 
     def passed_on(self) -> list[int]:
-        """Bytes of each subflow that comes to a relay by way of another one."""
+        """Return the bytes of each subflow that reaches a relay through another relay."""
         subflows = (one for name in RELAYS for each in carried(self.machine(name)) for one in each)
         return [one.delivered_bytes for one in subflows if one.client in RELAYS.values()]
 
     def await_passed_on(self, terminal: str) -> None:
-        """Until there is such a subflow, as a destination that this terminal seeks is reached by several relays."""
+        """Wait until a connection uses several relays."""
         self._await(
-            lambda: bool(self.seen(terminal) and self.passed_on()), "a connection of one relay comes by another, too"
+            lambda: bool(self.seen(terminal) and self.passed_on()), "a connection has subflows through two relays"
         )
 
     def _of(self, terminal: str, relay: str) -> list[list[Subflow]]:
@@ -97,24 +101,24 @@ class RelayedHome:
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
-        """In force when this returns, in the switch's caches, too."""
+        """Set mode and uplink, and wait until they are in force, in the switch's caches too."""
         self.controller.client.set_active(terminal, uplink)
         self.controller.client.set_mode(terminal, mode)
         self.controller.await_steady()
         command.run("ovs-appctl", "revalidator/wait")
 
     def arrived(self) -> dict[str, int]:
-        """Packets that the Internet has had by each uplink since it was raised."""
+        """Return the packets that each uplink delivered to the Internet since the start."""
         told = json.loads(self.machine("internet").run("ip", "-json", "-statistics", "link").stdout)
         return {one["ifname"]: one["stats64"]["rx"]["packets"] for one in told if one["ifname"] in RELAYED}
 
     def forget(self) -> None:
-        """What TCP remembers of the connections before."""
+        """Drop TCP's cached metrics of earlier connections."""
         for name in ("world", "web", *TERMINALS, *RELAYS):
             self.machine(name).run("ip", "tcp_metrics", "flush")
 
     def stalled(self, late_share: float = 0) -> str:
-        """On which emulated links more than this share of packets was late since this was last asked; empty: none."""
+        """Return the emulated links with more late packets than this share since the previous call; "" if none."""
         found = {name: self.net.uplink(name).lateness() for name in ("core", "web")}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
@@ -122,12 +126,12 @@ class RelayedHome:
         deadline = time.monotonic() + WITHIN_S
         while not fits():
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"within {WITHIN_S:.0f} s it is not so that {what}")
-            time.sleep(LOOK_EVERY_S)  # nobody announces it
+                raise ExperimentFailed(f"expected within {WITHIN_S:.0f} s that {what}")
+            time.sleep(LOOK_EVERY_S)  # there is no event to wait for
 
 
 def carried(relay: Machine) -> list[list[Subflow]]:
-    """The connections of gateways to a relay, each as its established subflows."""
+    """Return the gateways' connections to a relay, each as its established subflows."""
     found = []
     for connection in json.loads(mptcp(relay, "list", "--json").stdout):
         those = [one for one in connection["subflows"] if connection["serves"] and one["established"]]
@@ -146,7 +150,7 @@ def carried(relay: Machine) -> list[list[Subflow]]:
 
 @contextmanager
 def _written(at_once: bool) -> Iterator[Path]:
-    """With uplinks that are no bound to what relays may add, or else one relay would be predicted to fill them."""
+    """Write gateway.yaml; `at_once` raises the uplinks' bandwidth, or one relay would be predicted to fill them."""
     if not at_once:
         yield FILE
         return
@@ -166,9 +170,11 @@ def relayed_home(
     at_once: bool = False,
     **shape: object,
 ) -> Iterator[RelayedHome]:
-    """From when each terminal that is to be relayed is. `congestion` is what the relays send with, `listeners` are of
-    the API, `at_once` has several relays be chosen wherever one more adds to what others carry, and `shape` goes to the
-    topology."""
+    """Run the home and wait until each relayed terminal is relayed.
+
+    `congestion` is the relays' congestion control, `listeners` are sockets of the API. With `at_once` several relays
+    are chosen where one more adds throughput. `shape` goes to the topology.
+    """
     with (
         _written(at_once) as file,
         controlled(file, SETTINGS_FOR_HOSTS, listeners) as controller,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sites with an agent at each: of all copies the first passes. The paths between them lose what is asked."""
+"""Two sites with agents that eliminate copies, and paths whose loss can be set."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from topologies.twin import RATES_BPS, TwinTopo
 CLIENT = "192.168.110.3"
 ACTIVE = "wifi"
 WITHIN_S = 20.0
-TOLD_S = 2.5  # within which a dead path is named
+TOLD_S = 2.5  # the time within which a dead path is reported
 UNCHANGED: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Two sites, and what lies between them."""
+    """Two sites and the network between them."""
 
     file: Path  # gateway.yaml
     topo: Callable[..., Topo]
-    tunnelled: bool = False  # uplinks are tunnels, made by agents that live in hosts of their own
+    tunnelled: bool = False  # uplinks are tunnels, made by agents in hosts of their own
 
 
 TWIN = Ground(TREE / "topologies" / "twin.yaml", TwinTopo)
@@ -52,21 +52,22 @@ class Laboratory(Controlled):
     emulated: bool
 
     def pin(self, mode: str) -> None:
-        """In force when this returns, in the switches' caches, too. What rides one path alone rides Wi-Fi."""
+        """Set the mode and wait until it is in force, in the switches' caches too; single paths use Wi-Fi."""
         self.controller.client.set_active(TERMINAL, ACTIVE)
         pin_mode(self.controller.client, mode)
         command.run("ovs-appctl", "revalidator/wait")
 
     def lose(self, **percent: float) -> None:
-        """Each of these paths from now on, each way."""
+        """Set the loss of these paths, each way."""
         for name, each in percent.items():
             link = self.net.uplink(name)
             for way in (link.forward, link.backward):
                 way.set(loss_percent=each)
 
     def recover(self) -> None:
-        """Until no path is taken to be dead any more: one that brought no copies, or whose tunnel was down, gets none
-        for a while."""
+        """Wait until no path counts as dead: a path that brought no copies, or whose tunnel was down, gets none for a
+        while.
+        """
         self.lose(wifi=0, lte=0)
         deadline = time.monotonic() + WITHIN_S
         while True:
@@ -76,20 +77,20 @@ class Laboratory(Controlled):
             if not silent and not shunned:
                 break
             if time.monotonic() > deadline:
-                told = f"silent: {silent}; sites that send nothing by it: {shunned}"
-                raise ExperimentFailed(f"{WITHIN_S:.0f} s after Wi-Fi was healed it is still so: {told}")
+                told = f"silent: {silent}; sites that send nothing over it: {shunned}"
+                raise ExperimentFailed(f"Wi-Fi is still unused {WITHIN_S:.0f} s after it was restored: {told}")
         self.await_tunnels()
 
     def await_tunnels(self) -> None:
-        """Until all that there are stand, and are measured."""
+        """Wait until all tunnels are up and their MTU is measured."""
         deadline = time.monotonic() + WITHIN_S
         while waiting := [each for each in self._tunnels() if not each["up"] or not each["end"]["mtu_bytes"]]:
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"after {WITHIN_S:.0f} s it is still so: {waiting}")
-            time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+                raise ExperimentFailed(f"tunnels not up or without an MTU after {WITHIN_S:.0f} s: {waiting}")
+            time.sleep(LOOK_EVERY_S)
 
     def largest_bytes(self) -> int:
-        """Of IP packets that go through every tunnel, both ways."""
+        """Return the size of the largest IP packet that fits through every tunnel, both ways."""
         return min(int(each["end"]["mtu_bytes"]) for each in self._tunnels())
 
     def _tunnels(self) -> list[dict[str, Any]]:
@@ -101,7 +102,7 @@ class Laboratory(Controlled):
         return gateways
 
     def stalled(self) -> str:
-        """Which emulated links the machine has held up since this was last asked; the kernel's own do not tell."""
+        """Return which emulated links the machine stalled since the previous call; kernel links cannot tell."""
         found = {name: self.net.uplink(name).lateness() for name in RATES_BPS} if self.emulated else {}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -110,7 +111,10 @@ class Laboratory(Controlled):
 def laboratory(
     ground: Ground, logs: Path, *, eliminated: bool = True, slower: Mapping[str, float] = UNCHANGED
 ) -> Iterator[Laboratory]:
-    """Everything is copied, and comes once; or else TCP alone is, and comes twice. `slower` goes to the topology."""
+    """Run two sites. With `eliminated` all packets are copied and arrive once, else only TCP is, and arrives twice.
+
+    `slower` goes to the topology.
+    """
     with (
         controlled(ground.file, SETTINGS_FOR_HOSTS if ground.tunnelled else SETTINGS) as controller,
         raised(ground.topo(**slower), controller=OPENFLOW) as net,
@@ -128,14 +132,14 @@ def laboratory(
 
 
 def sends(site: Site) -> bool:
-    """Whether any of its groups does so by the active uplink, as the switch has them."""
+    """Return whether any group in the switch sends on the active uplink."""
     port = site.uplink(ACTIVE).port
     return f"output:{port}" in ovs.ofctl("dump-groups", "--names", site.bridge).replace('"', "")
 
 
 def _await_found(lab: Laboratory) -> None:
-    """Until the sites know each other's MACs."""
+    """Wait until the sites know each other's MACs."""
     deadline = time.monotonic() + WITHIN_S
     while lab.client.run("ping", "-c", "1", "-W", "1", "-I", CLIENT, SERVER, check=False).returncode != 0:
         if time.monotonic() > deadline:
-            raise ExperimentFailed(f"{SERVER} does not answer {CLIENT} within {WITHIN_S:.0f} s of a clean laboratory")
+            raise ExperimentFailed(f"{SERVER} did not answer {CLIENT} within {WITHIN_S:.0f} s over clean paths")

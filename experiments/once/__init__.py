@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything copied in both directions, and of all copies one: what is still lost, what comes twice, what it is worth.
+"""Copy everything in both directions and eliminate the copies: what is lost, duplicated and gained?
 
-./bicast experiment once            a deluge through the program alone; then pings, datagrams over a grid of losses,
-                                    questions and answers, cuts of Wi-Fi, bulk with copies and without, a download
-                                    under a black path, silent deaths; and through tunnels pings, bulk,
+./bicast experiment once            a flood through the program alone; then pings, datagrams over a grid of losses,
+                                    requests, cuts of Wi-Fi, bulk with copies and without, a download over a
+                                    black path, silent deaths; and through tunnels pings, bulk,
                                     another outer address
-./bicast experiment once --full     more losses and more of each; the deluge is of ten million packets
+./bicast experiment once --full     more losses and more of each; the flood has ten million packets
 
-Two sites with an agent at each, Wi-Fi of 100 Mbit/s and LTE of 10 Mbit/s between them, modes in turns. What rides one
-path alone rides Wi-Fi. Pings are judged by the criteria of the kernel's selftest of HSR. Tunnels are those of
-topologies/natted.py, each through a NAT of its own.
+Two sites with an agent at each, Wi-Fi of 100 Mbit/s and LTE of 10 Mbit/s between them, modes in turns. Single paths
+use Wi-Fi. Pings have the criteria of the kernel's HSR selftest. The tunnels are those of topologies/natted.py, each
+through its own NAT.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbered datagrams both ways, and pings: while both paths lose some, or while Wi-Fi is cut and healed."""
+"""Send numbered datagrams both ways, and pings, over lossy paths or while Wi-Fi is cut and restored."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from topologies.paper import SERVER
 
 RATE_PPS, BYTES = 250, 1000  # 2 Mbit/s
 THIN_PPS = 50  # while Wi-Fi is cut
-CUT_S = 2.0  # Wi-Fi is cut for so long, and whole for as long
+CUT_S = 2.0  # length of each cut, and of the time between cuts
 UP, DOWN = "up", "down"
 
 
 @dataclass(frozen=True, slots=True)
-class Flowed:
+class DatagramRun:
     mode: str
     losses: Losses
     ways: Mapping[str, Counted]  # up and down
@@ -36,9 +36,9 @@ class Flowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutRun:
     mode: str
-    moments: Sequence[float]  # of time.monotonic(), at which Wi-Fi was cut
+    moments: Sequence[float]  # time.monotonic() of each cut
     ways: Mapping[str, Counted]
     stalled: str
 
@@ -46,7 +46,7 @@ class Cut:
         return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_told(self.ways)}"
 
     def lost(self, way: str) -> list[int]:
-        """By each cut, from it to the next. What was lost before the first counts with the first."""
+        """Return the losses from each cut to the next; losses before the first cut count with it."""
         counted, each = self.ways[way], [0] * len(self.moments)
         came = sorted(counted.copies)
         for number in counted.lost:
@@ -56,32 +56,32 @@ class Cut:
 
 @dataclass(slots=True)
 class BothWays:
-    """Of two streams, when they have ended."""
+    """The results of two streams, once they have ended."""
 
     ways: dict[str, Counted] = field(default_factory=dict)
 
 
-def flowed(lab: Laboratory, mode: str, losses: Losses, seconds: float) -> Flowed:
-    """The mode is in force already."""
+def run_datagrams(lab: Laboratory, mode: str, losses: Losses, seconds: float) -> DatagramRun:
+    """Run two streams in the current mode over paths with these losses."""
     lab.lose(wifi=losses.wifi_percent, lte=losses.lte_percent)
-    lab.stalled()  # from here on it counts
+    lab.stalled()  # discard what came before
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + seconds)
     stalled = lab.stalled()
     lab.lose(wifi=0, lte=0)
-    return Flowed(mode, losses, both.ways, stalled)
+    return DatagramRun(mode, losses, both.ways, stalled)
 
 
-def cut(lab: Laboratory, mode: str, cuts: int) -> Cut:
-    """The mode is in force already."""
-    lab.stalled()  # from here on it counts
+def run_cuts(lab: Laboratory, mode: str, cuts: int) -> CutRun:
+    """Run two streams in the current mode while Wi-Fi is cut."""
+    lab.stalled()  # discard what came before
     with both_ways(lab, THIN_PPS) as both:
-        moments = list(cutting(lab, cuts))
-    return Cut(mode, moments, both.ways, lab.stalled())
+        moments = list(cut_repeatedly(lab, cuts))
+    return CutRun(mode, moments, both.ways, lab.stalled())
 
 
-def cutting(lab: Laboratory, cuts: int) -> Iterator[float]:
-    """Moments at which Wi-Fi was cut; it is whole before the first, between them and at the end, for as long."""
+def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
+    """Cut Wi-Fi again and again; yield the time of each cut. It is whole before, between and after cuts."""
     began = time.monotonic()
     for number in range(cuts):
         till(began + (2 * number + 1) * CUT_S)
@@ -95,7 +95,7 @@ def cutting(lab: Laboratory, cuts: int) -> Iterator[float]:
 
 @contextmanager
 def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES) -> Iterator[BothWays]:
-    """As long as the block lasts; then what came of them is known."""
+    """Run a stream each way; the results are known after the block."""
     both = BothWays()
     with (
         numbered(lab.client, lab.server, SERVER, rate_pps, payload_bytes) as up,
@@ -107,7 +107,7 @@ def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 
 
 def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> float:
-    """Of one that was lost: as long after the last before it that came as their numbers say."""
+    """Estimate when a lost datagram was sent, from the last earlier one that arrived."""
     before = bisect_left(came, number) - 1
     if before < 0:
         return float("-inf")
@@ -115,31 +115,31 @@ def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> 
 
 
 def _told(ways: Mapping[str, Counted]) -> str:
-    each = (f"{way} {len(one.lost)} of {one.sent} lost, {one.doubled} duplicated" for way, one in ways.items())
+    each = (f"{way} {len(one.lost)} of {one.sent} lost, {one.duplicates} duplicated" for way, one in ways.items())
     return "; ".join(each)
 
 
-# Pings while Wi-Fi loses some, is cut, or is faster only now and then.
+# Pings while Wi-Fi is lossy, is cut, or is only sometimes the faster path
 
 PING_EVERY_S = 0.01
 SUMMARY = re.compile(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Pinged:
+class PingRun:
     scenario: Scenario
     sent: int
     lost: int
-    doubled: int
+    duplicates: int
     stalled: str
 
     def __str__(self) -> str:
-        return f"{self.sent} pings, {self.scenario.name}: {self.lost} lost, {self.doubled} duplicated"
+        return f"{self.sent} pings, {self.scenario.name}: {self.lost} lost, {self.duplicates} duplicated"
 
 
-def pinged(lab: Laboratory, scenario: Scenario, count: int) -> Pinged:
+def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
     lab.lose(wifi=scenario.before_percent, lte=0)
-    lab.stalled()  # from here on it counts
+    lab.stalled()  # discard what came before
     words = ["ping", "-q", "-c", str(count), "-i", str(PING_EVERY_S), "-W", "1", "-I", CLIENT, SERVER]
     began = time.monotonic()
     with lab.client.popen(words, stderr=subprocess.STDOUT, text=True) as pinging:
@@ -149,13 +149,13 @@ def pinged(lab: Laboratory, scenario: Scenario, count: int) -> Pinged:
         said, _ = pinging.communicate()
     stalled = lab.stalled()
     lab.lose(wifi=0)
-    return Pinged(scenario, *ping_counts(said), stalled)
+    return PingRun(scenario, *ping_counts(said), stalled)
 
 
 def ping_counts(said: str) -> tuple[int, int, int]:
-    """Sent, lost and duplicated, as `ping` tells them at its end."""
+    """Return the pings sent, lost and duplicated, from ping's summary."""
     found = SUMMARY.search(said)
     if found is None:
-        raise ExperimentFailed(f"ping said nothing of what it sent and received, but {said.strip()!r}")
-    sent, received, doubled = (int(number or 0) for number in found.groups())
-    return sent, sent - received, doubled
+        raise ExperimentFailed(f"ping printed no summary, only {said.strip()!r}")
+    sent, received, duplicates = (int(number or 0) for number in found.groups())
+    return sent, sent - received, duplicates

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent, how often, and over how bad paths."""
+"""Plan what is sent, how often, and over which losses."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-ONCE, SINGLE, OFF = "bicast", "single", "off"  # modes; with an agent at each site, bicast is each packet twice and once
+ONCE, SINGLE, OFF = "bicast", "single", "off"  # modes; with an agent at each site, bicast delivers each packet once
 MODES = (ONCE, SINGLE, OFF)
-TWICE = "bicast, TCP twice"  # with no agents
-# Wi-Fi's packets take 0 to 30 ms and LTE's 15 ms, each way: now this one is first, now that one.
+TWICE = "bicast, TCP twice"  # without agents
+# Wi-Fi takes 0 to 30 ms and LTE 15 ms, each way: either may be first.
 JITTER = {"wifi_jitter_ms": 30.0, "lte_delay_ms": 15.0}
-# An upload that is copied keeps LTE's queue full; what is sent after a cut waits behind all that waits there, and that
-# all came by Wi-Fi before. So no pause is shorter than the queue of the path that remains: 60 kB and 150 kB here.
-UPLOADS: Mapping[str, tuple[float, ...]] = {ONCE: (48, 120), SINGLE: (120,)}  # by mode, LTE's full queue in ms
+# A copied upload keeps LTE's queue full. After a cut new data waits behind that queue, whose contents Wi-Fi already
+# delivered. So no pause is shorter than the queue of the remaining path: 60 kB and 150 kB here.
+UPLOADS: Mapping[str, tuple[float, ...]] = {ONCE: (48, 120), SINGLE: (120,)}  # LTE's full queue in ms, by mode
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What each path loses, each way."""
+    """Loss of each path, each way."""
 
     wifi_percent: float
     lte_percent: float
 
     @property
     def both(self) -> float:
-        """The share of packets that both lose."""
+        """Return the share of packets that both paths lose."""
         return self.wifi_percent * self.lte_percent / 10_000
 
     def __str__(self) -> str:
@@ -35,12 +35,12 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Of the pings; LTE loses nothing."""
+    """A scenario of pings; LTE is clean."""
 
     name: str
-    before_percent: float  # that Wi-Fi loses, each way, in the first half
+    before_percent: float  # Wi-Fi's loss, each way, in the first half
     after_percent: float
-    most_doubled: int  # criteria of the kernel's selftest of HSR
+    max_duplicates: int  # criteria of the kernel's HSR selftest
     reordered: bool = False
 
 
@@ -55,20 +55,20 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/once are named so
-    rounds: int  # of pings and of questions
+    name: str  # the stem of its file names in results/once
+    rounds: int  # of pings and of requests
     pings: int
-    percent: tuple[float, ...]  # each of them lost by Wi-Fi with each lost by LTE
-    beside: tuple[Losses, ...]  # those with which single and off are measured, too
+    percent: tuple[float, ...]  # losses of Wi-Fi and of LTE, in all combinations
+    beside: tuple[Losses, ...]  # losses with which single and off are measured too
     flow_s: float
     ask_s: float
-    cuts: int  # in each mode, under datagrams
-    upload_cuts: int  # and under an upload
+    cuts: int  # in each mode, with datagrams
+    upload_cuts: int  # with an upload
     deluge: int  # packets
     bulk_s: float
     blacks: int  # downloads in each mode
     deaths: int
-    tunnelled: int  # rounds of all that is measured through tunnels
+    tunnelled: int  # rounds of everything through tunnels
 
     @property
     def flows(self) -> tuple[tuple[str, Losses], ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP over the two paths: bulk, a download under a black Wi-Fi, questions and answers, uploads under cuts."""
+"""Measure TCP over the two paths: bulk, a download over a black Wi-Fi, requests, uploads under cuts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.laboratories.two_sites import Laboratory
-from experiments.once.datagrams import CUT_S, UP, cutting
+from experiments.once.datagrams import CUT_S, UP, cut_repeatedly
 from experiments.once.plan import Losses
 from lab.processes.controller import LOOK_EVERY_S
 from lab.results.figures import percentile
@@ -22,24 +22,26 @@ from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 from topologies.twin import RATES_BPS
 
-# The kernel's counters: of TCP in a machine's namespace, and of bytes by device.
+# The kernel's counters: TCP of a machine's namespace, and bytes by device
+#
+# RFC 2883: the receiver reports a segment that it already had, delivered or still queued.
 
 # RFC 2883: the receiver says that a segment came which it had; twice of what it has delivered, twice of what waits.
 DSACKS = ("TcpExt:TCPDSACKRecv", "TcpExt:TCPDSACKOfoRecv")
-# The sender has found out that what it sent again was not lost, and takes the reaction to it back.
-UNDONE = tuple(f"TcpExt:TCP{how}Undo" for how in ("Full", "Partial", "DSACK", "Loss"))
+# The sender found that a retransmitted segment was not lost, and undid its reaction.
+UNDO_COUNTERS = tuple(f"TcpExt:TCP{how}Undo" for how in ("Full", "Partial", "DSACK", "Loss"))
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class FrameBytes:
     """Bytes of frames."""
 
     came: int
-    left: int  # what a queue or a loss has taken is not among them
+    left: int  # without what a queue or a loss took
 
 
 def segments(machine: Machine) -> Counter[str]:
-    """By group and name, as `nstat` joins them: Tcp:OutSegs."""
+    """Return the counters by group and name, as `nstat` joins them: Tcp:OutSegs."""
     found: Counter[str] = Counter()
     for table in ("snmp", "netstat"):
         lines = Path(f"/proc/{machine.pid}/net/{table}").read_text().splitlines()
@@ -50,83 +52,85 @@ def segments(machine: Machine) -> Counter[str]:
     return found
 
 
-def moved(*devices: str, pid: int | str = "self") -> Moved:
-    """By these devices together, of the namespace that this process is in."""
+def frame_bytes(*devices: str, pid: int | str = "self") -> FrameBytes:
+    """Return the bytes of these devices together, in the namespace of this process."""
     came = left = 0
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
         name, _, words = line.partition(":")
         if name.strip() in devices:
             fields = words.split()
             came, left = came + int(fields[0]), left + int(fields[8])
-    return Moved(came, left)
+    return FrameBytes(came, left)
 
 
-# A bulk transfer over clean paths, with copies and without.
+# A bulk transfer over clean paths, with copies and without
 
-BULK_STEADY_S = 1.0  # after its beginning, in which its sender looks for the rate
+BULK_STEADY_S = 1.0  # after its start, while the sender looks for the rate
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class BulkRun:
     how: str
     way: str
     bps: float
-    segments: int  # that its sender has sent, with those that it sent again
-    dsacks: int  # that came back to it
-    again: int
-    undone: int  # reactions to losses that were none
+    segments: int  # by the sender, with retransmits
+    dsacks: int  # received by the sender
+    retransmits: int
+    spurious_reactions: int  # reactions to supposed losses
     whole: bool
     stalled: str
 
     def __str__(self) -> str:
-        told = f"{self.bps / 1e6:.1f} Mbit/s, {self.of_thousand(self.dsacks):.3g} DSACKs"
-        again = f"{self.of_thousand(self.again):.3g} sent again of 1000 segments, {self.undone} times in vain"
-        return f"a bulk transfer {self.way}, {self.how}: {told} and {again}"
+        told = f"{self.bps / 1e6:.1f} Mbit/s, {self.per_1000_segments(self.dsacks):.3g} DSACKs"
+        retransmits = (
+            f"{self.per_1000_segments(self.retransmits):.3g} retransmits of 1000, {self.spurious_reactions} spurious"
+        )
+        return f"a bulk transfer {self.way}, {self.how}: {told} and {retransmits}"
 
-    def of_thousand(self, count: int) -> float:
+    def per_1000_segments(self, count: int) -> float:
         return 1000 * count / self.segments
 
 
-def carried(lab: Laboratory, how: str, way: str, seconds: float) -> Carried:
-    """The mode is in force already."""
+def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
+    """Run a bulk transfer in the current mode."""
     lab.forget()
     sender = lab.client if way == UP else lab.server
     with streaming(lab.server, lab.client, SERVER, upload=way == UP) as stream:
         stream.await_flowing()
         till(time.monotonic() + BULK_STEADY_S)
-        lab.stalled()  # from here on it counts
+        lab.stalled()  # discard what came before
         before, began = segments(sender), time.monotonic()
         till(began + seconds)
         after, ended = segments(sender), time.monotonic()
         stalled = lab.stalled()
         streamed = stream.finish()
     more = after - before
-    return Carried(
+    return BulkRun(
         how,
         way,
         streamed.bps(began, ended),
         more["Tcp:OutSegs"] + more["Tcp:RetransSegs"],
         sum(more[name] for name in DSACKS),
         more["Tcp:RetransSegs"],
-        sum(more[name] for name in UNDONE),
+        sum(more[name] for name in UNDO_COUNTERS),
         streamed.whole,
         stalled,
     )
 
 
-# A long download, in the middle of which Wi-Fi goes black for a while.
+# A long download, during which Wi-Fi goes black for a while
 
 DOWNLOAD_BYTES = 48_800_000  # of payload
-FRAMES = 1.06  # bytes of frames for one of payload
+FRAMES = 1.06  # bytes of frames per byte of payload
 BLACK_S = 10.0
 DOWNLOAD_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Blackened:
+class BlackoutRun:
     mode: str
-    moment: float  # of time.monotonic(), at which Wi-Fi went black
-    wire_bytes: int  # of frames, by both paths and both ways
+    moment: float  # time.monotonic() when Wi-Fi went black
+    wire_bytes: int  # of frames, on both paths and both ways
     streamed: Streamed
     stalled: str
 
@@ -147,53 +151,53 @@ class Blackened:
         return self.streamed.longest_pause_s(self.moment)
 
 
-def blackened(lab: Laboratory, mode: str) -> Blackened:
-    """The mode is in force already."""
+def run_blackout(lab: Laboratory, mode: str) -> BlackoutRun:
+    """Run the download in the current mode."""
     lab.forget()
     uplinks = [uplink.port for site in lab.sites for uplink in site.uplinks]
-    before = moved(*uplinks).left
+    before = frame_bytes(*uplinks).left
     with streaming(lab.server, lab.client, SERVER) as stream:
         stream.await_flowing()
-        lab.stalled()  # from here on it counts
-        begun = _came(lab)
-        _await_come(lab, begun + round(FRAMES * DOWNLOAD_BYTES / 2))
+        lab.stalled()  # discard what came before
+        begun = _received_bytes(lab)
+        _await_received(lab, begun + round(FRAMES * DOWNLOAD_BYTES / 2))
         moment = time.monotonic()
         lab.lose(wifi=100)
         till(moment + BLACK_S)
         lab.lose(wifi=0)
-        _await_come(lab, begun + round(FRAMES * DOWNLOAD_BYTES))
+        _await_received(lab, begun + round(FRAMES * DOWNLOAD_BYTES))
         stalled = lab.stalled()
         streamed = stream.finish()
-    return Blackened(mode, moment, moved(*uplinks).left - before, streamed, stalled)
+    return BlackoutRun(mode, moment, frame_bytes(*uplinks).left - before, streamed, stalled)
 
 
-def _came(lab: Laboratory) -> int:
+def _received_bytes(lab: Laboratory) -> int:
     devices: Sequence[str] = lab.client.intfNames()
-    return moved(*devices, pid=lab.client.pid).came
+    return frame_bytes(*devices, pid=lab.client.pid).came
 
 
-def _await_come(lab: Laboratory, wanted: int) -> None:
-    """Bytes of frames."""
+def _await_received(lab: Laboratory, wanted: int) -> None:
+    """Wait until the client has received this many bytes of frames."""
     deadline = time.monotonic() + DOWNLOAD_WITHIN_S
-    while _came(lab) < wanted:
+    while _received_bytes(lab) < wanted:
         if time.monotonic() > deadline:
             raise ExperimentFailed(
-                f"client: within {DOWNLOAD_WITHIN_S:.0f} s only {_came(lab) / 1e6:.0f} MB came, of {wanted / 1e6:.0f}"
+                f"client: only {_received_bytes(lab) / 1e6:.0f} of {wanted / 1e6:.0f} MB in {DOWNLOAD_WITHIN_S:.0f} s"
             )
         till(time.monotonic() + LOOK_EVERY_S)
 
 
-# Questions and answers over lossy paths, and an upload under cuts of Wi-Fi.
+# Requests over lossy paths, and an upload under cuts of Wi-Fi
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("questions.py"))]
 PORT = 7500
 RATE_PER_S = 200
 LOSSES = Losses(10, 1)
-UPLOAD_STEADY_S = 2.0  # after an upload's beginning, in which its sender fills every queue
+UPLOAD_STEADY_S = 2.0  # after its start, while the sender fills every queue
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestRun:
     mode: str
     took_s: Sequence[float]
     stalled: str
@@ -205,10 +209,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class UploadRun:
     mode: str
-    queue_ms: float  # what waits on LTE when its queue is full
-    moments: Sequence[float]  # of time.monotonic(), at which Wi-Fi was cut
+    queue_ms: float  # the delay of LTE's full queue
+    moments: Sequence[float]  # time.monotonic() of each cut of Wi-Fi
     streamed: Streamed
     stalled: str
 
@@ -218,34 +222,36 @@ class Uploaded:
 
     @property
     def bps(self) -> float:
-        """Before the first cut."""
+        """Return the rate before the first cut."""
         return self.streamed.bps(self.moments[0] - CUT_S, self.moments[0])
 
     @property
     def pauses_s(self) -> list[float]:
-        """The longest at each cut, until Wi-Fi is healed."""
+        """Return the longest pause of each cut, until Wi-Fi is restored."""
         return [self.streamed.longest_pause_s(moment, moment + CUT_S) for moment in self.moments]
 
 
-def asked(lab: Laboratory, mode: str, seconds: float) -> Asked:
-    """The mode is in force already."""
+def run_requests(lab: Laboratory, mode: str, seconds: float) -> RequestRun:
+    """Exchange requests and answers in the current mode."""
     lab.lose(wifi=LOSSES.wifi_percent, lte=LOSSES.lte_percent)
-    lab.stalled()  # from here on it counts
+    lab.stalled()  # discard what came before
     with lab.server.popen([*PROGRAM, "answer", str(PORT)], stderr=None, text=True) as answering:
         try:
             assert answering.stdout is not None
             if answering.stdout.readline() != "ready\n":
-                raise ExperimentFailed(f"server: `questions.py answer {PORT}` did not say 'ready'; its error is above")
+                raise ExperimentFailed(
+                    f"server: `questions.py answer {PORT}` did not print 'ready'; its error is above"
+                )
             said = lab.client.run(*PROGRAM, "ask", SERVER, str(PORT), str(RATE_PER_S), str(seconds)).stdout
         finally:
             answering.kill()
     stalled = lab.stalled()
     lab.lose(wifi=0, lte=0)
-    return Asked(mode, json.loads(said), stalled)
+    return RequestRun(mode, json.loads(said), stalled)
 
 
-def uploaded(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> Uploaded:
-    """The mode is in force already."""
+def run_upload(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> UploadRun:
+    """Run an upload under cuts in the current mode."""
     lab.forget()
     lte = lab.net.uplink("lte").forward
     before = lte.shape.queue_bytes
@@ -253,9 +259,9 @@ def uploaded(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> Uploaded
     with streaming(lab.server, lab.client, SERVER, upload=True) as stream:
         stream.await_flowing()
         till(time.monotonic() + UPLOAD_STEADY_S)
-        lab.stalled()  # from here on it counts
-        moments = list(cutting(lab, cuts))
+        lab.stalled()  # discard what came before
+        moments = list(cut_repeatedly(lab, cuts))
         stalled = lab.stalled()
         streamed = stream.finish()
     lte.set(queue_bytes=before)
-    return Uploaded(mode, queue_ms, moments, streamed, stalled)
+    return UploadRun(mode, queue_ms, moments, streamed, stalled)

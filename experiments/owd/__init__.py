@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 004's tables 2 to 6 and figures 2, 6 to 9: the rate of a link from how long packets take over it.
+"""Repeat paper 004's tables 2 to 6 and figures 2, 6 to 9: the rate of a link from one-way delays.
 
 ./bicast experiment owd            three runs of each link
 ./bicast experiment owd --full     twenty
 
-Links of 10, 100 and 1000 Mbit/s (topologies/measured.py), half of each others' in every second, and one by a token
-bucket. Both ends read one clock here, so the far end's is given a crystal's drift (measure.py).
+Links of 10, 100 and 1000 Mbit/s (topologies/measured.py), each also with half of it taken by cross traffic, and one
+with a token bucket. Both ends share one clock here, so measure.py adds a crystal's drift to the far end's.
 """
 
 from __future__ import annotations

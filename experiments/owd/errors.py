@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's other way, from the sender's side alone.
+"""`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's other method, from the sender alone.
 
-Datagrams of each length, shuffled within each try, to a port at which nobody listens, and how long until the error is
-there that says so. Writes `length,sent_ns,heard_ns`. Linux puts as much of the datagram into the error as fits into 576
-bytes: up to there a longer datagram has a longer answer.
+Send datagrams of each length, shuffled within each try, to a closed port, and time the ICMP error. Writes
+`length,sent_ns,heard_ns`. Linux quotes as much of the datagram as fits into 576 bytes: up to there a longer datagram
+has a longer error.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def main() -> None:
                 time.sleep(max(0.0, due - time.monotonic()))
                 due += every_us / 1e6
                 sent = time.time_ns()
-                if (heard := answered(sock, bytes(length))) is not None:
+                if (heard := error_time(sock, bytes(length))) is not None:
                     print(f"{length},{sent},{heard}")
 
 
-def answered(sock: socket.socket, datagram: bytes) -> int | None:
-    """When; None: not in time."""
+def error_time(sock: socket.socket, datagram: bytes) -> int | None:
+    """Return when the error arrived; None: too late."""
     try:
         sock.send(datagram)
     except ConnectionRefusedError:
-        return None  # of the one before, which was not waited for so long
+        return None  # the error of an earlier datagram, which came too late
     readable, _, _ = select.select([sock], [], [], PATIENCE_S)
     heard = time.time_ns()
     if not readable:

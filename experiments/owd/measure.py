@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the links, each by probes from end to end and by errors, and ask every estimator."""
+"""Measure each link by probes between the ends and by ICMP errors, and run every estimator."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 from topologies.measured import DEVICE, FAR, MeasuredTopo
 
-# Clocks as two hosts have them. Here both ends read one, so what a crystal does is added to the far end's.
+# Clocks of two hosts: both ends share one clock here, so a crystal's drift is added to the far end's
 #
-# 33 us a second, as the paper measured of its own (figure 1), with a wander that a processor's temperature makes.
-
+# 33 us a second, as the paper measured (figure 1), with the wander of a processor's temperature.
 SKEW = 33e-6
-WANDER = 1e-7  # of the skew, in a second
+WANDER = 1e-7  # of the skew, per second
 
 
-def apart(samples: Samples, seed: int) -> tuple[Samples, float]:
-    """With the mean drift that was added, in seconds a second."""
+def add_drift(samples: Samples, seed: int) -> tuple[Samples, float]:
+    """Add drift to the far clock; return its mean too, in seconds per second."""
     dice = np.random.default_rng(seed)
     passed = np.diff(samples.sent, prepend=samples.sent[0])
     skew = SKEW + np.cumsum(dice.normal(0, WANDER * np.sqrt(np.maximum(passed, 0))))
@@ -49,13 +48,13 @@ def apart(samples: Samples, seed: int) -> tuple[Samples, float]:
 
 AGENT = TREE / "build" / "bicast-agent"
 ERRORS = Path(__file__).with_name("errors.py")
-PORT, NOBODYS_PORT = 4400, 9
+PORT, CLOSED_PORT = 4400, 9
 TRAINS = 20
-ATTEMPTS = 3  # while the machine stalls
+ATTEMPTS = 3  # repeat when the machine stalled
 ERROR_ROUNDS = 3  # of each link
-ERROR_TRIES, ERROR_EVERY_US = 10, 10_000  # the paper's
+ERROR_TRIES, ERROR_EVERY_US = 10, 10_000  # as in the paper
 PATIENCE_S = 120.0
-TRUNCATED_BELOW = 600  # bytes; errors have all of what is shorter in them
+TRUNCATED_BELOW = 600  # bytes; errors quote shorter datagrams completely
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,15 @@ class Run:
     link: Link
     number: int
     sent: int
-    samples: Samples  # between clocks that are apart
-    added: float  # to the far end's clock: seconds a second
+    samples: Samples  # with drifting clocks
+    added: float  # to the far end's clock, in seconds per second
     paper: Slope
     one_way: Slope
-    drifting: Slope  # one way, too, as if both ends had one clock
+    drifting: Slope  # also one way, as if both ends had one clock
     round_trip: Slope
     rate: Rate | Unknown
     trains: Rate | Unknown
-    errors: Slope | None  # the paper's other way; None: not measured in this run
+    errors: Slope | None  # the paper's other method; None: not measured in this run
     long_errors: Slope | None
     alpha: Alpha
     stalled: str
@@ -84,7 +83,7 @@ class Run:
         return 8 / (slope.s_per_byte - self.alpha.s_per_byte)
 
     def off(self, bps: float) -> float:
-        """In percent of the true rate."""
+        """Return the deviation from the true rate in percent."""
         return 100 * (bps / self.link.rate_bps - 1)
 
     @property
@@ -93,13 +92,13 @@ class Run:
         return isinstance(found, Rate) and found.least_bps <= self.link.rate_bps <= found.most_bps
 
     def __str__(self) -> str:
-        told = [told_of(self.rate, self.link), f"trains {told_of(self.trains, self.link)}"]
-        told.append(f"the paper's way {self.off(self.bps(self.paper)):+.1f} %")
+        told = [describe(self.rate, self.link), f"trains {describe(self.trains, self.link)}"]
+        told.append(f"the paper's method {self.off(self.bps(self.paper)):+.1f} %")
         told.append(f"skew {1e6 * (self.one_way.drift - self.added):+.1f} ppm off")
         return f"{self.link}: {', '.join(told)}, {self.lost} of {self.sent} lost"
 
 
-def told_of(found: Rate | Unknown, link: Link) -> str:
+def describe(found: Rate | Unknown, link: Link) -> str:
     if isinstance(found, Unknown):
         return f"not known: {found.because}"
     within = 50 * (found.most_bps - found.least_bps) / found.bps
@@ -111,28 +110,30 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for link in plan.links:
         with _raised(link) as (net, key):
             for number in range(plan.rounds):
-                yield measured(net, key, link, number, alpha)
+                yield run_probe(net, key, link, number, alpha)
 
 
 def calibrate() -> Alpha:
-    """Against a link of known rate, as is to be done once for any two hosts. The middle one of some."""
+    """Calibrate alpha on a link of known rate, as any pair of hosts must once; take the median."""
     slopes: list[Slope] = []
     with _raised(CALIBRATION) as (net, key):
         for _ in range(CALIBRATIONS * ATTEMPTS):
-            _stalled(net, CALIBRATION)  # from here on it counts
+            _stalled(net, CALIBRATION)  # discard what came before
             slope = one_way(probe(net, key, CALIBRATION).samples)
             slopes += [] if _stalled(net, CALIBRATION) else [slope]
             if len(slopes) == CALIBRATIONS:
                 break
     if not slopes:
-        raise ExperimentFailed("the machine stalled in all that alpha was to be told by: try again when it is idle")
+        raise ExperimentFailed(
+            "no calibration counts, because the machine stalled in each; try again on an idle machine"
+        )
     return calibrated(sorted(slopes, key=lambda each: each.s_per_byte)[len(slopes) // 2], CALIBRATION.rate_bps)
 
 
-def measured(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Run:
-    _stalled(net, link)  # from here on it counts
+def run_probe(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Run:
+    _stalled(net, link)  # discard what came before
     probed = probe(net, key, link)
-    samples, added = apart(probed.samples, number)
+    samples, added = add_drift(probed.samples, number)
     errors, long_errors = by_errors(net) if number < ERROR_ROUNDS else (None, None)
     return Run(
         link, number, probed.sent, samples, added,
@@ -142,7 +143,7 @@ def measured(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Ru
 
 
 def drifting(samples: Samples) -> Slope:
-    """The lower edge over length alone: as of round trips that end where the packet came."""
+    """Fit the lower edge over length alone, like round trips that end where the packet arrived."""
     return round_trip(Samples(samples.lengths, samples.sent, *[samples.received] * 3))
 
 
@@ -153,23 +154,23 @@ def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
     try:
         return read(done.stdout)
     except Unreadable as error:
-        raise ExperimentFailed(f"of the probe of {link}: {error}; is `bicast-agent reflect` there?") from None
+        raise ExperimentFailed(f"probe of {link}: {error}; check that `bicast-agent reflect` runs") from None
 
 
 def by_errors(net: Stage) -> tuple[Slope, Slope]:
-    """By all of them, and by those that have not the whole datagram in them."""
+    """Estimate from all errors, and from those that quote only a part of the datagram."""
     samples = errors_of(net.machine("near"), net.machine("far"))
     return paper(samples), paper(_only(samples, samples.lengths >= TRUNCATED_BELOW))
 
 
 def errors_of(near: Machine, far: Machine) -> Samples:
-    """Of which the far end knows nothing: the way there and back is the delay."""
+    """Return samples without the far end's times: the delay is the round trip."""
     far.run("sysctl", "--quiet", "--write", "net.ipv4.icmp_ratelimit=0")
-    numbers = (NOBODYS_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
+    numbers = (CLOSED_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
     done = near.run(sys.executable, str(ERRORS), FAR, *map(str, numbers), timeout_s=PATIENCE_S)
     rows = [tuple(map(int, row)) for row in list(csv.reader(done.stdout.splitlines()))[1:]]
     if not rows:
-        raise ExperimentFailed(f"{FAR} says of no datagram that nobody wanted it")
+        raise ExperimentFailed(f"{FAR} sent no ICMP error for any datagram")
     lengths, sent, heard = np.array(rows, dtype=np.int64).T
     origin = sent[0]
     unknown = np.full(len(rows), math.nan)
@@ -191,12 +192,12 @@ def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
         key = Path(place) / "key"
         key.touch(mode=0o600)
         key.write_text(secrets.token_hex(32) + "\n", encoding="ascii")
-        net.machine("near").run("ping", "-c", "1", FAR)  # each knows the other's MAC
+        net.machine("near").run("ping", "-c", "1", FAR)  # learn the MACs
         words = (str(AGENT), "reflect", "--listen", f"{FAR}:{PORT}", "--key-file", str(key))
         reflector = net.machine("far").popen([*words], stdout=subprocess.PIPE, stderr=None, text=True)
         try:
             if not (reflector.stdout and reflector.stdout.readline().startswith("answers")):
-                raise ExperimentFailed(f"`{' '.join(words)}` does not answer probes; its error is above")
+                raise ExperimentFailed(f"`{' '.join(words)}` did not start; its error is above")
             yield net, key
         finally:
             reflector.kill()
@@ -204,7 +205,7 @@ def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
 
 
 def _stalled(net: Stage, link: Link) -> str:
-    """Since this was last asked; the kernel does not tell it of its own links."""
+    """Return the lateness since the previous call; the kernel's own links cannot tell."""
     if link.bucket:
         return ""
     late = net.uplink(DEVICE).lateness()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which links are measured, and how often."""
+"""Plan the links and repetitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LENGTHS = LONGEST_BYTES // STEP_BYTES
 @dataclass(frozen=True, slots=True)
 class Link:
     rate_bps: int
-    others: float = 0.0  # the part of the rate that others take
-    bucket: bool = False  # the kernel's token bucket, which delays no packet that comes alone
+    others: float = 0.0  # share of the rate taken by cross traffic
+    bucket: bool = False  # the kernel's token bucket, which does not delay single packets
 
     def __str__(self) -> str:
         told = f"{self.rate_bps / 1e6:g} Mbit/s"
@@ -27,13 +27,13 @@ class Link:
 
     @property
     def every_us(self) -> int:
-        """Ten times what the longest packet takes, and 1 ms at least."""
+        """Return ten times the longest packet's transmission time, at least 1 ms."""
         return max(1000, round(10 * 8e6 * (LONGEST_BYTES + 42) / self.rate_bps))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/owd are named so
+    name: str  # the stem of its file names in results/owd
     rounds: int  # of each link
     links: tuple[Link, ...]
 

@@ -99,7 +99,7 @@ def _bucket(link: Link, runs: Sequence[Run]) -> Iterator[Figure]:
 def _said(link: Link) -> Iterator[Figure]:
     if link.others:
         return
-    for one in paper004.said(link.rate_bps):
+    for one in paper004.values(link.rate_bps):
         yield Figure(f"  paper 004, table {one.table}: {one.what}", one.value, one.unit, 0, one.value, one.value)
 
 
@@ -124,7 +124,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     yield link.rate_bps, link.others, int(link.bucket), run.number, run.sent, run.lost, *rate, *slopes, trains, *drifts
 
 
-# Plot: paper 004's figures 2 and 6 to 9 of this run, delays by packet length and the lines through them.
+# Plot: paper 004's figures 2 and 6 to 9 for this run, delays by packet length with fitted lines
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
@@ -142,7 +142,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
 
 
 def _delays(panel: Axes, run: Run) -> None:
-    """Of the first run, with the far end's drift in them, as its clock has it."""
+    """Plot the first run, including the far end's drift."""
     samples = run.samples
     delays = (samples.received - samples.sent) * 1e6
     delays -= delays.min()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the five papers printed, as the experiments read it."""
+"""The five papers' printed values, as the experiments read them."""

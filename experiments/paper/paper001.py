@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What paper 001 says in words of its figures 5 to 10, which it gives no tables of."""
+"""Read what paper 001 says about its figures 5 to 10, for which it has no tables."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ FILE = Path(__file__).parent / "001_said.csv"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Of one set of hosts."""
+class RelayCounts:
+    """One set of hosts."""
 
     pairs: int
-    better: int  # pairs with a better relay, by ping; of these are the next three
+    better: int  # pairs with a better relay by ping; the next three are about these
     any_count: int | None  # ping's relay passes the filter of numbers with (p, q) = (0, 1)
     any_distance: int | None  # the filter of RTTs with (x, y) = (0, 1)
     survive: int  # both, as printed
-    triples: int  # senders, receivers and relays between which it transferred
-    worse: int  # of which direct was better
-    direct_by_theory_percent: int  # what direct transfers had of the equation's throughput
+    triples: int  # transfers between senders, receivers and relays
+    worse: int  # those in which direct was better
+    direct_by_theory_percent: int  # measured direct throughput, relative to the equation
 
 
-def said(name: str) -> Said:
+def counts(name: str) -> RelayCounts:
     with FILE.open(encoding="utf-8") as file:
         row = next(row for row in csv.DictReader(file) if row.pop("set") == name)
     numbers = {what: int(value) if value else None for what, value in row.items()}
-    return Said(**numbers)  # type: ignore[arg-type]  # only what may be None is
+    return RelayCounts(**numbers)  # type: ignore[arg-type]  # only fields that may be None are

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What paper 003 says in words of its figure 4, which it gives no table of: throughput by the size of writes."""
+"""Read what paper 003 says about its figure 4, for which it has no table: throughput by size of writes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ BEST = "best"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Of writes of so many bytes, by so many terminals at one access point."""
+class WriteStatement:
+    """A statement about writes of these sizes, by so many terminals at one access point."""
 
     terminals: int
     least_block_bytes: int
     most_block_bytes: int
     what: str
-    value: float | None  # None: only that these are best
+    value: float | None  # None: only that these sizes are best
     unit: str
 
 
-def said() -> tuple[Said, ...]:
+def statements() -> tuple[WriteStatement, ...]:
     with FILE.open(encoding="utf-8") as file:
         return tuple(
-            Said(
+            WriteStatement(
                 int(row["terminals"]),
                 int(row["least_block_bytes"]),
                 int(row["most_block_bytes"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 004's tables 2, 3, 5 and 6."""
+"""Read paper 004's tables 2, 3, 5 and 6."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ FILE = Path(__file__).parent / "004_tables.csv"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Of one link between two hosts."""
+class PaperValue:
+    """A value of one link between two hosts."""
 
     table: int
     what: str
@@ -20,10 +20,10 @@ class Said:
     unit: str
 
 
-def said(rate_bps: int) -> tuple[Said, ...]:
+def values(rate_bps: int) -> tuple[PaperValue, ...]:
     with FILE.open(encoding="utf-8") as file:
         return tuple(
-            Said(int(row["table"]), row["what"], float(row["value"]), row["unit"])
+            PaperValue(int(row["table"]), row["what"], float(row["value"]), row["unit"])
             for row in csv.DictReader(file)
             if float(row["link_mbit_s"]) * 1e6 == rate_bps
         )

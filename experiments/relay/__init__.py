@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Papers 001 and 002's relay: what it costs, and what it gains.
+"""Measure the cost and the gain of papers 001 and 002's relay.
 
 ./bicast experiment relay            the short form of each part
 ./bicast experiment relay --full
 
-`python -m experiments.relay PART ... [--full] [--json]` runs these parts alone; with --json each part is a document.
+`python -m experiments.relay PART ... [--full] [--json]` runs only these parts; with --json each prints a document.
 
-cost        the pair of gateway and relay beside a direct connection and beside others' proxies
-halfway     what this pair gains where it halves a long round trip, with a small window
-planet      paper 001's figures 7 to 10: which relay is found, in three ways, on a generated planet
-transfers   its figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted
-parallel    one connection by two relays at once
+cost        gateway and relay, compared with a direct connection and with other proxies
+halfway     their gain where the relay halves a long round trip, with a small window
+planet      paper 001's figures 7 to 10: three ways to choose a relay, on a generated planet
+transfers   its figures 5 and 6: the gain of a relay in transfers over emulated links, and the prediction
+parallel    one connection over two relays at once
 moves       a download on a lossy Wi-Fi: left to policies, and kept on Wi-Fi
-home        a terminal without MPTCP behind a bad Wi-Fi: carried to a relay in each mode, or left alone
+home        a terminal without MPTCP behind a bad Wi-Fi: relayed in each mode, or not
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments.relay [PART ...]`: these parts alone."""
+"""Run selected parts: `python -m experiments.relay [PART ...]`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def main() -> int:
         prog="python -m experiments.relay", description="What a relay costs and gains.", allow_abbrev=False
     )
     parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
-    parser.add_argument("--full", action="store_true", help="all of it")
-    parser.add_argument("--json", action="store_true", help="what came out, a document for each part")
+    parser.add_argument("--full", action="store_true", help="the long form of each part")
+    parser.add_argument("--json", action="store_true", help="print a JSON document for each part")
     return run(parser.parse_args())
 
 

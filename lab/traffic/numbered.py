@@ -32,7 +32,7 @@ class Counted:
         return [number for number in range(self.sent) if number not in self.copies]
 
     @property
-    def doubled(self) -> int:
+    def duplicates(self) -> int:
         """Return how many duplicates arrived."""
         return self.copies.total() - len(self.copies)
 

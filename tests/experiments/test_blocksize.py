@@ -52,7 +52,7 @@ def test_a_mark_keeps_a_large_write_from_waiting_in_the_socket(runs: list[Run]) 
 
 
 def test_what_is_marked_is_within_what_the_paper_found_best() -> None:
-    best = {one.terminals: one for one in paper003.said() if one.what == paper003.BEST}
+    best = {one.terminals: one for one in paper003.statements() if one.what == paper003.BEST}
     assert set(best) == set(TERMINALS)
     for terminals, bytes_ in zip(TERMINALS, BLOCK_BYTES, strict=True):
         assert best[terminals].least_block_bytes <= bytes_ <= best[terminals].most_block_bytes

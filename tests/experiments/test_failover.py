@@ -13,13 +13,13 @@ import pytest
 from experiments import failover
 from experiments.failover import CAMPAIGN
 from experiments.failover.measure import Run, carry_out
-from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, UPLOAD, WAYS, Plan, Task, Way
+from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, PROTECTIONS, UPLOAD, Plan, Protection, Task
 from experiments.failover.report import HEADER, figures
 from experiments.laboratories.two_paths import Laboratory
 from lab.links.emulator import STALL_MS, Lateness
 from lab.traffic.streaming import Streamed
 
-DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = WAYS[1:]
+DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = PROTECTIONS[1:]
 FINITE_S = 30.0
 LATE = f"on lte 3 of 900 packets left more than {STALL_MS} ms late, the latest by 7.1 ms"
 
@@ -34,9 +34,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "direction", "way"),
     [(BLACK, DOWNLOAD, REFLEX), (BLACK, UPLOAD, BOTH), (DOWN, UPLOAD, DEFAULT)],
-    ids=lambda each: each.name if isinstance(each, Way) else each,
+    ids=lambda each: each.name if isinstance(each, Protection) else each,
 )
-def test_a_transfer_survives_its_path(fault: str, direction: str, way: Way, tmp_path: Path) -> None:
+def test_a_transfer_survives_its_path(fault: str, direction: str, way: Protection, tmp_path: Path) -> None:
     run = list(carry_out([Task(fault, direction, way, 1)], tmp_path))[-1]
     assert run.streamed.whole
     assert run.moved_bytes > 100_000
@@ -51,7 +51,7 @@ def test_what_was_done_for_one_run_is_undone_before_the_next(tmp_path: Path) -> 
     assert [run.task for run in runs] == tasks
 
 
-def a_run(way: Way, pause_s: float, stalled: str = "", number: int = 1, whole: bool = True) -> Run:
+def a_run(way: Protection, pause_s: float, stalled: str = "", number: int = 1, whole: bool = True) -> Run:
     died = 10.0
     reads = Streamed([9.9, died + pause_s, died + pause_s + 0.01], [1.0, 2.0, 3.0], whole)
     return Run(Task(BLACK, DOWNLOAD, way, number), reads, died, 1, None, stalled)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from experiments.once import CAMPAIGN
-from experiments.once.datagrams import DOWN, THIN_PPS, UP, Cut, Flowed, Pinged, ping_counts
-from experiments.once.measure import Deluged, Died, Followed, Run, Tunnelled, carry_out
+from experiments.once.datagrams import DOWN, THIN_PPS, UP, CutRun, DatagramRun, PingRun, ping_counts
+from experiments.once.measure import AddressChangeRun, DeathRun, FloodRun, Run, TunnelRun, carry_out
 from experiments.once.plan import OFF, ONCE, SCENARIOS, SINGLE, TWICE, Losses, Plan
 from experiments.once.report import HEADER, figures, interval
-from experiments.once.transfers import Asked, Blackened, Carried, Uploaded
+from experiments.once.transfers import BlackoutRun, BulkRun, RequestRun, UploadRun
 from lab.results.figures import Figure
 from lab.traffic.numbered import Counted
 from lab.traffic.streaming import Streamed
@@ -46,43 +46,43 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 @pytest.mark.timed
 def test_a_cut_takes_from_one_path_alone_and_nothing_from_both(runs: list[Run]) -> None:
-    ours, alone = (run for run in runs if isinstance(run, Cut))
+    ours, alone = (run for run in runs if isinstance(run, CutRun))
     assert [ours.lost(way) for way in (UP, DOWN)] == [[0], [0]]
-    assert all(way.doubled < SELDOM * way.sent for way in ours.ways.values())
+    assert all(way.duplicates < SELDOM * way.sent for way in ours.ways.values())
     assert all(sum(alone.lost(way)) > 5 for way in (UP, DOWN))
 
 
 @pytest.mark.timed
 def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: list[Run]) -> None:
-    asked = [run for run in runs if isinstance(run, Asked)]
-    assert [run.mode for run in asked] == [ONCE, SINGLE, OFF]
-    assert all(0 < took_s < 60 for run in asked for took_s in run.took_s)
-    uploads = [run for run in runs if isinstance(run, Uploaded)]
+    run_requests = [run for run in runs if isinstance(run, RequestRun)]
+    assert [run.mode for run in run_requests] == [ONCE, SINGLE, OFF]
+    assert all(0 < took_s < 60 for run in run_requests for took_s in run.took_s)
+    uploads = [run for run in runs if isinstance(run, UploadRun)]
     assert [(run.mode, run.queue_ms) for run in uploads] == [(ONCE, 48), (ONCE, 120), (SINGLE, 120)]
     assert all(run.streamed.whole for run in uploads)
 
 
 @pytest.mark.timed
 def test_of_a_deluge_every_packet_is_accounted_for_and_none_is_lost_by_elimination(runs: list[Run]) -> None:
-    (deluge,) = (run for run in runs if isinstance(run, Deluged))
+    (deluge,) = (run for run in runs if isinstance(run, FloodRun))
     assert (deluge.sent, deluge.lost_by_elimination) == (5_000, 0)
     assert deluge.delivered + deluge.lost_by_both == 5_000
 
 
 @pytest.mark.timed
 def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Run]) -> None:
-    bulk = [run for run in runs if isinstance(run, Carried)]
+    bulk = [run for run in runs if isinstance(run, BulkRun)]
     assert [(run.how, run.way, run.whole) for run in bulk] == [
         (how, way, True) for how in (ONCE, SINGLE, TWICE) for way in (UP, DOWN)
     ]
-    dsacks = {(run.how, run.way): run.of_thousand(run.dsacks) for run in bulk}
+    dsacks = {(run.how, run.way): run.per_1000_segments(run.dsacks) for run in bulk}
     for way in (UP, DOWN):
         assert dsacks[TWICE, way] > max(dsacks[ONCE, way], dsacks[SINGLE, way])
 
 
 @pytest.mark.timed
 def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides_that_alone(runs: list[Run]) -> None:
-    ours, alone = (run for run in runs if isinstance(run, Blackened))
+    ours, alone = (run for run in runs if isinstance(run, BlackoutRun))
     assert ours.streamed.whole and alone.streamed.whole
     assert ours.stall_s < alone.stall_s > 0.6
     assert alone.wire_percent > 100
@@ -113,7 +113,7 @@ def test_a_lost_datagram_belongs_to_the_cut_before_it() -> None:
     whole = a_stream(400, *range(400))
     # Sent after 99, 100 and 350: at 102, 102.02 and 107.02; and the first two of all.
     holed = a_stream(400, *(number for number in range(400) if number not in (0, 1, 100, 101, 351)))
-    run = Cut(ONCE, (101.5, 105.5), {UP: whole, DOWN: holed}, "")
+    run = CutRun(ONCE, (101.5, 105.5), {UP: whole, DOWN: holed}, "")
     assert (run.lost(UP), run.lost(DOWN)) == ([0, 0], [4, 1])
     assert told(run)["Wi-Fi cut and healed every 2 s, 50 datagrams/s each way; bicast, lost at a cut"].met is False
 
@@ -122,7 +122,7 @@ def test_a_pause_at_a_cut_is_judged_whatever_waits_on_the_path_that_remains() ->
     for queue_ms, pause_s, met in ((48, 0.099, True), (48, 0.101, False), (120, 0.121, False), (120, 0.099, True)):
         reads = Streamed([9.0, 10.0, 10.0 + pause_s], [1.0, 2.0, 3.0], whole=True)
         name = f"bicast, {queue_ms} ms waiting on LTE, longest pause at a cut"
-        assert told(Uploaded(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
+        assert told(UploadRun(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
 
 
 def test_the_interval_is_that_of_a_binomial_distribution() -> None:
@@ -136,7 +136,7 @@ def test_what_both_lose_is_held_against_chance_and_of_other_modes_nothing_is_pro
     ten = Losses(10, 10)
     for lost, kept in ((10, True), (0, True), (60, False)):
         stream = a_stream(1000, *range(lost, 1000))
-        those = told(*(Flowed(mode, ten, {UP: stream}, "") for mode in (ONCE, SINGLE)))
+        those = told(*(DatagramRun(mode, ten, {UP: stream}, "") for mode in (ONCE, SINGLE)))
         head = "1000 datagrams, both ways, Wi-Fi losing 10 %, LTE 10 %"
         assert those[f"{head}, bicast: lost"].met is kept
         assert those[f"{head}, single: lost"].met is None
@@ -145,15 +145,17 @@ def test_what_both_lose_is_held_against_chance_and_of_other_modes_nothing_is_pro
 
 def test_a_datagram_that_comes_twice_breaks_the_promise() -> None:
     for numbers, kept in (((0, 1), True), ((0, 1, 1), False)):
-        those = told(Flowed(ONCE, Losses(0, 0), {UP: a_stream(2, *numbers)}, ""))
+        those = told(DatagramRun(ONCE, Losses(0, 0), {UP: a_stream(2, *numbers)}, ""))
         assert those["duplicated in all of these in bicast"].met is kept
 
 
 def test_pings_are_judged_by_the_worst_of_their_runs() -> None:
     lossy = SCENARIOS[2]
-    those = list(figures([Pinged(CLEAN, 400, 0, 0, ""), Pinged(CLEAN, 400, 1, 1, ""), Pinged(lossy, 400, 0, 40, "")]))
+    those = list(
+        figures([PingRun(CLEAN, 400, 0, 0, ""), PingRun(CLEAN, 400, 1, 1, ""), PingRun(lossy, 400, 0, 40, "")])
+    )
     assert [(one.value, one.met) for one in those] == [(1, False), (1, False), (0, True), (40, True)]
-    assert [one.met for one in figures([Pinged(lossy, 400, 0, 41, "")])] == [True, False]
+    assert [one.met for one in figures([PingRun(lossy, 400, 0, 41, "")])] == [True, False]
 
 
 def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and_way(
@@ -161,20 +163,20 @@ def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and
 ) -> None:
     reads = Streamed([9.0, 10.5, 11.0], [1.0, 2.0, 3.0], whole=True)
     good: list[Run] = [
-        Pinged(CLEAN, 400, 0, 0, ""),
-        Flowed(ONCE, Losses(5, 5), {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
-        Asked(ONCE, (0.001, 0.002), ""),
-        Cut(SINGLE, (100.01,), {UP: a_stream(2, 0), DOWN: a_stream(2, 0, 1)}, ""),
-        Uploaded(ONCE, 48, (10.0,), reads, ""),
+        PingRun(CLEAN, 400, 0, 0, ""),
+        DatagramRun(ONCE, Losses(5, 5), {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
+        RequestRun(ONCE, (0.001, 0.002), ""),
+        CutRun(SINGLE, (100.01,), {UP: a_stream(2, 0), DOWN: a_stream(2, 0, 1)}, ""),
+        UploadRun(ONCE, 48, (10.0,), reads, ""),
         A_DELUGE,
-        Carried(TWICE, UP, 9e6, 1000, 200, 5, 1, True, ""),
-        Blackened(ONCE, 9.5, 6, reads, ""),
-        Died(1.5, {"home": 0.1, "far": 0.2}, "", ""),
-        Tunnelled(Carried(ONCE, UP, 9e6, 1000, 200, 5, 1, True, ""), 1450),
-        Followed(ONCE, 0.5, {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
+        BulkRun(TWICE, UP, 9e6, 1000, 200, 5, 1, True, ""),
+        BlackoutRun(ONCE, 9.5, 6, reads, ""),
+        DeathRun(1.5, {"home": 0.1, "far": 0.2}, "", ""),
+        TunnelRun(BulkRun(ONCE, UP, 9e6, 1000, 200, 5, 1, True, ""), 1450),
+        AddressChangeRun(ONCE, 0.5, {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
     ]
-    late = Pinged(CLEAN, 400, 9, 9, LATE)
-    bad = [late, Tunnelled(late, 1450)]
+    late = PingRun(CLEAN, 400, 9, 9, LATE)
+    bad = [late, TunnelRun(late, 1450)]
     assert list(figures([*good, *bad])) == list(figures(good))
     CAMPAIGN.present(SHORT, [*good, *bad], tmp_path, as_json=True)
     document = json.loads(capsys.readouterr().out)
@@ -187,7 +189,7 @@ def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and
     assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-A_DELUGE = Deluged(1000, 2, 998, 0, 3, 1, 0, 4, 500.0, 4096, 8192, 0.5)
+A_DELUGE = FloodRun(1000, 2, 998, 0, 3, 1, 0, 4, 500.0, 4096, 8192, 0.5)
 
 
 def test_one_packet_lost_by_elimination_breaks_the_promise() -> None:
@@ -198,7 +200,7 @@ def test_one_packet_lost_by_elimination_breaks_the_promise() -> None:
 
 
 def test_a_death_is_judged_by_the_latest_telling_and_the_slowest_switch() -> None:
-    those = told(Died(1.0, {"home": 0.1, "far": 0.2}, "", ""), Died(2.1, {"home": 0.1, "far": 1.1}, "", ""))
+    those = told(DeathRun(1.0, {"home": 0.1, "far": 0.2}, "", ""), DeathRun(2.1, {"home": 0.1, "far": 1.1}, "", ""))
     assert those["Wi-Fi dies silently: told after"].met is False
     assert those["then out of all groups at home within"].met is True
     assert those["then out of all groups at far within"].met is False

@@ -17,10 +17,10 @@ from experiments.owd.report import figures
 def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
     sent = np.linspace(0, 10, 1000)
     near = Samples(np.full(1000, 16.0), sent, sent + 1e-3, sent + 2e-3, sent + 3e-3)
-    far, added = measure.apart(near, 0)
+    far, added = measure.add_drift(near, 0)
     assert added == pytest.approx(33e-6, abs=2e-6)
     assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
-    assert np.allclose(far.answered - far.received, near.answered - near.received)
+    assert np.allclose(far.error_time - far.received, near.error_time - near.received)
     assert (far.sent, far.heard) == (near.sent, near.heard)
 
 

@@ -51,7 +51,7 @@ def test_no_customer_carries_what_goes_between_its_providers() -> None:
 @pytest.mark.slow
 def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
     run = chosen("Asia-US", SEED)
-    assert len(run.pairs) == paper001.said("Asia-US").pairs
+    assert len(run.pairs) == paper001.counts("Asia-US").pairs
     told = {one.what.strip(): one for one in figures([run])}
     assert told["Asia-US: ping finds a better relay"].value == pytest.approx(100 * len(run.relayed) / 1980)
     ours = [pair.ours for pair in run.pairs if pair.ours.relay]

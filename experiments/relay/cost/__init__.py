@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pair of gateway and relay costs, beside a direct connection and beside others' proxies in the same run.
+"""Measure the cost of gateway and relay, compared with a direct connection and other proxies in the same run.
 
-Rates and processor time are of a road without delay or limit; first bytes of one with 20 ms there and back on each side
-of the relay; memory, a crowd and many short connections of processes that were started for them. The machine's own
-congestion control (Linux: net.ipv4.tcp_congestion_control) is everybody's.
+Rates and processor time are over a path without delay or limit; first bytes over 20 ms round trip on each side of the
+relay; memory, many connections at once and many short ones in fresh processes. All use the machine's default
+congestion control (Linux: net.ipv4.tcp_congestion_control).
 """
 
 from __future__ import annotations

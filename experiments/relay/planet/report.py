@@ -35,7 +35,7 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
 
 
 def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
-    said = paper001.said(name)
+    said = paper001.counts(name)
     better = [_percent(len(run.relayed), len(run.pairs)) for run in runs]
     yield middle(f"{name}: ping finds a better relay", better, "% of pairs")
     yield _paper(said.better, said.pairs, "% of pairs")

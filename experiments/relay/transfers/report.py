@@ -41,7 +41,7 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
 def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
     if not runs:
         return
-    said, noise = paper001.said(name), _noise_percent(runs)
+    said, noise = paper001.counts(name), _noise_percent(runs)
     shares = [100 * run.direct.bps / _by_theory(run.task) for run in runs]
     yield figure(f"{name}: direct, of equation (1)", mean(shares), shares, "%")
     yield _paper("", float(said.direct_by_theory_percent), "%")
