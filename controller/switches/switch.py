@@ -105,6 +105,7 @@ class Switch:
         self._verified = False
         self._refused = False
         self._corrected = False  # the last reading differed from what was wanted
+        self._flows_deleted = False  # by somebody else, since the last reading was asked for
         self._compared_at = float("-inf")  # with what is wanted
         self._looks, self._often = ReadSchedule(now), False
         self._counts()
@@ -168,7 +169,8 @@ class Switch:
             old = remembered(self.site, self.observed.ports, event.installed.program.groups)
             self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
-        wanted_else = self._learned or self._port_changes.owed  # since something was sent: it holds what it was sent
+        # Two differences in a row are the switch's fault only if neither the program nor somebody else changed.
+        excused = known_to_fail or self._learned or self._port_changes.owed or self._flows_deleted
         before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
         as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected
         if as_it_was and now - self._compared_at < EVERY_S:
@@ -179,10 +181,10 @@ class Switch:
             self._agreed = ReadCache(event.installed.program, self._expected)
             self.last_error = None
             self._become_verified(now)
-        elif self._corrected and not (known_to_fail or wanted_else):
+        elif self._corrected and not excused:
             what = describe(changes[0], self.observed.ports)
             self._fail(f"the switch does not hold what it accepted; this was sent again, in vain so far: {what}", now)
-        self._corrected = bool(changes) and not (known_to_fail or wanted_else)
+        self._corrected = bool(changes) and not excused
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
         if event.ticket != self._apply_ticket:
@@ -190,7 +192,8 @@ class Switch:
             return
         self._patience.answered(SwitchQuery.APPLY)
         self._applied = True
-        if not self._verified and not self._refused and self._read_ticket is None:
+        # After a deletion the next reading is a second away at most. Read at once, deletions would set the pace.
+        if not self._verified and not self._refused and self._read_ticket is None and not self._flows_deleted:
             yield self._read(now)
 
     def refused(self, event: SwitchRefused, now: float) -> Iterator[Effect]:
@@ -209,9 +212,14 @@ class Switch:
                 yield self._read(now)  # somebody has taken the group away, most likely
 
     def flows_lost(self, now: float) -> Iterator[Effect]:
-        """Somebody has deleted flows of ours: what is missing is read, and sent again, at once, or within a second."""
+        """Read the switch after somebody else deleted flows of ours: at once, or within a second of the last reading.
+
+        The switch announces further deletions only after the next reading (edges/openflow/speaker.py), so nothing may
+        put that reading off.
+        """
         if self._told.allows(FlowsLost, now):
             log.warning("%s: somebody deleted flows of ours; they are sent again", self.site.name)
+        self._flows_deleted, self._verified, self._corrected = True, False, False
         if self._read_ticket is None and self._lost.allows(self.session, now):
             yield self._read(now)
         else:
@@ -222,7 +230,8 @@ class Switch:
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
-        self._looks.postponed(now)
+        if not self._flows_deleted:
+            self._looks.postponed(now)
 
     def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
@@ -344,7 +353,7 @@ class Switch:
 
     def _read(self, now: float) -> Read:
         assert self.session is not None
-        self._read_ticket = self._tickets.draw()
+        self._read_ticket, self._flows_deleted = self._tickets.draw(), False
         self._patience.asked(SwitchQuery.READ, now)
         self._looks.taken(self.session, now)
         return Read(self.session, self._read_ticket)

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import replace
 from ipaddress import IPv6Address
-from itertools import count
+from itertools import count, product
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,7 @@ from controller.protocol.requests import Impossible, UnknownTerminal
 from controller.protocol.switch_messages import (
     Apply,
     Close,
+    Effect,
     FlowsLost,
     NeighbourSeen,
     PortSeen,
@@ -30,7 +32,9 @@ from controller.protocol.switch_messages import (
     Solicited,
     SwitchApplied,
     SwitchClosed,
+    SwitchEvent,
     SwitchOpened,
+    SwitchRead,
     SwitchRefused,
 )
 from controller.readout.build import snapshot
@@ -118,6 +122,91 @@ def test_who_deletes_flows_all_the_time_causes_a_reading_a_second_and_has_the_la
         pair.drain()
         assert pair.installed() == wanted
     assert readings <= 10
+
+
+class Announcing(FakeSwitch):
+    """Announces a deletion by somebody else, and further ones only after the next reading, as speaker.py does."""
+
+    announced = False
+
+    def read(self, order: Read) -> SwitchRead:
+        self.announced = False
+        return super().read(order)
+
+
+class Delayed(Pair):
+    """Answers take time, as in OpenFlow: flows may be deleted after a reading saw them and before its answer ends."""
+
+    def __init__(self) -> None:
+        self.fake = Announcing(PORTS)
+        super().__init__(sites.loaded(sites.document()), [self.fake])
+        self._answers: deque[SwitchEvent] = deque()
+        self._reading: SwitchRead | None = None  # the flows are listed; groups, meters and ports follow
+
+    def lose(self, flow: Flow) -> None:
+        self.fake.change(DeleteFlow(flow))
+        session = self.switch().session
+        if not self.fake.announced and session is not None:
+            self.fake.announced = True
+            self._answers.append(FlowsLost(session))
+
+    def step(self) -> bool:
+        if self._answers:
+            self.tell(self._answers.popleft())
+        elif self._reading:
+            self._answers.append(self._reading)
+            self._reading = None
+        else:
+            return super().step()
+        return True
+
+    def _arrive(self, effect: Effect, fake: FakeSwitch) -> None:
+        match effect:
+            case Read():
+                self._reading = fake.read(effect)
+            case Apply():
+                self._answers.extend(fake.apply(effect))
+            case _:
+                super()._arrive(effect, fake)
+
+
+def test_deleted_flows_return_within_a_second_in_any_interleaving() -> None:
+    """Each number is how many messages arrive between a deletion and the next one; the first two are one moment."""
+    for steps in product(range(7), repeat=2):
+        pair = Delayed()
+        pair.connect()
+        pair.drain()
+        all_answer(pair)
+        doomed = iter(list(pair.installed().flows.values()))
+        for number in (0, 0, *steps):
+            for _ in range(number):
+                pair.step()
+            pair.lose(next(doomed))
+        pair.drain()
+        pair.pass_time(1.0)
+        pair.drain()
+        assert pair.installed() == pair.compiled(), steps
+        assert (pair.switch().state, pair.switch().last_error) == (GatewayState.STEADY, None), steps
+
+
+def test_deleted_flows_return_within_a_second_if_a_mode_changes_during_the_reading() -> None:
+    written = sites.document()
+    for terminal in written["sites"]["home"]["terminals"].values():
+        terminal["mode"] = "bicast"  # with "auto" the switch is read each second in any case
+    pair = connected(written)
+    all_answer(pair)
+    pair.pass_time(2.0)  # the regular reading; the next one is 9 s later
+    pair.drain()
+    session = pair.switch().session
+    assert session is not None
+    pair.fakes[1].change(DeleteFlow(next(iter(pair.installed().flows.values()))))
+    pair.tell(FlowsLost(session))
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.drain()
+    pair.pass_time(1.0)
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert pair.switch().state is GatewayState.STEADY
 
 
 def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
