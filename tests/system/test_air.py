@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from lab.processes.agents import agent
 from lab.stage.command import run
 from lab.traffic.streaming import PORT as STREAM_PORT
-from lab.traffic.streaming import streaming
+from lab.traffic.streaming import Stream, streaming
 from tests.system.evidence import SLOWNESS, metrics, until
 from tests.system.liar import LIES, lying
 from tests.system.shared_air import (
@@ -218,11 +219,23 @@ def test_the_second_agent_of_a_host_holds_nothing_and_says_who_does(air: Air) ->
 
 @pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
 def test_the_subflows_of_one_connection_share_a_part(air: Air, terminal: str, hand: str) -> None:
+    with _two_held_subflows(air, terminal, hand) as stream:
+        assert air.told(terminal)["connections"] == 1
+        assert stream.finish().whole
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
+def test_subflows_never_exceed_their_common_cap(air: Air, terminal: str, hand: str) -> None:
+    with _two_held_subflows(air, terminal, hand):
+        until(lambda: air.kept(terminal, hand, STREAM_PORT), "both together never have more in flight")
+
+
+@contextmanager
+def _two_held_subflows(air: Air, terminal: str, hand: str) -> Iterator[Stream]:
     with streaming(air.net.machine(NEAR), air.net.machine(terminal), SERVER, upload=True) as stream:
         stream.await_flowing()
         until(lambda: len(air.lines(terminal, STREAM_PORT)) == 2, "there are two subflows")
         until(lambda: len(air.told(terminal)["windows"]) == 2, "both have a cap")
         air.await_held(terminal, hand, STREAM_PORT)
-        until(lambda: air.kept(terminal, hand, STREAM_PORT), "both together never have more on their way")
-        assert air.told(terminal)["connections"] == 1
-        assert stream.finish().whole
+        yield stream
