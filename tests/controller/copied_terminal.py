@@ -57,11 +57,11 @@ class Uploading(Scene):
         self.tell(hand.report(int(PERIOD_S * 1000)))
         self.drain()
 
-    def calls(self, seconds: float, segments: int = 0) -> None:
-        """A call of 50 packets a second, beside so many segments of TCP each quarter of a second."""
+    def calls(self, seconds: float, segments: int = 0, per_s: float = 50) -> None:
+        """A call of so many packets a second, beside so many segments of TCP each quarter of a second."""
         packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
-        for _ in range(round(seconds / PERIOD_S)):
-            for _ in range(round(50 * PERIOD_S)):
+        for period in range(round(seconds / PERIOD_S)):
+            for _ in range(int((period + 1) * per_s * PERIOD_S) - int(period * per_s * PERIOD_S)):
                 self.fakes[1].send(packet, PORTS["c1"].number)
             segment = tcp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
             for _ in range(segments * len(self.world[0].carrying())):

@@ -165,7 +165,8 @@ class CopiesManager:
     def _watched(self, wanted: Wanted, now: float) -> Iterator[tuple[str, str]]:
         for steered in (self._pilot.steered[name] for name in self._decided_of):
             alone = wanted.acting(steered.site, steered.terminal) is Mode.SINGLE
-            if alone and self.traffic.untold(steered.name, now) is not None:
+            untold = self.traffic.untold(steered.name, now)
+            if alone and untold is not None and untold.fast:
                 yield steered.site.home, wanted.active_uplink(steered.site, steered.terminal)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
@@ -198,7 +199,8 @@ class CopiesManager:
             return f"nobody tells how {uplink} fares"
         if self._downloads.mostly(steered.name, now):
             return "it mostly receives, and of acknowledgements no sender tells that they were lost"
-        return self.traffic.untold(steered.name, now)
+        untold = self.traffic.untold(steered.name, now)
+        return untold.because if untold is not None else None
 
     def _told(
         self, steered: Steered, evidence: Evidence, session: int, wanted: Wanted, now: float

@@ -67,9 +67,11 @@ class Downloads:
 
 SHOWN_OVER_S = 60.0  # what is shown to people
 JUDGED_S = 3.0  # of which agents must have told: a report and a reading are a second apart, or more
+SLOW_JUDGED_S = 20.0  # at most, until there are UNTOLD_PACKETS: a game may send 2 a second
 KEPT_FOR_S = 40.0  # agents' words: two readings of a large site
 READ_WITHIN_S = 60.0  # of each other: else nobody knows when it was that packets passed
-UNTOLD_PER_S = 10.0  # packets a second: fewer are name service and keepalives beside what agents tell of
+UNTOLD_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
+FAST_PER_S = 10.0  # packets a second: ten probes a second find the loss of a slower sender before it loses a second one
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,24 @@ class TrafficReport:
     at: float
     evidence: int  # packets of which it says whether they were lost
     explained: int  # packets that the terminal sent by this
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Packets of a terminal that no agent reports."""
+
+    packets: int
+    sent: int  # by the terminal meanwhile
+    over_s: float
+
+    @property
+    def fast(self) -> bool:
+        return self.packets >= FAST_PER_S * self.over_s
+
+    @property
+    def because(self) -> str:
+        sent = f"{self.packets} of the {self.sent} packets that it sent in {self.over_s:.0f} s"
+        return f"of {sent} no agent tells (calls and games, say)"
 
 
 @dataclass(slots=True)
@@ -165,20 +185,25 @@ class Traffic:
         since = min((step.begun_at for step in steps), default=now)
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
-    def untold(self, terminal: str, now: float) -> str | None:
-        """Why what agents tell of this terminal is not what it sends; None: it is, or it sends next to nothing."""
+    def untold(self, terminal: str, now: float) -> Untold | None:
+        """Return the packets of this terminal that no agent reports. None: agents report at least as many of others,
+        or it sends next to nothing."""
         known = self._of(terminal)
         newest = known.steps[-1].at if known.steps else now
-        recent = list(takewhile(lambda step: newest - step.at < JUDGED_S, reversed(known.steps)))
-        if not recent or now - newest > READ_WITHIN_S:
+        if now - newest > READ_WITHIN_S:
             return None
-        begun_at = min(step.begun_at for step in recent)
-        over_s, sent = newest - begun_at, sum(step.sent for step in recent)
-        told = [each for each in known.told if each.at > begun_at]
-        rest = sent - sum(each.explained for each in told)
-        if rest < UNTOLD_PER_S * max(over_s, 1.0) or sum(each.evidence for each in told) >= rest:
-            return None
-        return f"of {rest} of the {sent} packets that it sent in {over_s:.0f} s no agent tells (calls and games, say)"
+        reports = deque(known.told)
+        sent = explained = evidence = 0
+        over_s = 0.0
+        for step in takewhile(lambda step: newest - step.at < SLOW_JUDGED_S, reversed(known.steps)):
+            sent, over_s = sent + step.sent, newest - step.begun_at
+            while reports and reports[-1].at > step.begun_at:
+                report = reports.pop()
+                explained, evidence = explained + report.explained, evidence + report.evidence
+            if over_s >= JUDGED_S and sent - explained >= UNTOLD_PACKETS:
+                break
+        rest = sent - explained
+        return Untold(rest, sent, over_s) if rest >= max(UNTOLD_PACKETS, evidence + 1) else None
 
     def _of(self, terminal: str) -> _Terminal:
         return self._terminals.get(terminal, _Terminal())

@@ -11,7 +11,7 @@ import pytest
 from controller.core import overrides
 from controller.features.steering.logbook import LogEntry
 from controller.model.config import Mode
-from controller.policy.copies.adaptive import CLEAN_S
+from controller.policy.copies.adaptive import CLEAN_S, ENOUGH
 from controller.protocol.reports import PathHealth, Role
 from tests.controller.features.peer_sites.test_manager import Ends
 from tests.controller.features.peer_sites.test_peer_program import document
@@ -112,6 +112,16 @@ def test_copies_stay_where_nobody_would_tell_how_one_path_fares() -> None:
     probed(ends, 2)
     ends.comes(2)
     assert [entry.copies for entry in ends.decided()] == [False]
+
+
+@pytest.mark.parametrize("per_s", [2, 5, 9])
+def test_copies_of_a_slow_sender_of_udp_stay_though_its_agent_is_there(per_s: int) -> None:
+    ends = Copied()
+    for _ in range(ENOUGH // per_s + SECONDS):
+        for _ in range(per_s):
+            ends.leaves_home()
+        ends.comes(1, wifi=per_s, lte=per_s)
+    assert not ends.decided() and ends.told_of().endswith("but nobody would tell how it fares alone")
 
 
 # Small packets

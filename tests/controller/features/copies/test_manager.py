@@ -10,7 +10,7 @@ import pytest
 
 from controller.core import overrides
 from controller.features.copies.manager import QUIET_S, UNHEARD_S, CopiesManager
-from controller.features.copies.packet_counts import DOWNLOADS_OVER_S
+from controller.features.copies.packet_counts import DOWNLOADS_OVER_S, SLOW_JUDGED_S, UNTOLD_PACKETS
 from controller.features.steering.logbook import By
 from controller.model.config import Mode, Site
 from controller.model.known import Known, Wanted
@@ -333,13 +333,21 @@ def test_a_call_beside_much_tcp_is_on_one_path_as_long_as_that_tells_that_it_is_
     assert [entry.copies for entry in scene.copying()] == [False] and scene.leaves() == {"wifi"}
 
 
-def test_name_service_beside_an_agent_begins_no_copies() -> None:
+@pytest.mark.parametrize("per_s", [2, 5, 9])
+def test_a_slow_sender_of_udp_has_copies_again_though_its_agent_is_there(per_s: int) -> None:
     scene = Uploading(ONE_PATH)
-    packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
-    for _ in range(20):
-        for _ in range(5):
-            scene.fakes[1].send(packet, PORTS["c1"].number)
-        scene.uploads(1, segments=0)
+    scene.uploads(2, segments=0)
+    scene.calls(SLOW_JUDGED_S + 2, per_s=per_s)
+    (entry,) = scene.copying()
+    assert entry.copies and entry.at <= 2 + UNTOLD_PACKETS / per_s + 4, "enough packets, two readings and two seconds"
+    assert scene.leaves() == {"wifi", "lte"} and not scene.core.copying.watched, "ten probes a second are enough"
+
+
+def test_name_service_and_keepalives_beside_an_agent_begin_no_copies() -> None:
+    scene = Uploading(ONE_PATH)
+    for second in range(60):
+        asks = 20 if second % 30 == 0 else second % 5 == 0  # a page's names, and keepalives
+        scene.calls(1, per_s=asks)
     assert not scene.copying()
 
 
