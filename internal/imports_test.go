@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Of this module, what the packages of each folder may import beside their own folder; tests may import more.
+// What the packages of each folder may import from this module besides their own folder; tests may import more.
 var mayImport = map[string][]string{
 	"internal": {},
 	"api":      {},
@@ -23,13 +23,13 @@ var mayImport = map[string][]string{
 	"agent":    {"api", "internal", "mptcp"},
 }
 
-// The packages of the agent that use what relay/ exports: server, proxy, divert and onward. The compiler keeps relay/internal to relay/.
+// The packages of the agent that use relay/ (server, proxy, divert, onward). The compiler restricts relay/internal itself.
 var composesRelay = []string{"agent/command", "agent/host/capability", "agent/intercept", "agent/relayhost"}
 
-// The packages that exist for tests.
+// Packages for tests only.
 var forTests = []string{"internal/lab", "internal/mtls/mtlstest", "agent/caps/capstest", "agent/internal/controllertest"}
 
-func TestEachFolderImportsOnlyWhatIsBelowIt(t *testing.T) {
+func TestFoldersImportOnlyLowerOnes(t *testing.T) {
 	for folder, below := range mayImport {
 		walk(t, folder, func(at, imported string) {
 			room, _, _ := strings.Cut(imported, "/")
@@ -41,7 +41,7 @@ func TestEachFolderImportsOnlyWhatIsBelowIt(t *testing.T) {
 	}
 }
 
-// walk calls found with the folder of each file and with each package of this module that the file imports.
+// walk calls found with each file's folder and each package of this module that the file imports.
 func walk(t *testing.T, folder string, found func(at, imported string)) {
 	files := 0
 	err := filepath.WalkDir(filepath.Join("..", folder), func(name string, entry fs.DirEntry, err error) error {

@@ -234,7 +234,7 @@ func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *tes
 	h.connected()
 	h.eventually("it is told why", func() bool {
 		reached := h.taking().GetRelays()
-		return len(reached) == 1 && strings.Contains(reached[0].GetBecause(), "for a key that counts no more")
+		return len(reached) == 1 && strings.Contains(reached[0].GetBecause(), "for a key that is no longer valid")
 	})
 	h.takes(h.order("tokyo"))
 	h.reached("tokyo", true)

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-func TestABudgetIsWhatMayGoAtOnceAndWhatComesWithTime(t *testing.T) {
+func TestBudgetBoundsBurstAndRate(t *testing.T) {
 	const atOnce, aSecond = 20, 50
 	random := rand.New(rand.NewPCG(1, 2))
 	b := Full(atOnce, aSecond)
 	var taken []time.Duration
 	for now := time.Hour; now < time.Hour+time.Minute; now += time.Duration(random.IntN(int(20 * time.Millisecond))) {
 		if now%(10*time.Second) < 2*time.Second {
-			continue // it fills, and no more than that
+			continue // a pause fills the bucket, up to the burst
 		}
 		many := 1 + random.IntN(3)
 		if b.Spend(now, float64(many)) {
 			taken = append(taken, slices.Repeat([]time.Duration{now}, many)...)
 		}
 	}
-	for from := range taken { // of no time at all more than is due, and of all of it hardly less
+	for from := range taken { // no interval may exceed the limit, and the whole minute must nearly reach it
 		for to := from; to < len(taken); to++ {
 			most := atOnce + aSecond*(taken[to]-taken[from]).Seconds()
 			if count := to - from + 1; float64(count) > most+1e-6 {
@@ -36,7 +36,7 @@ func TestABudgetIsWhatMayGoAtOnceAndWhatComesWithTime(t *testing.T) {
 	}
 }
 
-func TestWhatWasUsedUpComesWithTime(t *testing.T) {
+func TestBudgetRefillsWithTime(t *testing.T) {
 	b := Full(3, 10)
 	at := func(now time.Duration) (taken int) {
 		for b.Take(now) {

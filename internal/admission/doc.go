@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission limits what a port that is open to everybody answers: a rate (Budget), each number once (Once), a source
-// address that was proved (Proof), and no recording of it (Tickets). Its memory does not grow with the number of senders.
+// Package admission limits what an open port answers: by rate (Budget), by sequence number (Once), to proven source
+// addresses (Proof), and against replay (Tickets). Its memory does not grow with the number of senders.
 //
-// Time is an argument: some monotonic clock's.
+// Time is an argument, of any monotonic clock.
 package admission

@@ -2,10 +2,10 @@
 
 package admission
 
-// Remembered is how many numbers below the highest are known.
+// Remembered is the size of the replay window below the highest number.
 const Remembered = 4096
 
-// Once lets each number pass once, and none that is far behind the highest.
+// Once passes each number once, and none below its window.
 type Once struct {
 	any     bool
 	highest uint32
@@ -15,15 +15,15 @@ type Once struct {
 // Any tells whether any number has passed.
 func (o *Once) Any() bool { return o.any }
 
-// Latest tells whether a number is higher than all that have passed.
+// Latest tells whether the number is higher than all that have passed.
 func (o *Once) Latest(number uint32) bool { return !o.any || number > o.highest }
 
-// Fresh tells whether a number may pass: it has not yet, and if it had it would be known.
+// Fresh tells whether the number may pass: it is within the window, or above, and has not passed yet.
 func (o *Once) Fresh(number uint32) bool {
 	return o.Latest(number) || o.highest-number < Remembered && *o.word(number)&bit(number) == 0
 }
 
-// Pass is of one that is fresh.
+// Pass records a fresh number.
 func (o *Once) Pass(number uint32) {
 	if o.Latest(number) {
 		for each := range min(number-o.highest, Remembered) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestEachNumberPassesOnce(t *testing.T) {
+func TestOncePassesEachNumberOnce(t *testing.T) {
 	for _, first := range []uint32{0, 1, 63, 5 * Remembered, 1<<32 - 200_000} {
 		var o Once
 		random := rand.New(rand.NewPCG(3, 4))
@@ -27,7 +27,7 @@ func TestEachNumberPassesOnce(t *testing.T) {
 				t.Fatalf("number %d, the highest being %d: latest %v, fresh %v; expected %v, %v",
 					number, highest, o.Latest(number), o.Fresh(number), latest, fresh)
 			}
-			if fresh && random.IntN(8) > 0 { // who is fresh may be refused for other reasons
+			if fresh && random.IntN(8) > 0 { // a fresh number may be refused for other reasons
 				o.Pass(number)
 				passed[number] = true
 				highest = max(highest, number)

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Lasts is how long a nonce is known at least; at most it is twice that.
+// Lasts is the minimum lifetime of a nonce; the maximum is twice as long.
 const Lasts = 10 * time.Second
 
-// Nonce is sent to an address, and comes back from who hears what is sent there.
+// Nonce is sent to an address. Only a host that receives packets there can return it.
 type Nonce [16]byte
 
-// Proof is of where somebody is: what was handed out to one address for one session is known from there, for some time,
-// and of nobody else. Nothing is kept of those who were asked, so there is nothing that many of them could fill.
+// Proof proves source addresses: it recognizes the nonces that it handed to an address for a session. It stores nothing
+// per address, so a flood of requests cannot exhaust its memory.
 type Proof struct {
 	secret [sha256.Size]byte
 	voided uint64
 }
 
-// NewProof has a secret of its own, and hands out what no other does.
+// NewProof returns a proof with a random secret.
 func NewProof(random io.Reader) Proof {
 	var p Proof
 	if _, err := io.ReadFull(random, p.secret[:]); err != nil {
@@ -34,15 +34,15 @@ func NewProof(random io.Reader) Proof {
 	return p
 }
 
-// Nonce is what an address is handed just now.
+// Nonce returns the current nonce of an address.
 func (p *Proof) Nonce(now time.Duration, of netip.AddrPort, session uint32) Nonce {
-	return p.made(turn(now), of, session)
+	return p.compute(period(now), of, session)
 }
 
-// Knows tells whether this was handed to that address not long ago, and not voided since.
+// Knows tells whether this nonce was handed to that address recently and not voided since.
 func (p *Proof) Knows(now time.Duration, of netip.AddrPort, session uint32, n Nonce) bool {
-	for _, each := range []uint64{turn(now), turn(now) - 1} {
-		expected := p.made(each, of, session)
+	for _, each := range []uint64{period(now), period(now) - 1} {
+		expected := p.compute(each, of, session)
 		if hmac.Equal(n[:], expected[:]) {
 			return true
 		}
@@ -50,13 +50,13 @@ func (p *Proof) Knows(now time.Duration, of netip.AddrPort, session uint32, n No
 	return false
 }
 
-// Void makes all that was handed out known no longer.
+// Void invalidates all nonces.
 func (p *Proof) Void() { p.voided++ }
 
-func turn(now time.Duration) uint64 { return uint64(now / Lasts) }
+func period(now time.Duration) uint64 { return uint64(now / Lasts) }
 
-func (p *Proof) made(turn uint64, of netip.AddrPort, session uint32) Nonce {
-	b := binary.BigEndian.AppendUint64(nil, turn)
+func (p *Proof) compute(period uint64, of netip.AddrPort, session uint32) Nonce {
+	b := binary.BigEndian.AppendUint64(nil, period)
 	b = binary.BigEndian.AppendUint64(b, p.voided)
 	b = binary.BigEndian.AppendUint32(b, session)
 	b = binary.BigEndian.AppendUint16(b, of.Port())

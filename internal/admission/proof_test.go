@@ -12,7 +12,7 @@ import (
 
 var here = netip.MustParseAddrPort("192.0.2.1:4000")
 
-func TestANonceIsKnownFromItsAddressForItsSessionAndForSomeTime(t *testing.T) {
+func TestProofKnowsANonceByAddressSessionAndAge(t *testing.T) {
 	const now = time.Hour + 7*time.Second
 	p := NewProof(rand.Reader)
 	n := p.Nonce(now, here, 7)
@@ -47,7 +47,7 @@ func TestANonceIsKnownFromItsAddressForItsSessionAndForSomeTime(t *testing.T) {
 	}
 }
 
-func TestWithoutRandomNumbersThereIsNoSecret(t *testing.T) {
+func TestNewProofPanicsWithoutRandomNumbers(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Fatal("a secret was made of nothing")

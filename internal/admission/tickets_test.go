@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestATicketIsNewsOnce(t *testing.T) {
+func TestTicketsNewsAcceptsATicketOnce(t *testing.T) {
 	tickets := NewTickets(5, 5)
 	var said []bool
 	for _, each := range []uint64{0, 3, 3, 2, 5, 4, 1<<64 - 1, 1<<64 - 1, 0} {
@@ -19,7 +19,7 @@ func TestATicketIsNewsOnce(t *testing.T) {
 	}
 }
 
-func TestWhoReplaysTakesNothingFromWhoIsFresh(t *testing.T) {
+func TestTicketsReplaysHaveABudgetOfTheirOwn(t *testing.T) {
 	tickets := NewTickets(5, 5)
 	at := func(now time.Duration, fresh bool) (sent int) {
 		for range 1000 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroupbpf attaches BPF programs to a cgroup without a link. They outlive an agent that is killed, give back what it
-// held, and stay until the next agent, or `bicast-agent release`, detaches them.
+// Package cgroupbpf attaches BPF programs to a cgroup without a link. They outlive a killed agent, release what it
+// limited, and stay until the next agent, or `bicast-agent release`, detaches them.
 package cgroupbpf
 
 import (
@@ -17,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LongDead is how long an agent has been killed before any other takes its program away: also that of a namespace which is
-// gone, where no agent will ever start. What such a program held is free by then, but for connections that were silent since.
+// LongDead is the time after which any agent may detach a dead one's program. Its namespace may be gone, so that no
+// agent will start there again. By then its sockets are released, except those silent since.
 const LongDead = 10 * time.Minute
 
-const allowMulti = 1 << 1 // BPF_F_ALLOW_MULTI: others are there, too
+const allowMulti = 1 << 1 // BPF_F_ALLOW_MULTI: other programs stay attached
 
-// Attach puts a program behind those that stand there already.
+// Attach adds a program after those that are attached already.
 func Attach(cgroup *os.File, program *ebpf.Program) error {
 	return link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(cgroup.Fd()), Program: program, Attach: ebpf.AttachCGroupSockOps, Flags: allowMulti,
 	})
 }
 
-// Detach takes a program away.
+// Detach removes a program.
 func Detach(cgroup *os.File, program *ebpf.Program) error {
 	return link.RawDetachProgram(link.RawDetachProgramOptions{
 		Target: int(cgroup.Fd()), Program: program, Attach: ebpf.AttachCGroupSockOps,
 	})
 }
 
-// Mounted is where the root of cgroups, version 2, is; empty: nowhere.
+// Mounted returns the mount point of the cgroup v2 hierarchy, or "".
 func Mounted() string {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -51,13 +51,13 @@ func Mounted() string {
 	return ""
 }
 
-// Found is who stands at a cgroup.
+// Found is the programs attached to a cgroup.
 type Found struct {
-	Programs []*Program // the oldest first
-	Blind    bool       // there are programs at which this process may not look
+	Programs []*Program // oldest first
+	Blind    bool       // some programs may not be inspected
 }
 
-// Find looks for programs by their name; the cgroup is to stay open as long as they are.
+// Find finds programs by name. The cgroup must stay open as long as they are in use.
 func Find(cgroup *os.File, called string) (*Found, error) {
 	found := &Found{}
 	there, err := query(cgroup)
@@ -66,7 +66,7 @@ func Find(cgroup *os.File, called string) (*Found, error) {
 		return found, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("who is at the cgroup %s cannot be asked: %w", cgroup.Name(), err)
+		return nil, fmt.Errorf("cannot list the programs of the cgroup %s: %w", cgroup.Name(), err)
 	}
 	for _, each := range there.Programs {
 		program, err := ebpf.NewProgramFromID(each.ID)
@@ -74,7 +74,7 @@ func Find(cgroup *os.File, called string) (*Found, error) {
 			found.Blind = true
 		}
 		if err != nil {
-			continue // or it is gone again
+			continue // or it was detached meanwhile
 		}
 		if info, err := program.Info(); err == nil && info.Name == called {
 			found.Programs = append(found.Programs, &Program{mapsOf(info), cgroup, program})
@@ -85,7 +85,7 @@ func Find(cgroup *os.File, called string) (*Found, error) {
 	return found, nil
 }
 
-// query asks again where a program was attached between the library's two questions: how many there are, and which.
+// query retries if a program is attached between the library's two calls, for the count and the list.
 func query(cgroup *os.File) (there *link.QueryResult, err error) {
 	for range 16 {
 		there, err = link.QueryPrograms(link.QueryOptions{Target: int(cgroup.Fd()), Attach: ebpf.AttachCGroupSockOps})
@@ -113,7 +113,7 @@ func mapsOf(info *ebpf.ProgramInfo) map[string]*ebpf.Map {
 	return named
 }
 
-// Keep forgets all others.
+// Keep closes all programs except those that which accepts.
 func (f *Found) Keep(which func(*Program) bool) {
 	var kept []*Program
 	for _, each := range f.Programs {
@@ -126,8 +126,8 @@ func (f *Found) Keep(which func(*Program) bool) {
 	f.Programs = kept
 }
 
-// Left keeps those for a network namespace, and those of which nobody has heard for long. Another version's must stand until
-// then: nothing but the program itself gives back what it held.
+// Left keeps the programs of a network namespace, and those of long dead agents. A program of another version must stay
+// until then: only the program itself releases what it limited.
 func (f *Found) Left(netns uint64, now time.Duration, whose func(*Program) (Whose, error)) {
 	f.Keep(func(each *Program) bool {
 		of, err := whose(each)
@@ -135,7 +135,7 @@ func (f *Found) Left(netns uint64, now time.Duration, whose func(*Program) (Whos
 	})
 }
 
-// Youngest is of a network namespace; nil: there is none.
+// Youngest returns the newest program of a network namespace, or nil.
 func (f *Found) Youngest(netns uint64, whose func(*Program) (Whose, error)) (youngest *Program) {
 	for _, each := range f.Programs {
 		if of, err := whose(each); err == nil && of.Netns == netns {
@@ -145,46 +145,46 @@ func (f *Found) Youngest(netns uint64, whose func(*Program) (Whose, error)) (you
 	return youngest
 }
 
-// TakeAway counts those that were still there.
+// TakeAway detaches the programs and returns how many were still attached.
 func (f *Found) TakeAway() (gone int, err error) {
 	for _, each := range f.Programs {
 		switch err := Detach(each.cgroup, each.program); {
 		case err == nil:
 			gone++
-		case !errors.Is(err, unix.ENOENT): // which another agent may have done
-			return gone, fmt.Errorf("a killed agent's program cannot be taken away from the cgroup %s: %w", each.cgroup.Name(), err)
+		case !errors.Is(err, unix.ENOENT): // another agent may have detached it
+			return gone, fmt.Errorf("a killed agent's program cannot be detached from the cgroup %s: %w", each.cgroup.Name(), err)
 		}
 	}
 	return gone, nil
 }
 
-// Close lets go of what was found; it stands on.
+// Close closes the programs; they stay attached.
 func (f *Found) Close() { f.Keep(func(*Program) bool { return false }) }
 
-// Program stands at a cgroup, whoever put it there.
+// Program is a program attached to a cgroup, by any agent.
 type Program struct {
-	Maps    map[string]*ebpf.Map // by their names
+	Maps    map[string]*ebpf.Map // by name
 	cgroup  *os.File
 	program *ebpf.Program
 }
 
-// Whose is the agent's that a program is, or was.
+// Whose identifies the agent of a program.
 type Whose struct {
-	Netns       uint64        // the cookie of the network namespace
-	TendedUntil time.Duration // by the kernel's monotonic clock
-	Strange     bool          // another version's: what it remembers of sockets cannot be read
+	Netns       uint64        // cookie of the network namespace
+	TendedUntil time.Duration // monotonic clock of the kernel
+	Strange     bool          // of another version: its socket state is unreadable
 }
 
-// Read is of what the only entry of a map has.
+// Read reads the only entry of a map.
 func (p *Program) Read(called string, into any) error {
 	table := p.Maps[called]
 	if table == nil {
-		return fmt.Errorf("it is somebody else's program: it has no map %s", called)
+		return fmt.Errorf("it is not our program: it has no map %s", called)
 	}
 	return table.Lookup(uint32(0), into)
 }
 
-// Has tells whether a map is as this version's.
+// Has tells whether a map has this version's layout.
 func (p *Program) Has(called string, like *ebpf.MapSpec) bool {
 	table := p.Maps[called]
 	return table != nil && like.Compatible(table) == nil

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claim keeps two agents from doing what only one of them can do, such as intercepting connections in one network
-// namespace.
+// Package claim grants exclusive use of something, such as the interception of connections in a network namespace, to
+// one agent.
 //
-// A claim is a lock (flock) on a file that only root can open. The kernel frees it when the process ends, however it ends. An
-// abstract Unix socket would not do: any local user can hold its name.
+// A claim is a lock (flock) on a file that only root can open. The kernel releases it whenever the process ends. An
+// abstract Unix socket would not do: any local user can bind its name.
 package claim
 
 import (
@@ -21,30 +21,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTaken is that another agent has a claim, and lives.
-var ErrTaken = errors.New("end that one, or leave it to that")
+// ErrTaken means that a live agent has the claim.
+var ErrTaken = errors.New("stop that agent, or let it do this")
 
-// Take claims a name in the network namespace of the calling thread, until the claim is closed or this process ends. `does` is
-// what its holder does; the refusal says so.
+// Take claims a name in the network namespace of the calling thread, until the claim is closed or the process ends.
+// `does` says in the error what the holder does.
 func Take(name, does string) (io.Closer, error) {
 	path, err := here(name)
 	if err != nil {
 		return nil, err
 	}
-	return take(path, does)
+	return tryLock(path, does)
 }
 
-// TakeOnHost claims a name that is one on the whole host, such as that of a cgroup.
+// TakeOnHost claims a name for the whole host, such as that of a cgroup.
 func TakeOnHost(name, does string) (io.Closer, error) {
 	path, err := file("host", name)
 	if err != nil {
 		return nil, err
 	}
-	return take(path, does)
+	return tryLock(path, does)
 }
 
-// Await claims as Take does in the network namespace where `within` runs its work, and waits as long as another process has the
-// claim.
+// Await is Take in the network namespace where `within` runs its work. It waits while another process has the claim.
 func Await(ctx context.Context, within func(func() error) error, name string) (io.Closer, error) {
 	var path string
 	if err := within(func() (err error) {
@@ -76,11 +75,10 @@ func Await(ctx context.Context, within func(func() error) error, name string) (i
 	}
 }
 
-// File is the path of a file, beside the claims, for what the holder of a claim in the calling thread's network namespace keeps.
+// File returns the path of a state file for the holder of a claim in the calling thread's network namespace.
 func File(name string) (string, error) { return here("kept " + name) }
 
-// Cookie is the number that the kernel gives to the calling thread's network namespace, and to no other one as long as it runs.
-// An inode is used again.
+// Cookie returns the cookie of the calling thread's network namespace, unique until reboot. Inode numbers are reused.
 func Cookie() (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -89,12 +87,12 @@ func Cookie() (string, error) {
 	defer unix.Close(fd)
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil {
-		return "", fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
+		return "", fmt.Errorf("cannot read the cookie of the network namespace: %w; this needs Linux 5.14 or newer", err)
 	}
 	return fmt.Sprint(cookie), nil
 }
 
-func take(path, does string) (io.Closer, error) {
+func tryLock(path, does string) (io.Closer, error) {
 	one, err := lock(path, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, fmt.Errorf("another agent%s %s: %w", holder(path), does, ErrTaken)
@@ -105,7 +103,7 @@ func take(path, does string) (io.Closer, error) {
 	return one, nil
 }
 
-// holder is the process that has a claim, as it wrote it there.
+// holder returns the process that wrote its PID into the claim.
 func holder(path string) string {
 	if number, err := os.ReadFile(path); err == nil && len(number) > 0 {
 		return " (process " + strings.TrimSpace(string(number)) + " of this host)"
@@ -113,25 +111,25 @@ func holder(path string) string {
 	return ""
 }
 
-// here is the file of a name in the calling thread's network namespace.
+// here returns the file of a name in the calling thread's network namespace.
 func here(name string) (string, error) {
 	var namespace unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
-		return "", fmt.Errorf("%s cannot be claimed: this network namespace cannot be told from others: %w", name, err)
+		return "", fmt.Errorf("%s cannot be claimed: cannot identify this network namespace: %w", name, err)
 	}
 	return file(fmt.Sprint(namespace.Ino), name)
 }
 
 func file(of, name string) (string, error) {
-	directory, err := room(places())
+	directory, err := createDirectory(claimsDirectory())
 	if err != nil {
 		return "", fmt.Errorf("%s cannot be claimed: %w", name, err)
 	}
 	return filepath.Join(directory, of+"."+url.PathEscape(name)), nil
 }
 
-// places is where claims are. Android has no /run.
-func places() string {
+// claimsDirectory returns the directory of claims. Android has no /run.
+func claimsDirectory() string {
 	for _, root := range []string{"/run", "/dev"} {
 		if there, err := os.Stat(root); err == nil && there.IsDir() {
 			return root + "/bicast-agent/claims"
@@ -140,20 +138,20 @@ func places() string {
 	return "/run/bicast-agent/claims"
 }
 
-// room makes the directory of claims, or says why others could write there.
-func room(directory string) (string, error) {
+// createDirectory creates the directory of claims, and refuses one that others can write to.
+func createDirectory(directory string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(directory), 0o755); err != nil {
-		return "", fmt.Errorf("%w; that wants root, or systemd's RuntimeDirectory=bicast-agent", err)
+		return "", fmt.Errorf("%w; this needs root, or systemd's RuntimeDirectory=bicast-agent", err)
 	}
 	if err := os.Mkdir(directory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("%w; that wants root, or systemd's RuntimeDirectory=bicast-agent", err)
+		return "", fmt.Errorf("%w; this needs root, or systemd's RuntimeDirectory=bicast-agent", err)
 	}
 	var there unix.Stat_t
 	if err := unix.Lstat(directory, &there); err != nil {
 		return "", err
 	}
 	if there.Mode&unix.S_IFMT != unix.S_IFDIR || int(there.Uid) != os.Geteuid() || there.Mode&0o077 != 0 {
-		return "", fmt.Errorf("%s is of user %d with mode %o, expected a directory of user %d with mode 700: take it away",
+		return "", fmt.Errorf("%s belongs to user %d with mode %o, expected a directory of user %d with mode 700: remove it",
 			directory, there.Uid, there.Mode, os.Geteuid())
 	}
 	return directory, nil
@@ -165,7 +163,7 @@ type claim struct {
 	file *os.File
 }
 
-// lock locks the file that has the path once it is locked: who closes a claim removes its file.
+// lock locks the current file of a path: Close removes the file, so it retries if the path has changed meanwhile.
 func lock(path string, how int) (*claim, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -176,8 +174,8 @@ func lock(path string, how int) (*claim, error) {
 		if err := one.lock(how); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
-		if one.stands() {
-			return one, one.sign()
+		if one.isCurrent() {
+			return one, one.writePID()
 		}
 		file.Close()
 	}
@@ -191,7 +189,7 @@ func (c *claim) lock(how int) error {
 	}
 }
 
-func (c *claim) stands() bool {
+func (c *claim) isCurrent() bool {
 	mine, err := c.file.Stat()
 	if err != nil {
 		return false
@@ -200,8 +198,8 @@ func (c *claim) stands() bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// sign writes which process has the claim.
-func (c *claim) sign() error {
+// writePID writes the PID into the claim.
+func (c *claim) writePID() error {
 	err := c.file.Truncate(0)
 	if err == nil {
 		_, err = c.file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
@@ -212,7 +210,8 @@ func (c *claim) sign() error {
 	return nil
 }
 
-// Close frees the claim at once. A child that is just being started has a copy of the open file, so closing alone would not.
+// Close releases the claim at once. Closing the file would not suffice: a child being started has a copy of the
+// descriptor.
 func (c *claim) Close() error {
 	return errors.Join(os.Remove(c.path), unix.Flock(int(c.file.Fd()), unix.LOCK_UN), c.file.Close())
 }

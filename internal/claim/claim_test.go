@@ -19,7 +19,7 @@ import (
 
 const (
 	within = time.Minute
-	claims = "CLAIM_TEST_NAME" // the test's own program claims this name, and ends with its input
+	claims = "CLAIM_TEST_NAME" // this test program, run as a child, claims this name until its input ends
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// another is a process that tries to claim a name, and what came of it.
+// another runs a child that tries to claim a name, and returns its result.
 func another(t *testing.T, name string) (process *exec.Cmd, said string) {
 	t.Helper()
 	process = exec.Command("/proc/self/exe")
@@ -61,10 +61,10 @@ func another(t *testing.T, name string) (process *exec.Cmd, said string) {
 
 func name(t *testing.T) string { return fmt.Sprintf("test/%s/%d", t.Name(), os.Getpid()) }
 
-func TestANameIsTakenOnceAndFreeWhenItIsGivenUp(t *testing.T) {
+func TestTakeIsExclusiveUntilClose(t *testing.T) {
 	name := name(t)
 	ended, end := make(chan struct{}), make(chan struct{})
-	go func() { // children have copies of what is open, until they are other programs
+	go func() { // children inherit open descriptors until they exec
 		defer close(ended)
 		for {
 			select {
@@ -94,7 +94,7 @@ func TestANameIsTakenOnceAndFreeWhenItIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAKilledProcessHasItsClaimNoMore(t *testing.T) {
+func TestKilledProcessLosesItsClaim(t *testing.T) {
 	name := name(t)
 	first, said := another(t, name)
 	if said != "<nil>" {
@@ -114,7 +114,7 @@ func TestAKilledProcessHasItsClaimNoMore(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsHasTheClaimNext(t *testing.T) {
+func TestAwaitReturnsWhenTheClaimIsReleased(t *testing.T) {
 	name := name(t)
 	here := func(work func() error) error { return work() }
 	first, err := Take(name, "tests")
@@ -144,7 +144,7 @@ func TestWhoWaitsHasTheClaimNext(t *testing.T) {
 	}
 }
 
-func TestANetworkNamespaceHasClaimsOfItsOwnAndTheHostHasOne(t *testing.T) {
+func TestClaimsAreSeparatePerNetworkNamespace(t *testing.T) {
 	name, other := name(t), lab.One(t)
 	mine, err := Take(name, "tests")
 	if err != nil {
@@ -171,9 +171,9 @@ func TestANetworkNamespaceHasClaimsOfItsOwnAndTheHostHasOne(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
+func TestClaimsDirectoryWritableByOthersIsRefused(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "claims")
-	if _, err := room(directory); err != nil {
+	if _, err := createDirectory(directory); err != nil {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func() error{
@@ -183,7 +183,7 @@ func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := room(directory); err == nil || !strings.Contains(err.Error(), "expected a directory of user") {
+		if _, err := createDirectory(directory); err == nil || !strings.Contains(err.Error(), "expected a directory of user") {
 			t.Errorf("where %s: %v, expected a refusal", what, err)
 		}
 	}

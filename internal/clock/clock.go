@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clock reads the two kernel clocks that nobody sets, so that decisions hold while the wall clock jumps.
+// Package clock reads the two kernel clocks that cannot be set, so that decisions are immune to jumps of the wall
+// clock.
 package clock
 
 import (
@@ -10,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is the time since the machine was booted, without the time it was suspended for.
+// Monotonic returns the time since boot, without suspend.
 func Monotonic() time.Duration { return read(unix.CLOCK_MONOTONIC) }
 
-// Boot is the time since the machine was booted, with the time it was suspended for.
+// Boot returns the time since boot, with suspend.
 func Boot() time.Duration { return read(unix.CLOCK_BOOTTIME) }
 
 func read(clock int32) time.Duration {

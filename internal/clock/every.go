@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Every does a work again and again, until the context ends.
+// Every calls work periodically until the context ends.
 func Every(ctx context.Context, pause time.Duration, work func()) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()

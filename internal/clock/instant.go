@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-const atOnce = 20 * time.Microsecond
+const maxReadGap = 20 * time.Microsecond
 
-// Instant is one moment by the clock that nobody sets and by the one that others are told.
+// Instant is one moment by the monotonic clock and by the wall clock.
 type Instant struct {
 	At   time.Duration // by Monotonic
 	Wall int64         // nanoseconds since 1970
 }
 
-// Offset stays the same until the wall clock is set: both are slewed alike.
+// Offset is constant until the wall clock is set: both clocks are slewed alike.
 func (i Instant) Offset() time.Duration { return time.Duration(i.Wall) - i.At }
 
-// Now reads both clocks with nothing between; after some tries as good as it can be had.
+// Now reads both clocks together and returns the best of several attempts.
 func Now() Instant {
 	var best Instant
 	least := time.Duration(math.MaxInt64)
@@ -28,7 +28,7 @@ func Now() Instant {
 		if took < least {
 			best, least = Instant{At: before + took/2, Wall: wall}, took
 		}
-		if least < atOnce {
+		if least < maxReadGap {
 			break
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durable replaces files so that a power cut finds the old one or the new one.
+// Package durable replaces files atomically, even across a power cut.
 package durable
 
 import (
@@ -11,7 +11,7 @@ import (
 
 var sync = (*os.File).Sync
 
-// Rename replaces to by from, which was written and synced, and returns when the disk knows the new name.
+// Rename renames a written and synced file and returns when the directory is synced too.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

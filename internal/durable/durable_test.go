@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestTheDirectoryIsSyncedAfterTheRename(t *testing.T) {
+func TestRenameSyncsTheDirectory(t *testing.T) {
 	directory := t.TempDir()
 	from, to := filepath.Join(directory, "state.new"), filepath.Join(directory, "state")
 	for name, text := range map[string]string{from: "new", to: "old"} {
@@ -33,7 +33,7 @@ func TestTheDirectoryIsSyncedAfterTheRename(t *testing.T) {
 	}
 }
 
-func TestIdentitiesAndWhatIsUndoneLaterAreReplacedSo(t *testing.T) {
+func TestStateFilesUseDurableRename(t *testing.T) {
 	for _, path := range []string{"agent/trust/identity.go", "mptcp/tune/state.go"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", path))
 		if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package footprint sets how much memory and how many processors an agent uses: on a phone as little as possible, and what the
-// host has while terminals' connections go through it.
+// Package footprint limits the memory and processors of an agent: minimal on a phone, all of the host's while
+// terminals' connections go through it.
 package footprint
 
 import (
@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	soon  = 50  // percent by which the heap grows until its garbage goes
-	usual = 100 // as Go has it
+	smallGCPercent   = 50  // percent of heap growth before a collection
+	defaultGCPercent = 100 // Go's default
 )
 
 var (
-	mutex    sync.Mutex
-	begun    bool
-	carrying int
-	unbound  = func() {} // takes back the bound of memory
+	mutex         sync.Mutex
+	begun         bool
+	carrying      int
+	unlimitMemory = func() {} // undoes the memory limit
 )
 
-// Begin lets this process be small: one processor is more than it needs and spares a quarter of what it costs, and its
-// garbage goes soon (`-bench Cost`).
+// Begin makes this process small: one processor is enough and saves a quarter of the CPU time, and memory is collected
+// early (`-bench Cost`).
 func Begin() {
 	mutex.Lock()
 	defer mutex.Unlock()
 	begun = true
-	settle()
+	apply()
 }
 
-// Carry lets it have all processors, and no more memory than is good for its host, until end is called.
+// Carry allows all processors, and memory within the host's limits, until end is called.
 func Carry() (end func()) {
 	change := func(by int) {
 		mutex.Lock()
@@ -41,24 +41,24 @@ func Carry() (end func()) {
 		carrying += by
 		switch {
 		case by > 0 && carrying == 1:
-			unbound = memlimit.Bound()
+			unlimitMemory = memlimit.Bound()
 		case carrying == 0:
-			unbound()
+			unlimitMemory()
 		}
-		settle()
+		apply()
 	}
 	change(1)
 	return sync.OnceFunc(func() { change(-1) })
 }
 
-func settle() {
+func apply() {
 	switch {
 	case !begun:
 	case carrying > 0:
 		runtime.GOMAXPROCS(runtime.NumCPU())
-		debug.SetGCPercent(usual)
+		debug.SetGCPercent(defaultGCPercent)
 	default:
 		runtime.GOMAXPROCS(1)
-		debug.SetGCPercent(soon)
+		debug.SetGCPercent(smallGCPercent)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAllProcessorsAreTakenWhileAnythingIsCarriedAndOneElse(t *testing.T) {
+func TestCarryUsesAllProcessorsWhileActive(t *testing.T) {
 	all := runtime.GOMAXPROCS(0)
 	expect := func(when string, processors int) {
 		t.Helper()
@@ -15,7 +15,7 @@ func TestAllProcessorsAreTakenWhileAnythingIsCarriedAndOneElse(t *testing.T) {
 			t.Fatalf("%s %d processors are taken, expected %d", when, taken, processors)
 		}
 	}
-	Carry()() // before it is to be small: nothing changes
+	Carry()() // before Begin: no effect
 	expect("in the beginning", all)
 	Begin()
 	expect("when it is to be small", 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcommand runs the host's own programs, such as nft and ip, and says why one could not do what it should.
+// Package hostcommand runs programs of the host, such as nft and ip, and explains failures.
 package hostcommand
 
 import (
@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-const atMost = 10 * time.Second
+const timeout = 10 * time.Second
 
-// Command is exec.CommandContext, in a process group of its own: a terminal sends Ctrl-C to our whole group, and a program that
-// undoes what stands would be ended at its work.
+// Command is exec.CommandContext with a process group of its own: Ctrl-C in a terminal signals our whole group, and
+// would interrupt a program that undoes our changes.
 func Command(ctx context.Context, name string, words ...string) *exec.Cmd {
 	process := exec.CommandContext(ctx, name, words...)
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return process
 }
 
-// Run gives what the program says; `of` is the package that it comes in.
+// Run returns the program's output; `of` is the package that contains the program.
 func Run(of, input, name string, words ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	process := Command(ctx, name, words...)
 	process.Stdin = strings.NewReader(input)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAProgramIsNotInTheGroupThatATerminalSignals(t *testing.T) {
+func TestRunUsesItsOwnProcessGroup(t *testing.T) {
 	said, err := Run("coreutils", "", "cat", "/proc/self/stat")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"bicast/internal/cgroupbpf"
 )
 
-// Cgroup is a new one, and goes when the test ends and its last process has ended.
+// Cgroup returns a new cgroup. It is removed after the test, once its last process has ended.
 func Cgroup(t testing.TB) string {
 	t.Helper()
 	cgroup, err := os.MkdirTemp(cgroupbpf.Mounted(), "test-")

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab is two hosts with two paths between them, in network namespaces of their own, for tests.
+// Package lab gives tests two hosts, connected by two paths, in network namespaces.
 //
 //	client  wifi 10.1.0.1 ───── 10.1.0.2 wifi  server
 //	        lte  10.2.0.1 ───── 10.2.0.2 lte
-//	                            10.9.9.9 (and fd09::9), where it is reached by either path
+//	                            10.9.9.9 (and fd09::9), reachable over either path
 //
-// A namespace lives as long as its file is open or a thread is inside: nothing is left when the test ends, however.
+// A namespace lives as long as its file is open or a thread is inside, so nothing remains after a test, even a killed
+// one.
 package lab
 
 import (
@@ -22,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Service is the server's own address, Service6 its IPv6 one.
+// Service and Service6 are the server's own addresses.
 const (
 	Service  = "10.9.9.9"
 	Service6 = "fd09::9"
@@ -34,7 +35,7 @@ type Host struct {
 	file *os.File
 }
 
-// Two makes the hosts and the paths between them.
+// Two returns two hosts and the paths between them.
 func Two(t testing.TB) (client, server *Host) {
 	client, server = newHost(t), newHost(t)
 	for i, path := range []string{"wifi", "lte"} {
@@ -56,7 +57,7 @@ func Two(t testing.TB) (client, server *Host) {
 	return client, server
 }
 
-// One is a host by itself.
+// One returns a single host.
 func One(t testing.TB) *Host { return newHost(t) }
 
 func newHost(t testing.TB) *Host {
@@ -74,10 +75,10 @@ func newHost(t testing.TB) *Host {
 	return h
 }
 
-// Path is a file that opens as the namespace while this process lives.
+// Path returns a path to the namespace, valid while this process lives.
 func (h *Host) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
 
-// Do runs work inside the namespace, on a thread that ends with it.
+// Do runs work inside the namespace, on a thread of its own.
 func (h *Host) Do(work func() error) {
 	h.t.Helper()
 	h.must(h.Try(work))
@@ -93,7 +94,7 @@ func (h *Host) Try(work func() error) error {
 	})
 }
 
-// Run is a command inside the namespace that must succeed; its output.
+// Run runs a command inside the namespace, which must succeed, and returns its output.
 func (h *Host) Run(argv ...string) string {
 	h.t.Helper()
 	var out []byte
@@ -107,13 +108,13 @@ func (h *Host) Run(argv ...string) string {
 	return string(out)
 }
 
-// Sysctl sets one of /proc/sys/net/.
+// Sysctl sets a value in /proc/sys/net/.
 func (h *Host) Sysctl(name, value string) {
 	h.t.Helper()
 	h.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
-// Counter is one of MPTCP's counters, as `nstat` names them without their prefix.
+// Counter returns one of MPTCP's counters, by its name in `nstat` without the prefix.
 func (h *Host) Counter(name string) int {
 	h.t.Helper()
 	var table []byte
@@ -143,7 +144,7 @@ func (h *Host) Counter(name string) int {
 	return 0
 }
 
-// Blacken makes everything that leaves by an interface go to nobody, while the interface stays up.
+// Blacken sends everything over an interface to a MAC address that does not exist, while the interface stays up.
 func (h *Host) Blacken(path, neighbour string) {
 	h.t.Helper()
 	h.Run("ip", "neigh", "replace", neighbour, "lladdr", "02:00:00:00:be:ef", "dev", path, "nud", "permanent")
@@ -171,7 +172,7 @@ func (h *Host) must(err error) {
 func onOwnThread(work func() error) error {
 	outcome := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends here
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		outcome <- work()
 	}()
 	return <-outcome

@@ -22,8 +22,8 @@ print("held", flush=True)
 sys.stdin.read()
 `
 
-// Squat has an unprivileged process hold abstract Unix sockets of these names, and locks on these files and on the network
-// namespace's own, until the test ends.
+// Squat runs an unprivileged process that holds abstract Unix sockets with these names, and locks on these files and on
+// the namespace's file, until the test ends.
 func (h *Host) Squat(names, paths []string) {
 	h.t.Helper()
 	what, err := json.Marshal([][]string{append([]string{}, names...), append([]string{}, paths...)})

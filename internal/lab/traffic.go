@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Echo serves on an address of the host, with MPTCP, and sends back what it gets; where it listens.
+// Echo runs an MPTCP echo server on an address of the host and returns where it listens.
 func (h *Host) Echo(address string) netip.AddrPort {
 	h.t.Helper()
 	return h.serve(address, true)
@@ -50,7 +50,7 @@ func (h *Host) serve(address string, mptcp bool) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Dial connects to an address with MPTCP, from a local address where one is given.
+// Dial connects with MPTCP, from a local address if one is given.
 func (h *Host) Dial(to netip.AddrPort, from string) net.Conn {
 	h.t.Helper()
 	var dialer net.Dialer
@@ -67,7 +67,7 @@ func (h *Host) Dial(to netip.AddrPort, from string) net.Conn {
 	return conn
 }
 
-// Exchange sends some bytes to an echo server and awaits them back.
+// Exchange sends bytes to an echo server and waits for their return.
 func Exchange(conn net.Conn, bytes int) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -78,11 +78,11 @@ func Exchange(conn net.Conn, bytes int) error {
 	return errors.Join(err, <-sent)
 }
 
-// Inode is the number of a connection's socket, by which /proc and sock_diag name it.
+// Inode returns the inode of a connection's socket, which identifies it in /proc and sock_diag.
 func Inode(conn net.Conn) uint64 {
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
-		panic(err) // only a connection that was never made
+		panic(err) // only for a connection without a socket
 	}
 	var status unix.Stat_t
 	if err := raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &status) }); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memlimit computes how many connections this host has memory for, and bounds what the collector lets this process use.
+// Package memlimit computes how many connections fit into this host's memory, and bounds Go's heap.
 package memlimit
 
 import (
@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// One that waits for both its sides, with what TLS holds. An idle one takes a third of it.
+	// A connection that waits at both sides, with its TLS state. An idle one takes a third.
 	connectionBytes = 128 << 10
 
 	connectionFiles = 2
-	otherFiles      = 512 // what is opened in advance, too
+	otherFiles      = 512 // including descriptors opened in advance
 
-	least, most = 512, 65536
+	minConnections, maxConnections = 512, 65536
 
-	fallbackBytes = 1 << 30 // where nothing is known
+	fallbackBytes = 1 << 30 // if the memory is unknown
 )
 
-// Connections returns how many there may be at once: in half of the memory that this process may have, and with its files.
+// Connections returns how many connections half of this process's memory and its descriptors allow.
 func Connections() int {
 	files := unix.Rlimit{Cur: math.MaxInt64}
 	unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
@@ -34,16 +34,16 @@ func Connections() int {
 }
 
 func connections(memory, files uint64) int {
-	return int(min(max(memory/2/connectionBytes, least), most, max(files-min(files, otherFiles), 2*connectionFiles)/connectionFiles))
+	return int(min(max(memory/2/connectionBytes, minConnections), maxConnections, max(files-min(files, otherFiles), 2*connectionFiles)/connectionFiles))
 }
 
-// Bound has Go's collector keep this process within five eighths of the memory that it may have, until undo is called.
+// Bound sets Go's memory limit to five eighths of this process's memory, until undo is called.
 func Bound() (undo func()) {
 	before := debug.SetMemoryLimit(int64(memory("/proc", "/sys/fs/cgroup") / 8 * 5))
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// memory returns what this process may have: of the host's, or of one of its control groups, whatever is least.
+// memory returns the memory that this process may use: the minimum of the host's and of its control groups' limits.
 func memory(proc, cgroups string) uint64 {
 	found := uint64(math.MaxUint64)
 	if text, err := os.ReadFile(filepath.Join(proc, "meminfo")); err == nil {
@@ -73,7 +73,7 @@ func memory(proc, cgroups string) uint64 {
 	return found
 }
 
-// limit returns what stands in a file of a control group; "max" and no file are none.
+// limit reads a limit of a control group; "max" and a missing file mean none.
 func limit(file string) uint64 {
 	text, err := os.ReadFile(file)
 	if err != nil {

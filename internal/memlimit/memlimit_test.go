@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-func TestConnectionsAreBoundedByMemoryAndByFiles(t *testing.T) {
+func TestConnectionsDependOnMemoryAndFiles(t *testing.T) {
 	for _, c := range []struct {
 		memory, files uint64
 		expected      int
 	}{
-		{1 << 30, 1 << 20, 4096}, {24 << 30, 1 << 20, most}, {24 << 30, 20_512, 10_000}, {64 << 20, 1 << 20, least}, {1 << 30, 256, 2},
+		{1 << 30, 1 << 20, 4096}, {24 << 30, 1 << 20, maxConnections}, {24 << 30, 20_512, 10_000}, {64 << 20, 1 << 20, minConnections}, {1 << 30, 256, 2},
 	} {
 		if n := connections(c.memory, c.files); n != c.expected {
 			t.Errorf("%d bytes and %d files are room for %d connections, expected %d", c.memory, c.files, n, c.expected)
@@ -21,7 +21,7 @@ func TestConnectionsAreBoundedByMemoryAndByFiles(t *testing.T) {
 	}
 }
 
-func TestTheLeastBoundOfHostAndControlGroupsCounts(t *testing.T) {
+func TestMemoryIsTheMinimumOfHostAndControlGroups(t *testing.T) {
 	proc, cgroups := t.TempDir(), t.TempDir()
 	write := func(file, text string) {
 		t.Helper()

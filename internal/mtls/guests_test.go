@@ -11,7 +11,7 @@ import (
 	"bicast/internal/mtls/mtlstest"
 )
 
-func TestAGuestIsKnownByTheCertificateThatCountsAlone(t *testing.T) {
+func TestGuestsAcceptOnlyTheValidCertificate(t *testing.T) {
 	pair, _, err := mtlstest.New(t).Gateway("home", time.Hour).Load()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mtls is mutual TLS between gateway and relay: certificates of one authority, each for a name and for one of the two
-// sides of TLS.
+// Package mtls configures mutual TLS between gateway and relay. One authority issues the certificates, each for a name
+// and for one side of TLS.
 package mtls
 
 import (
@@ -16,21 +16,21 @@ import (
 	"bicast/internal/regularfile"
 )
 
-const fileBytes = 1 << 20 // more than any chain of certificates, or bundle of authorities, has
+const maxFileBytes = 1 << 20 // above any certificate chain or bundle of authorities
 
-// Files are in PEM.
+// Files are paths of PEM files.
 type Files struct{ Certificate, Key, Authority string }
 
-// Guest is a gateway that is served.
+// Guest is a gateway that a relay serves.
 type Guest struct {
 	Name string
-	Sum  []byte // SHA-256 of the one certificate (DER) that counts; nil: any that is for the name
+	Sum  []byte // SHA-256 of the only valid certificate (DER); nil: any with this name
 }
 
-// Guests are all of them.
+// Guests are all gateways that a relay serves.
 type Guests []Guest
 
-// Name is whose of these a certificate is; "": nobody's. An agent's certificate has its name as common name alone.
+// Name returns the gateway of a certificate, or "". Agents' certificates have their name as common name only.
 func (g Guests) Name(shown *x509.Certificate) string {
 	sum := sha256.Sum256(shown.Raw)
 	for _, guest := range g {
@@ -42,7 +42,7 @@ func (g Guests) Name(shown *x509.Certificate) string {
 	return ""
 }
 
-// Named are gateways of which any certificate counts.
+// Named returns gateways whose certificates are all valid.
 func Named(names []string) Guests {
 	var guests Guests
 	for _, name := range names {
@@ -51,7 +51,7 @@ func Named(names []string) Guests {
 	return guests
 }
 
-// Relay is TLS 1.3 for who serves these gateways, and no others.
+// Relay returns the TLS 1.3 configuration of a relay for these gateways only.
 func Relay(files Files, gateways []string) (*tls.Config, error) {
 	pair, authority, err := files.Load()
 	if err != nil {
@@ -60,14 +60,14 @@ func Relay(files Files, gateways []string) (*tls.Config, error) {
 	return Serving(pair, authority, Named(gateways)), nil
 }
 
-// Serving is TLS 1.3 for who shows this certificate and serves these guests, whom that authority vouches for.
+// Serving returns the TLS 1.3 configuration of a server with this certificate, for these guests of the authority.
 func Serving(shows tls.Certificate, authority *x509.CertPool, guests Guests) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shows},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if shown := state.PeerCertificates[0]; guests.Name(shown) == "" {
-				return fmt.Errorf("it is %q: expected the certificate that counts of one of %v", shown.Subject.CommonName, guests)
+				return fmt.Errorf("the peer is %q: expected the valid certificate of one of %v", shown.Subject.CommonName, guests)
 			}
 			return nil
 		},
@@ -82,7 +82,7 @@ func (g Guests) String() string {
 	return fmt.Sprintf("%q", names)
 }
 
-// Gateway is TLS 1.3 towards the relay of a name, wherever that is reached.
+// Gateway returns the TLS 1.3 configuration of a gateway for the relay with this name, at any address.
 func Gateway(files Files, relay string) (*tls.Config, error) {
 	pair, authority, err := files.Load()
 	if err != nil {
@@ -91,35 +91,35 @@ func Gateway(files Files, relay string) (*tls.Config, error) {
 	return Calling(pair, authority, relay, nil), nil
 }
 
-// Calling is TLS 1.3 for who shows this certificate to the relay of a name, whom that authority vouches for. keySum is the SHA-256
-// of the one public key that counts; nil: any.
+// Calling returns the TLS 1.3 configuration of a client with this certificate for the relay with this name. keySum is
+// the SHA-256 of the relay's only valid public key; nil: any.
 func Calling(shows tls.Certificate, authority *x509.CertPool, relay string, keySum []byte) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shows},
-		RootCAs: authority, ServerName: relay, ClientSessionCache: forgetful{},
+		RootCAs: authority, ServerName: relay, ClientSessionCache: noSessions{},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if keySum != nil && !bytes.Equal(KeySum(state.PeerCertificates[0]), keySum) {
-				return fmt.Errorf("the certificate of %q is for a key that counts no more: the relay was revoked, or has joined again", relay)
+				return fmt.Errorf("the certificate of %q is for a key that is no longer valid: the relay was revoked, or has joined again", relay)
 			}
 			return nil
 		},
 	}
 }
 
-// KeySum is the SHA-256 of the public key that a certificate is for.
+// KeySum returns the SHA-256 of a certificate's public key.
 func KeySum(certificate *x509.Certificate) []byte {
 	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return sum[:]
 }
 
-// forgetful resumes no session; but relays give tickets only to those who might, and by a ticket a gateway knows that it was
-// taken for one.
-type forgetful struct{}
+// noSessions never resumes a session. It exists because relays send tickets only to clients that could resume, and a
+// gateway recognizes by the ticket that it was accepted.
+type noSessions struct{}
 
-func (forgetful) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
-func (forgetful) Put(string, *tls.ClientSessionState)        {}
+func (noSessions) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+func (noSessions) Put(string, *tls.ClientSessionState)        {}
 
-// Load reads them.
+// Load reads the files.
 func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 	certificate, err := read(f.Certificate)
 	var key []byte
@@ -146,6 +146,6 @@ func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 }
 
 func read(path string) ([]byte, error) {
-	text, _, err := regularfile.Read(path, fileBytes)
+	text, _, err := regularfile.Read(path, maxFileBytes)
 	return text, err
 }

@@ -12,8 +12,8 @@ import (
 	"bicast/internal/mtls/mtlstest"
 )
 
-// Each side in turn knows only an older version, and the other, which is as it is shipped, turns it away.
-func TestWhoKnowsOnlyAnOlderTLSIsTurnedAway(t *testing.T) {
+// Each side in turn is limited to TLS 1.2, and the other, with its real configuration, must refuse it.
+func TestPeerWithOlderTLSIsRefused(t *testing.T) {
 	authority := mtlstest.New(t)
 	serving, err := mtls.Relay(authority.Relay("tokyo"), []string{"home"})
 	if err != nil {
@@ -40,7 +40,7 @@ func older(config *tls.Config) *tls.Config {
 	return config
 }
 
-// What the server and the client say.
+// handshake returns the errors of server and client.
 func handshake(t *testing.T, server, client *tls.Config) [2]error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nftable tells of a table of nftables, without running nft.
+// Package nftable reads a table of nftables over netlink, without nft.
 package nftable
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// The attributes of a rule, of an object, and of what it counted (linux/netfilter/nf_tables.h).
+	// Attributes of rules, objects and counters (linux/netfilter/nf_tables.h).
 	ruleTable                           = 1
 	objectTable, objectName, objectData = 1, 2, 4
 	counterPackets                      = 2
@@ -20,8 +20,8 @@ const (
 	familyInet = 1 // NFPROTO_INET
 )
 
-// Rules is how many rules a table of the family inet has in the network namespace of the calling thread; 0 where there is none. Who
-// made it knows how many there were: of a table that was flushed the chains, sets and counters stay.
+// Rules returns the number of rules in an inet table of the calling thread's network namespace, 0 if there is no such
+// table. The creator of the table compares it: flushing deletes rules and leaves chains, sets and counters.
 func Rules(table string) (int, error) {
 	messages, err := dump(unix.NFT_MSG_GETRULE, ruleTable, table)
 	if err != nil {
@@ -30,7 +30,7 @@ func Rules(table string) (int, error) {
 	return len(messages), nil
 }
 
-// Counters are the packets that each counter of a table has counted, by its name; nil where there is no table, or none in it.
+// Counters returns the packets of each named counter in a table, nil if there are none.
 func Counters(table string) (map[string]uint64, error) {
 	messages, err := dump(unix.NFT_MSG_GETOBJ, objectTable, table)
 	if err != nil {
@@ -50,7 +50,7 @@ func Counters(table string) (map[string]uint64, error) {
 	return found, nil
 }
 
-// dump is all that a table has of a kind; the attribute names the table.
+// dump returns all objects of a kind in a table; the attribute holds the table's name.
 func dump(kind netlink.HeaderType, attribute uint16, table string) ([]netlink.Message, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {

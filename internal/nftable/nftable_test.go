@@ -9,7 +9,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestWhatATableHasIsReadWithoutNft(t *testing.T) {
+func TestRulesAndCountersReadATable(t *testing.T) {
 	host := lab.One(t)
 	expect := func(rules int, counted map[string]uint64) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestWhatATableHasIsReadWithoutNft(t *testing.T) {
 	expect(0, map[string]uint64{"seen": 7, "none": 0})
 }
 
-func FuzzNothingThatTheKernelSaysEndsTheAgent(f *testing.F) {
+func FuzzDecodeCounterDoesNotPanic(f *testing.F) {
 	f.Add(make([]byte, 40))
 	f.Fuzz(func(_ *testing.T, b []byte) { decodeCounter(b) })
 }

@@ -5,7 +5,7 @@ package plural
 
 import "fmt"
 
-// Of counts things that are named by their singular, of which an -s makes the plural.
+// Of formats a count and a noun with a regular plural.
 func Of(number int, thing string) string {
 	if number == 1 {
 		return "1 " + thing

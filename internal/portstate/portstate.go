@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package portstate remembers at which ports a program is missing, and why, and logs each change once.
+// Package portstate records which ports lack a program, and why, and logs each change once.
 package portstate
 
 import "log/slog"
 
-// Ports are known by name: why there is no program; nil where it stands.
+// Ports maps a port to the reason why its program is missing, or nil.
 type Ports map[string]error
 
-// Words are said of a port, in the log.
+// Words are the log messages for a port that lost its program or has it back.
 type Words struct{ Lost, Back string }
 
-// Found is what was found of a port just now.
+// Found records the current state of a port.
 func (p Ports) Found(port string, err error, log *slog.Logger, words Words) {
 	before, known := p[port]
 	p[port] = err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelog limits how often the log has a warning that any unauthenticated peer can cause.
+// Package ratelog limits the rate of warnings that unauthenticated peers can cause.
 package ratelog
 
 import (
@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-const every = 10 * time.Second
+const interval = 10 * time.Second
 
 // Logger logs warnings of one kind.
 type Logger struct {
-	Log   *slog.Logger
-	mutex sync.Mutex
-	last  time.Time
-	quiet int
+	Log        *slog.Logger
+	mutex      sync.Mutex
+	last       time.Time
+	suppressed int
 }
 
-// Warn logs a warning, with the number of those that it left out since the last one.
+// Warn logs a warning with the number of those suppressed since the last one.
 func (l *Logger) Warn(what string, values ...any) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < every {
-		l.quiet++
+	if now.Sub(l.last) < interval {
+		l.suppressed++
 		return
 	}
-	if l.quiet > 0 {
-		values = append(values, "untold", l.quiet)
+	if l.suppressed > 0 {
+		values = append(values, "untold", l.suppressed)
 	}
 	l.Log.Warn(what, values...)
-	l.last, l.quiet = now, 0
+	l.last, l.suppressed = now, 0
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regularfile reads regular files of a bounded length. No other file is read, nor waited for: not a pipe, not a device.
+// Package regularfile reads regular files of bounded length. It neither reads nor waits for pipes and devices.
 package regularfile
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unfit is the error for a file that is another one.
+// Unfit is the error for a file of another kind or length.
 type Unfit struct {
 	Path string
 	Info fs.FileInfo
@@ -23,7 +23,7 @@ func (u *Unfit) Error() string {
 	return fmt.Sprintf("%s: expected a regular file of at most %d bytes", u.Path, u.Most)
 }
 
-// Read returns what is in the file, and what the file is.
+// Read returns the content and the information of a file.
 func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

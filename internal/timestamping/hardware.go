@@ -9,26 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const everything = 1 // HWTSTAMP_TX_ON, HWTSTAMP_FILTER_ALL: linux/net_tstamp.h
+const hwtstampAll = 1 // HWTSTAMP_TX_ON, HWTSTAMP_FILTER_ALL: linux/net_tstamp.h
 
-// stampsItself tells whether the network card stamps all that comes and goes by the device with this address. It is not
-// switched on here: that is the card's, for everybody, and would stay so (hwstamp_ctl -i DEVICE -t 1 -r 1).
-func stampsItself(socket int, local netip.Addr, device string) bool {
+// stampsInHardware tells whether the network card of this address stamps all packets in hardware. The socket does not
+// enable that: it is a setting of the card, affects everybody and persists (hwstamp_ctl -i DEVICE -t 1 -r 1).
+func stampsInHardware(socket int, local netip.Addr, device string) bool {
 	if device == "" {
-		if device = holder(local); device == "" {
+		if device = deviceWith(local); device == "" {
 			return false
 		}
 	}
 	can, err := unix.IoctlGetEthtoolTsInfo(socket, device)
-	if err != nil || can.So_timestamping&hardwareStampings != hardwareStampings {
+	if err != nil || can.So_timestamping&hardwareFlags != hardwareFlags {
 		return false
 	}
 	does, err := unix.IoctlGetHwTstamp(socket, device)
-	return err == nil && does.Tx_type == everything && does.Rx_filter == everything
+	return err == nil && does.Tx_type == hwtstampAll && does.Rx_filter == hwtstampAll
 }
 
-// holder is the device that has an address.
-func holder(of netip.Addr) string {
+// deviceWith returns the device that has an address.
+func deviceWith(of netip.Addr) string {
 	devices, err := net.Interfaces()
 	if err != nil {
 		return ""

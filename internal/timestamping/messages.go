@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	controlBytes = 512
-	timespec     = 16 // of SO_TIMESTAMPING_NEW, on every machine
-	byTheKernel  = 0  // of its three
-	byTheCard    = 2
-	ofStamps     = 4 // SO_EE_ORIGIN_TIMESTAMPING, linux/errqueue.h
+	controlBytes       = 512
+	timespecBytes      = 16 // size in SO_TIMESTAMPING_NEW, on every architecture
+	softwareStamp      = 0  // index of the kernel's stamp, of three
+	hardwareStamp      = 2
+	originTimestamping = 4 // SO_EE_ORIGIN_TIMESTAMPING, linux/errqueue.h
 )
 
-// receive is one packet, or one stamp of those that wait behind MSG_ERRQUEUE.
+// receive reads one packet, or with MSG_ERRQUEUE one transmit stamp.
 func (s *Socket) receive(b []byte, flags int) (Event, error) {
 	control := make([]byte, controlBytes)
 	for {
@@ -38,8 +38,8 @@ func (s *Socket) receive(b []byte, flags int) (Event, error) {
 	}
 }
 
-// read takes what the kernel says beside a packet. For a stamp it tells whether that is of a packet that was sent since
-// the kernel last began to count.
+// read decodes a packet's control messages. For a transmit stamp it tells whether the packet was sent since the
+// kernel's last reset of the counter.
 func (s *Socket) read(event *Event, control []byte) (ours bool) {
 	for len(control) > 0 {
 		header, data, rest, err := unix.ParseOneSocketControlMessage(control)
@@ -54,7 +54,7 @@ func (s *Socket) read(event *Event, control []byte) (ours bool) {
 			event.TTL = int(binary.NativeEndian.Uint32(data))
 		case [2]int{unix.SOL_IP, unix.IP_PKTINFO}: // struct in_pktinfo
 			event.at = netip.AddrFrom4([4]byte(data[8:]))
-		case [2]int{unix.SOL_IPV6, unix.IPV6_PKTINFO}: // struct in6_pktinfo; of a packet of IPv4 both come, and say the same
+		case [2]int{unix.SOL_IPV6, unix.IPV6_PKTINFO}: // struct in6_pktinfo; for IPv4 packets both come, with the same address
 			event.at = netip.AddrFrom16([16]byte(data)).Unmap()
 		case [2]int{unix.SOL_IP, unix.IP_RECVERR}, [2]int{unix.SOL_IPV6, unix.IPV6_RECVERR}:
 			ours = s.identify(event, data)
@@ -64,20 +64,20 @@ func (s *Socket) read(event *Event, control []byte) (ours bool) {
 }
 
 func (s *Socket) time(data []byte) int64 {
-	which := byTheKernel
+	which := softwareStamp
 	if s.hardware {
-		which = byTheCard
+		which = hardwareStamp
 	}
-	if len(data) < (which+1)*timespec {
+	if len(data) < (which+1)*timespecBytes {
 		return 0
 	}
-	at := data[which*timespec:]
+	at := data[which*timespecBytes:]
 	return int64(binary.NativeEndian.Uint64(at))*1e9 + int64(binary.NativeEndian.Uint64(at[8:]))
 }
 
-// identify reads a struct sock_extended_err.
+// identify decodes a struct sock_extended_err.
 func (s *Socket) identify(event *Event, data []byte) bool {
-	if len(data) < 16 || data[4] != ofStamps {
+	if len(data) < 16 || data[4] != originTimestamping {
 		return false
 	}
 	event.Moment = Left
@@ -91,7 +91,8 @@ func (s *Socket) identify(event *Event, data []byte) bool {
 	return counted < s.next-s.base
 }
 
-// from has a packet leave from one of our addresses, by the device that routes say; without one as the socket is bound.
+// from encodes our source address of a packet, leaving the device to routing. Without an address the socket's binding
+// applies.
 func (s *Socket) from(at netip.Addr) []byte {
 	switch {
 	case !at.IsValid():

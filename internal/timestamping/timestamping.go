@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timestamping is a UDP socket (SO_TIMESTAMPING) that knows from the kernel when each packet left and arrived, without
-// the time that a process takes to be woken.
+// Package timestamping is a UDP socket (SO_TIMESTAMPING) with the kernel's send and receive times of each packet,
+// without the delay of waking a process.
 //
 //	socket, err := timestamping.Dial(netip.AddrPort{}, to, "") // or Listen(at, ""); in the calling thread's network namespace
 //	id, err := socket.Write(packet)                             // or Answer(packet, event); any goroutine
 //	event, err := socket.Next(buffer, deadline)                 // one goroutine, all the time
 //
-// Next gives what arrived and the stamps of what was sent, as they come. A packet that is sent has two stamps, with the id
-// that Write gave: Queued, as it went into the queue of its device, and Left, as the driver took it; on some drivers there
-// is none when it left. The delay of a path, by single packets, is told from when they left: what waited in our own queue
-// behind others' packets is not the path's. What somebody has to wait, and a rate that our own queue is shaped to, is told
-// from when they were queued. Packets that nothing shapes have some microseconds between the two, whatever their length.
+// Next returns received packets and the stamps of sent ones, in order. A sent packet has two stamps with the id from
+// Write: Queued, when it entered the queue of its device, and Left, when the driver took it; some drivers lack Left.
+// Compute the delay of a path from Left: time in our own queue behind other packets is not the path's. Compute waiting
+// times, and rates that our own queue shapes, from Queued. Without shaping the two are some microseconds apart, at any
+// packet length.
 //
-// Times are nanoseconds since 1970 of this host's clock; of the network card's where it stamps both what comes and what goes
-// (Hardware). Nothing is fragmented: what is longer than the device's MTU cannot be written, and is lost where a router has a smaller one.
+// Times are nanoseconds since 1970 by this host's clock, or by the network card's if it stamps both directions
+// (Hardware). Nothing is fragmented: Write fails above the device's MTU, and a router with a smaller MTU drops the
+// packet.
 package timestamping
 
 import (
@@ -29,13 +30,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queueBytes holds what comes while this process stands still: trains of packets, two stamps for each.
+// queueBytes buffers what arrives while this process does not run: packet trains, two stamps per packet.
 const queueBytes = 1 << 20
 
-// Moment is what an event tells the time of.
+// Moment is the kind of an event's time.
 type Moment byte
 
-// Of a packet that came, and of one that was sent.
+// Arrived is of received packets, the others are of sent ones.
 const (
 	Arrived Moment = iota
 	Queued
@@ -45,30 +46,30 @@ const (
 // Event is a packet that arrived, or a stamp of one that was sent.
 type Event struct {
 	Moment Moment
-	At     int64          // nanoseconds since 1970; 0: the kernel has no stamp of it, as of the first ones that arrive
-	ID     uint32         // of what was sent
-	Length int            // of what arrived, in the buffer; more than that has where it did not go in
-	From   netip.AddrPort // of what arrived
-	TTL    int            // of what arrived, or its hop limit
+	At     int64          // nanoseconds since 1970; 0: no stamp, as for the first arrivals
+	ID     uint32         // of a sent packet
+	Length int            // of a received packet; above len(buffer) if it was truncated
+	From   netip.AddrPort // sender of a received packet
+	TTL    int            // TTL or hop limit of a received packet
 
-	at netip.Addr // of ours, where it arrived; only of a socket at all of them
+	at netip.Addr // our address that received it; only if the socket listens at all addresses
 }
 
-// Socket is open until it is closed.
+// Socket is a UDP socket with timestamps.
 type Socket struct {
 	fd, wake int
 	six      bool
-	anywhere bool // at all of the host's addresses, of IPv4, too
+	anywhere bool // listens at all of the host's addresses, IPv4 too
 	hardware bool
 
 	writing    sync.Mutex
-	next, base uint32 // the id to give; what the kernel counts from
+	next, base uint32 // the next id; the id of the kernel's count 0
 	closing    sync.Once
 	closed     chan struct{}
-	users      sync.RWMutex // who holds it to read uses the descriptors
+	users      sync.RWMutex // a read lock protects the descriptors in use
 }
 
-// Probe tells why this kernel stamps no packets; nil where it does.
+// Probe returns why this kernel cannot stamp packets, or nil.
 func Probe() error {
 	socket, err := open(netip.AddrPort{}, netip.AddrPort{}, "")
 	if err == nil {
@@ -77,12 +78,12 @@ func Probe() error {
 	return err
 }
 
-// Listen hears everybody at an address, and with a device by that alone. A port without an address is of all addresses that
-// the host has and gets, also by IPv6 where it has that.
+// Listen receives from any sender at an address, and with a device only from there. A port without an address means all
+// present and future addresses of the host, IPv6 ones too if it has IPv6.
 func Listen(at netip.AddrPort, device string) (*Socket, error) {
 	switch address := at.Addr(); {
 	case address.IsUnspecified() || !address.IsValid() && at.Port() == 0:
-		return nil, fmt.Errorf("expected an address of this host to listen at, not %v", at)
+		return nil, fmt.Errorf("expected an address of this host to listen at, got %v", at)
 	case address.IsValid():
 		return open(at, netip.AddrPort{}, device)
 	}
@@ -93,7 +94,7 @@ func Listen(at netip.AddrPort, device string) (*Socket, error) {
 	return s, err
 }
 
-// Dial talks to one address, from one of ours and by a device where they are given.
+// Dial connects to one address, optionally from a local address and by a device.
 func Dial(from, to netip.AddrPort, device string) (*Socket, error) {
 	if from.IsValid() && from.Addr().Unmap().Is4() != to.Addr().Unmap().Is4() {
 		return nil, fmt.Errorf("%v cannot be reached from %v: one is IPv4, the other IPv6", to, from)
@@ -105,7 +106,7 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 	s := &Socket{fd: -1, wake: -1, closed: make(chan struct{}), anywhere: from.Addr().IsUnspecified() && !to.IsValid()}
 	defer func() {
 		if err != nil {
-			s.give()
+			s.closeFiles()
 		}
 	}()
 	family := unix.AF_INET
@@ -120,10 +121,10 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 	}
 	if device != "" {
 		if err := unix.BindToDevice(s.fd, device); err != nil {
-			return nil, fmt.Errorf("packets cannot go by the device %s: %w", device, err)
+			return nil, fmt.Errorf("cannot bind the socket to the device %s: %w", device, err)
 		}
 	}
-	if err := s.whole(); err != nil {
+	if err := s.setOptions(); err != nil {
 		return nil, err
 	}
 	if from.IsValid() {
@@ -136,12 +137,12 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 			return nil, fmt.Errorf("%v cannot be reached: %w", to, err)
 		}
 	}
-	s.hardware = stampsItself(s.fd, s.Local().Addr(), device)
+	s.hardware = stampsInHardware(s.fd, s.Local().Addr(), device)
 	return s, s.count(true)
 }
 
-// whole keeps packets from being fragmented, without hearing what routers say of it: whoever forges that decides nothing.
-func (s *Socket) whole() error {
+// setOptions disables fragmentation and ignores routers' MTU reports, which anyone can forge.
+func (s *Socket) setOptions() error {
 	four := [][3]int{
 		{unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}, {unix.SOL_IP, unix.IP_RECVTTL, 1},
 		{unix.SOL_IP, unix.IP_PKTINFO, asOption(s.anywhere)},
@@ -159,7 +160,7 @@ func (s *Socket) whole() error {
 		options = append(options, six...)
 	}
 	for _, force := range []int{unix.SO_RCVBUFFORCE, unix.SO_SNDBUFFORCE} {
-		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, force, queueBytes) // who may not has as much as everybody
+		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, force, queueBytes) // without the privilege the default size stays
 	}
 	for _, each := range options {
 		if err := unix.SetsockoptInt(s.fd, each[0], each[1], each[2]); err != nil {
@@ -176,30 +177,30 @@ func asOption(on bool) int {
 	return 0
 }
 
-const stampings = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE |
+const softwareFlags = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE |
 	unix.SOF_TIMESTAMPING_TX_SCHED | unix.SOF_TIMESTAMPING_OPT_TSONLY
 
-const hardwareStampings = unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
+const hardwareFlags = unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
 
-// count has the kernel stamp packets, and count those that are sent; switching that off and on makes it count from 0.
+// count enables stamps. on also counts packets; switching it off and on resets the count to 0.
 func (s *Socket) count(on bool) error {
-	flags := stampings
-	if s.hardware { // and no stamp of another clock beside it
-		flags = flags&^(unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_TX_SOFTWARE|unix.SOF_TIMESTAMPING_TX_SCHED) | hardwareStampings
+	flags := softwareFlags
+	if s.hardware { // without stamps of a second clock
+		flags = flags&^(unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_TX_SOFTWARE|unix.SOF_TIMESTAMPING_TX_SCHED) | hardwareFlags
 	}
 	if on {
 		flags |= unix.SOF_TIMESTAMPING_OPT_ID
 	}
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, flags); err != nil {
-		return fmt.Errorf("the kernel stamps no packets (SO_TIMESTAMPING, since Linux 5.1): %w", err)
+		return fmt.Errorf("the kernel cannot stamp packets (SO_TIMESTAMPING, since Linux 5.1): %w", err)
 	}
 	return nil
 }
 
-// Hardware tells whether the network card's own clock is the one of all times.
+// Hardware tells whether all times are by the network card's clock.
 func (s *Socket) Hardware() bool { return s.hardware }
 
-// Local is where it is bound.
+// Local returns the address that the socket is bound to.
 func (s *Socket) Local() netip.AddrPort {
 	if !s.use() {
 		return netip.AddrPort{}
@@ -212,10 +213,10 @@ func (s *Socket) Local() netip.AddrPort {
 	return addressOf(address)
 }
 
-// Write sends to the address that was dialled; its id is what the packet's stamps have.
+// Write sends to the dialled address and returns the id of the packet's stamps.
 func (s *Socket) Write(b []byte) (uint32, error) { return s.send(b, nil, nil) }
 
-// Answer sends to whom a packet came from, from the address that it came to.
+// Answer sends to the sender of a packet, from the address that received it.
 func (s *Socket) Answer(b []byte, event Event) (uint32, error) {
 	return s.send(b, s.from(event.at), s.address(event.From))
 }
@@ -228,7 +229,7 @@ func (s *Socket) send(b, control []byte, to unix.Sockaddr) (uint32, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.write(b, control, to); err != nil {
-		// Which failures are counted differs from kernel to kernel: it shall count from 0 again.
+		// Kernels differ in which failures they count, so reset the count to 0.
 		s.base = s.next
 		return 0, errors.Join(err, s.count(false), s.count(true))
 	}
@@ -245,15 +246,15 @@ func (s *Socket) write(b, control []byte, to unix.Sockaddr) error {
 	}
 }
 
-// Next awaits what happens: os.ErrDeadlineExceeded at a deadline, where it is not zero, net.ErrClosed once it is closed.
-// What it says else is of the packets before, such as that nobody listens there (ECONNREFUSED): it can be asked again.
+// Next waits for the next event. It returns os.ErrDeadlineExceeded at a nonzero deadline, and net.ErrClosed after
+// Close. Other errors concern earlier packets, such as ECONNREFUSED: call Next again.
 func (s *Socket) Next(b []byte, deadline time.Time) (Event, error) {
 	if !s.use() {
 		return Event{}, net.ErrClosed
 	}
 	defer s.users.RUnlock()
 	for {
-		for _, flags := range []int{unix.MSG_ERRQUEUE, 0} { // a packet was sent before it is answered
+		for _, flags := range []int{unix.MSG_ERRQUEUE, 0} { // transmit stamps come first: a packet is sent before it is answered
 			event, err := s.receive(b, flags)
 			if err == nil || !errors.Is(err, unix.EAGAIN) {
 				return event, err
@@ -284,7 +285,7 @@ func (s *Socket) await(deadline time.Time) error {
 	return nil
 }
 
-// use is false once it is closed; else who has it gives it back.
+// use locks the descriptors, or returns false after Close. The caller unlocks users.
 func (s *Socket) use() bool {
 	s.users.RLock()
 	select {
@@ -296,18 +297,18 @@ func (s *Socket) use() bool {
 	}
 }
 
-// Close ends Next and all else.
+// Close closes the socket and ends Next.
 func (s *Socket) Close() {
 	s.closing.Do(func() {
 		unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		s.users.Lock()
 		defer s.users.Unlock()
 		close(s.closed)
-		s.give()
+		s.closeFiles()
 	})
 }
 
-func (s *Socket) give() {
+func (s *Socket) closeFiles() {
 	for _, fd := range []int{s.fd, s.wake} {
 		if fd >= 0 {
 			unix.Close(fd)

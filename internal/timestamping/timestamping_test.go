@@ -50,7 +50,7 @@ func (p *pair) next(socket *Socket) Event {
 	return event
 }
 
-// stamped reads the two stamps of so many packets.
+// stamped reads the two stamps of each of these packets.
 func (p *pair) stamped(packets int) {
 	p.t.Helper()
 	for range 2 * packets {
@@ -65,11 +65,11 @@ func (p *pair) stamped(packets int) {
 	}
 }
 
-func TestAPacketHasItsTimesAtBothEnds(t *testing.T) {
+func TestPacketHasStampsAtBothEnds(t *testing.T) {
 	for _, ends := range [][2]string{{"10.1.0.1:0", "10.1.0.2:0"}, {"[fd01::1]:0", "[fd01::2]:0"}} {
 		p := newPair(t, ends[0], ends[1])
 		deadline := time.Now().Add(patience)
-		stamped := false // on arrival: the kernel begins when a worker of its own has run
+		stamped := false // stamp of arrival: the kernel enables it asynchronously
 		for n := 0; n < 100 || !stamped; n++ {
 			before, length := time.Now().UnixNano(), 16+n%100
 			id, err := p.near.Write(make([]byte, length))
@@ -96,7 +96,7 @@ func TestAPacketHasItsTimesAtBothEnds(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBeSentDoesNotShiftTheIDs(t *testing.T) {
+func TestFailedSendDoesNotShiftIDs(t *testing.T) {
 	p := newPair(t, "10.1.0.1:0", "10.1.0.2:0")
 	p.client.Run("nft", "add table inet t; add chain inet t out { type filter hook output priority 0; }; add rule inet t out meta length 128 drop")
 	for range 20 {
@@ -126,7 +126,7 @@ func TestWhatCouldNotBeSentDoesNotShiftTheIDs(t *testing.T) {
 	}
 }
 
-func TestATrainHasAllItsStamps(t *testing.T) {
+func TestPacketTrainHasAllStamps(t *testing.T) {
 	p := newPair(t, "10.1.0.1:0", "10.1.0.2:0")
 	const train = 200
 	for range train {
@@ -143,7 +143,7 @@ func TestATrainHasAllItsStamps(t *testing.T) {
 	}
 }
 
-func TestAnAnswerGoesOutFromWhereItWasHeard(t *testing.T) {
+func TestAnswerUsesTheListeningAddress(t *testing.T) {
 	p := newPair(t, "10.1.0.1:0", "10.9.9.9:0")
 	p.near.Write([]byte("question"))
 	p.stamped(1)
@@ -156,7 +156,7 @@ func TestAnAnswerGoesOutFromWhereItWasHeard(t *testing.T) {
 	}
 }
 
-func TestAtAllAddressesAnAnswerGoesOutFromTheOneThatWasAsked(t *testing.T) {
+func TestAnswerUsesTheReceivingAddressOfAWildcard(t *testing.T) {
 	for _, hasSix := range []bool{true, false} {
 		client, server := lab.Two(t)
 		addresses := []string{"10.1.0.2", "10.2.0.2", lab.Service}
@@ -181,7 +181,7 @@ func (p *pair) answersFrom(addresses []string) {
 	for _, asked := range addresses {
 		to := netip.AddrPortFrom(netip.MustParseAddr(asked), far.Local().Port())
 		client.Do(func() (err error) {
-			p.near, err = Dial(netip.AddrPort{}, to, "wifi") // which hears nobody else
+			p.near, err = Dial(netip.AddrPort{}, to, "wifi") // receives from this device only
 			return err
 		})
 		question := p.ask()
@@ -213,7 +213,7 @@ func (p *pair) answersFrom(addresses []string) {
 	}
 }
 
-// ask is until it is heard: a device that has just come up may lose what is sent at once.
+// ask repeats the packet until it arrives: a device that has just come up may lose the first.
 func (p *pair) ask() Event {
 	p.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -229,7 +229,7 @@ func (p *pair) ask() Event {
 	return Event{}
 }
 
-func TestItEndsWhenItIsToldTo(t *testing.T) {
+func TestCloseAndDeadlineEndNext(t *testing.T) {
 	p := newPair(t, "10.1.0.1:0", "10.1.0.2:0")
 	if _, err := p.near.Next(p.buffer, time.Now().Add(time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("%v, expected that it was awaited no longer", err)
@@ -250,7 +250,7 @@ func TestItEndsWhenItIsToldTo(t *testing.T) {
 	p.far.Close()
 }
 
-func TestWhereNobodyListensIsSaid(t *testing.T) {
+func TestNextReturnsConnectionRefused(t *testing.T) {
 	p := newPair(t, "10.1.0.1:0", "10.1.0.2:0")
 	p.far.Close()
 	p.near.Write([]byte("anybody?"))
@@ -265,7 +265,7 @@ func TestWhereNobodyListensIsSaid(t *testing.T) {
 	}
 }
 
-func TestAWrongAddressIsNamed(t *testing.T) {
+func TestListenAndDialRefuseWrongAddresses(t *testing.T) {
 	wrong := []netip.AddrPort{{}}
 	for _, each := range []string{"0.0.0.0:862", "[::]:862", "192.0.2.1:862"} {
 		wrong = append(wrong, netip.MustParseAddrPort(each))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package xdp attaches a program to network devices that are known by name and that come and go.
+// Package xdp attaches a program to network devices by name, as they appear and disappear.
 package xdp
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wanted is of the kernel and of who asks it.
-const Wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are wanted"
+// Wanted names the requirements, for errors.
+const Wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are required"
 
-// Ports are the devices, by name, on which a program stands.
+// Ports are the devices, by name, with the program attached.
 type Ports struct {
 	program *ebpf.Program
 	at      map[string]attachment
@@ -28,46 +28,46 @@ type attachment struct {
 	native bool
 }
 
-// NewPorts are none yet.
+// NewPorts returns an empty set.
 func NewPorts(program *ebpf.Program) Ports { return Ports{program, map[string]attachment{}} }
 
-// Attach attaches the program to the device that currently has this name. It returns its index and that of the
-// device to which it was attached before; 0 where there is or was none.
+// Attach attaches the program to the device that currently has this name. It returns the indexes of this device and of
+// the one that had the name before; 0 means none.
 func (p *Ports) Attach(name string) (index, before uint32, err error) {
-	stood := p.at[name]
+	current := p.at[name]
 	device, err := net.InterfaceByName(name)
-	if err == nil && stood.index == uint32(device.Index) {
-		return stood.index, stood.index, nil
+	if err == nil && current.index == uint32(device.Index) {
+		return current.index, current.index, nil
 	}
-	if stood.link != nil {
-		stood.link.Close() // its device has gone, and took the program with it
+	if current.link != nil {
+		current.link.Close() // its device is gone, and the program with it
 		delete(p.at, name)
 	}
 	if err != nil {
-		return 0, stood.index, fmt.Errorf("there is no network device %s here", name)
+		return 0, current.index, fmt.Errorf("there is no network device %s here", name)
 	}
 	now, err := attach(p.program, device)
 	if err != nil {
-		return 0, stood.index, err
+		return 0, current.index, err
 	}
 	p.at[name] = now
-	return now.index, stood.index, nil
+	return now.index, current.index, nil
 }
 
-// Native tells whether the port's own driver runs the program, or the kernel does after it.
+// Native tells whether the port's driver runs the program, rather than the generic layer above it.
 func (p *Ports) Native(name string) bool { return p.at[name].native }
 
-// Detach detaches the program from a device and returns the index of it; 0: it was not attached.
+// Detach detaches the program and returns the device's index, or 0 if it was not attached.
 func (p *Ports) Detach(name string) (index uint32, err error) {
-	stood, there := p.at[name]
+	current, there := p.at[name]
 	if !there {
 		return 0, nil
 	}
 	delete(p.at, name)
-	return stood.index, stood.link.Close()
+	return current.index, current.link.Close()
 }
 
-// Close takes the program from every device.
+// Close detaches the program from every device.
 func (p *Ports) Close() error {
 	var failures []error
 	for _, each := range p.at {
@@ -77,8 +77,8 @@ func (p *Ports) Close() error {
 	return errors.Join(failures...)
 }
 
-// attach has a device's own driver run a program on what comes in (native), or, where it cannot, the kernel after it. The
-// kernel takes it away when this process ends, however that ends.
+// attach attaches a program in the driver (native mode), or in the kernel's generic mode if the driver lacks support.
+// The kernel detaches it when this process ends.
 func attach(program *ebpf.Program, device *net.Interface) (attachment, error) {
 	options := link.XDPOptions{Program: program, Interface: device.Index, Flags: link.XDPDriverMode}
 	attached, err := link.AttachXDP(options)
@@ -89,10 +89,10 @@ func attach(program *ebpf.Program, device *net.Interface) (attachment, error) {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST):
-		return attachment{}, fmt.Errorf("%s has an XDP program already, another agent's or somebody else's: end that (`ip link show %s` "+
+		return attachment{}, fmt.Errorf("%s has an XDP program already, of an agent or another program: stop that (`ip link show %s` "+
 			"names it)", device.Name, device.Name)
 	case err != nil:
-		return attachment{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, Wanted, err)
+		return attachment{}, fmt.Errorf("%s accepts no XDP program (%s): %w", device.Name, Wanted, err)
 	}
 	return attachment{uint32(device.Index), attached, native}, nil
 }

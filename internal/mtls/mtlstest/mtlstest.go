@@ -19,7 +19,7 @@ import (
 	"bicast/internal/mtls"
 )
 
-// Authority is one.
+// Authority is a certificate authority.
 type Authority struct {
 	t           testing.TB
 	certificate *x509.Certificate
@@ -27,7 +27,7 @@ type Authority struct {
 	file        string
 }
 
-// New is one that nobody knows yet.
+// New returns a new authority.
 func New(t testing.TB) *Authority {
 	a := &Authority{t: t}
 	a.key = a.newKey()
@@ -38,12 +38,12 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Relay is a certificate for TLS's server.
+// Relay issues a server certificate.
 func (a *Authority) Relay(name string) mtls.Files {
 	return a.leaf(&x509.Certificate{DNSNames: []string{name}}, name, x509.ExtKeyUsageServerAuth, time.Hour)
 }
 
-// Gateway is a certificate for TLS's client, as agents have it, that is good for a time from now on, or has been.
+// Gateway issues a client certificate as agents have it; a negative lifetime makes an expired one.
 func (a *Authority) Gateway(name string, good time.Duration) mtls.Files {
 	return a.leaf(&x509.Certificate{}, name, x509.ExtKeyUsageClientAuth, good)
 }
