@@ -20,7 +20,7 @@ def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
     far, added = measure.add_drift(near, 0)
     assert added == pytest.approx(33e-6, abs=2e-6)
     assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
-    assert np.allclose(far.error_time - far.received, near.error_time - near.received)
+    assert np.allclose(far.answered - far.received, near.answered - near.received)
     assert (far.sent, far.heard) == (near.sent, near.heard)
 
 
