@@ -32,7 +32,7 @@ COPIES = {"single": 1, "bicast": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ModeChange:
     mode: str
     asked: float  # time.monotonic()
     answered: float
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    changes: Sequence[Change]
+    changes: Sequence[ModeChange]
     counted: Counted
     seconds: float
     flow_mods: int
@@ -76,7 +76,7 @@ def one_round(stage: Lab, changes_asked: int = CHANGES) -> Round:
             mode = "bicast" if number % 2 else "single"
             asked = time.monotonic()
             stage.controller.client.set_mode("client", mode)
-            changes.append(Change(mode, asked, time.monotonic()))
+            changes.append(ModeChange(mode, asked, time.monotonic()))
         time.sleep(EVERY_S)
         seconds = time.monotonic() - began
         counted = stream.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switch the active path of a download again and again, beside the same download left in peace."""
+"""Switch the active path of a download again and again, and compare with the same download without switches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
-from experiments.switching.plan import QUEUES, Hand, Plan
+from experiments.switching.plan import QUEUES, Actor, Plan
 from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
 from lab.processes.capture import captured
 from lab.processes.connections import await_paths, mptcp, paths
@@ -22,23 +22,23 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import PORT, Streamed, streaming, till
 from topologies.paper import SERVER
 
-# A capture at one end of a stream: when MP_PRIO left or came, and when data came by which path.
+# A capture at one end of a stream: when MP_PRIO passed, and when each path carried data
 
 MP_PRIO = "5"  # RFC 8684, 3.3.8
-SNAPPED_BYTES = 128  # link, IPv4 and TCP with all its options
+SNAPPED_BYTES = 128  # link, IPv4 and TCP with all options
 FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "ip.id", "tcp.len", "tcp.options.mptcp.subtype")
 
 
 @dataclass(slots=True)
-class Seen:
-    """Moments of time.monotonic(), in order; paths by the client's address."""
+class StreamCapture:
+    """A capture: moments of time.monotonic() in order; paths are named by the client's address."""
 
     data: dict[str, list[float]] = field(default_factory=dict)
-    priorities: list[float] = field(default_factory=list)  # a gateway's copies of one are one
+    priorities: list[float] = field(default_factory=list)  # copies of the gateway count once
     known: set[tuple[str, str]] = field(default_factory=set)  # by sender and IP identification
 
     def first_data(self, path: str, since: float, until: float, silent_s: float) -> float | None:
-        """None: what it carried before was still coming within `silent_s` before, or nothing came."""
+        """Return when data first came on the path; None: nothing came, or earlier data was still arriving."""
         moments = self.data.get(path, [])
         if any(since - silent_s < moment <= since for moment in moments):
             return None
@@ -48,22 +48,22 @@ class Seen:
         return max((moment for moment in self.data.get(path, []) if since < moment < until), default=None)
 
 
-def seen_by(machine: Machine, file: Path, packets: str = "tcp") -> AbstractContextManager[None]:
-    """Into this file; `packets` is tcpdump's word for them, the stream's port to be put behind it."""
+def captured_stream(machine: Machine, file: Path, packets: str = "tcp") -> AbstractContextManager[None]:
+    """Capture the stream into this file; `packets` is a tcpdump expression that precedes its port."""
     return captured(machine, file, f"{packets} port {PORT}", SNAPPED_BYTES, "-i", "any", "-B", "8192")
 
 
-def read(file: Path) -> Seen:
+def read(file: Path) -> StreamCapture:
     fields = [word for name in FIELDS for word in ("-e", name)]
     told = command.run("tshark", "-n", "-r", str(file), "-T", "fields", *fields, where=str(file)).stdout
     offset_s = time.time() - time.monotonic()
-    seen = Seen()
+    seen = StreamCapture()
     for line in told.splitlines():
-        _note(seen, line.split("\t"), offset_s)
+        _record(seen, line.split("\t"), offset_s)
     return seen
 
 
-def _note(seen: Seen, words: Sequence[str], offset_s: float) -> None:
+def _record(seen: StreamCapture, words: Sequence[str], offset_s: float) -> None:
     at, source, destination, identity, payload_bytes, subtypes = words
     moment = float(at) - offset_s
     if MP_PRIO in subtypes.split(",") and (source, identity) not in seen.known:
@@ -74,38 +74,38 @@ def _note(seen: Seen, words: Sequence[str], offset_s: float) -> None:
 
 
 EVERY_S = 0.5
-SILENT_S = 0.05  # a path that has carried nothing for so long has nothing left of before
+SILENT_S = 0.05  # a path that was silent for so long has no earlier data left
 DEFAULT_UPLINK = "wifi"
 NEXT = (("wifi", "lte"), ("lte", "wifi"))
-STEADY_S = 2.0  # after a stream's beginning, in which its sender fills every queue
-ATTEMPTS = 4  # while the machine stalls
+STEADY_S = 2.0  # after a stream's start, while its sender fills every queue
+ATTEMPTS = 4  # repeat when the machine stalled
 WITHIN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Moments are of time.monotonic(); None: it was not seen, or could not be told from what came before."""
+    """A switch; moments are of time.monotonic(), None if not seen or not distinguishable from earlier data."""
 
     old: str
     new: str
     ordered: float
-    took_s: float  # until the order was answered
-    priority: float | None = None  # the first MP_PRIO of it, at the client
-    first_data: float | None = None  # at the client, by the new path
-    last_data: float | None = None  # by the old one
+    answered_after_s: float  # until the order was answered
+    priority: float | None = None  # its first MP_PRIO, at the client
+    first_data: float | None = None  # at the client, on the new path
+    last_data: float | None = None  # on the old path
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    hand: Hand
+    actor: Actor
     queue: str
     number: int
-    switches: tuple[Switch, ...]  # none in a run that was left in peace
+    switches: tuple[Switch, ...]  # none in the run for comparison
     streamed: Streamed
-    since: float  # of time.monotonic(): what is counted begins
+    since: float  # time.monotonic() when counting starts
     until: float
     priorities_received: int  # by the end that did not switch
-    stalled: str  # what the machine held up, and how long; empty: nothing
+    stalled: str  # what the machine delayed, and by how much; empty: nothing
 
     @property
     def bps(self) -> float:
@@ -117,9 +117,9 @@ class Run:
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """For each run the one that was left in peace comes first. Those in which the machine stalled are among them."""
-    for hand in plan.hands:
-        with _staged(hand, logs) as stage:
+    """Yield all runs, also stalled ones; the run without switches precedes the one with them."""
+    for actor in plan.actors:
+        with _running_stage(actor, logs) as stage:
             for number, queue in product(range(1, plan.rounds + 1), plan.queues):
                 for switches in (0, plan.switches):
                     for _ in range(ATTEMPTS):
@@ -132,7 +132,7 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
 @dataclass(frozen=True, slots=True)
 class _Stage:
     lab: Laboratory
-    hand: Hand
+    actor: Actor
     agent: Agent | None
     directory: Path
 
@@ -145,36 +145,36 @@ class _Stage:
             await_paths(lab.server, *UPLINKS.values())
             self._begin_on(DEFAULT_UPLINK)
             with (
-                seen_by(lab.client, self.directory / "client.pcap"),
-                seen_by(lab.server, self.directory / "server.pcap", "tcp dst"),
+                captured_stream(lab.client, self.directory / "client.pcap"),
+                captured_stream(lab.server, self.directory / "server.pcap", "tcp dst"),
             ):
-                lab.stalled()  # from here on it counts
+                lab.stalled()  # discard what came before
                 since = time.monotonic()
                 orders = [self._switch(since + at * EVERY_S, NEXT[at % 2]) for at in range(switches)]
                 till(since + lasts_s)
                 until = time.monotonic()
                 stalled = lab.stalled()
-                till(until + EVERY_S)  # what the last order has set going arrives
+                till(until + EVERY_S)  # let the effect of the last order arrive
             streamed = stream.finish()
         seen = read(self.directory / "client.pcap")
-        told_to = read(self.directory / "server.pcap") if self.hand.by_client else seen
-        told = tuple(_told(one, seen) for one in orders)
-        return Run(self.hand, queue, number, told, streamed, since, until, len(told_to.priorities), stalled)
+        told_to = read(self.directory / "server.pcap") if self.actor.by_client else seen
+        told = tuple(_with_capture(one, seen) for one in orders)
+        return Run(self.actor, queue, number, told, streamed, since, until, len(told_to.priorities), stalled)
 
     def _begin_on(self, uplink: str) -> None:
-        """The stream by this path alone, and steadily."""
+        """Wait until the stream uses only this path, steadily."""
         if self.agent is not None:
             self.agent.await_seeing()
         deadline = time.monotonic() + WITHIN_S
         self._order(uplink)
         while {one.client for one in paths(self.lab.server) if not one.backup} != {UPLINKS[uplink]}:
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"{uplink} is not alone active {WITHIN_S:.0f} s after it was ordered")
+                raise ExperimentFailed(f"{uplink} is not the only active path {WITHIN_S:.0f} s after the order")
             till(time.monotonic() + LOOK_EVERY_S)
         till(time.monotonic() + STEADY_S)
 
     def _order(self, uplink: str) -> None:
-        if self.hand.role is None:
+        if self.actor.role is None:
             mptcp(self.lab.client, "switch", "--all", UPLINKS[uplink])
         else:
             self.lab.controller.client.set_active(TERMINAL, uplink)
@@ -187,20 +187,20 @@ class _Stage:
 
 
 @contextmanager
-def _staged(hand: Hand, logs: Path) -> Iterator[_Stage]:
+def _running_stage(actor: Actor, logs: Path) -> Iterator[_Stage]:
     logs.mkdir(parents=True, exist_ok=True)
-    with laboratory(logs, SETTINGS, lte_backup=hand.lte_backup) as lab:
+    with laboratory(logs, SETTINGS, lte_backup=actor.lte_backup) as lab:
         pin_mode(lab.controller.client, "bicast")
-        if hand.role is None:
-            yield _Stage(lab, hand, None, logs)
+        if actor.role is None:
+            yield _Stage(lab, actor, None, logs)
             return
-        machine = lab.server if hand.role == "relay" else lab.client
-        with agent(lab.controller, machine, machine.name, hand.role) as one:
-            yield _Stage(lab, hand, one, logs)
+        machine = lab.server if actor.role == "relay" else lab.client
+        with agent(lab.controller, machine, machine.name, actor.role) as one:
+            yield _Stage(lab, actor, one, logs)
 
 
-def _told(ordered: Switch, seen: Seen) -> Switch:
-    """With what the wire says of it, until the next one."""
+def _with_capture(ordered: Switch, seen: StreamCapture) -> Switch:
+    """Return the switch with the times in the capture up to the next switch."""
     since, until = ordered.ordered, ordered.ordered + EVERY_S
     return replace(
         ordered,

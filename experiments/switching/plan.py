@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who switches, how often, and what the sender may queue meanwhile."""
+"""Plan the actors, the number of switches, and the sender's buffer."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from dataclasses import dataclass
 
 from experiments.laboratories.two_paths import DEFAULT_QUEUE, SHORT_QUEUE
 
-QUEUES = {"128 KiB": SHORT_QUEUE, "4 MiB": DEFAULT_QUEUE}  # what the sender may keep, by name
+QUEUES = {"128 KiB": SHORT_QUEUE, "4 MiB": DEFAULT_QUEUE}  # the sender's buffer, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
-    """Who switches. `role` is of the agent that the controller orders, if it is the controller."""
+class Actor:
+    """The actor that switches; `role` is that of the agent, if the controller orders it."""
 
     name: str
     role: str | None
-    lte_backup: bool  # as the client begins: who serves cannot clear a client's flag
+    lte_backup: bool  # at the start: a server cannot clear a client's flag
 
     @property
     def by_client(self) -> bool:
         return self.role != "relay"
 
 
-HANDS = (
-    Hand("bicast mptcp switch, at the client", None, True),
-    Hand("bicast switch, agent at the client", "terminal", True),
-    Hand("bicast switch, agent at the server", "relay", False),
+ACTORS = (
+    Actor("bicast mptcp switch, at the client", None, True),
+    Actor("bicast switch, agent at the client", "terminal", True),
+    Actor("bicast switch, agent at the server", "relay", False),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/switching are named so
+    name: str  # the stem of its file names in results/switching
     switches: int
     rounds: int
-    hands: tuple[Hand, ...] = HANDS
+    actors: tuple[Actor, ...] = ACTORS
     queues: tuple[str, ...] = tuple(QUEUES)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 002's tables 5 and 6 and figures 4 to 9: how long a download takes while Wi-Fi loses packets, plain and bicast.
+"""Repeat paper 002's tables 5 and 6 and figures 4 to 9: the time of downloads with loss on Wi-Fi, plain and bicast.
 
 ./bicast experiment transfer            the corners of the paper's grid, 50 MB, minutes
-./bicast experiment transfer --full     the whole grid, 500 MB, three rounds of hours; goes on where it was stopped
+./bicast experiment transfer --full     the whole grid, 500 MB, three rounds of hours; resumes a stopped run
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
         rows.clear()
     try:
         measure_missing(plan, rows)
-    finally:  # after Ctrl-C too: hours were spent on what is there
+    finally:  # also after Ctrl-C: the results took hours
         present(plan, rows, args.json)
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the downloads in the paper's laboratory. Each is a line of CSV: a stopped run goes on from what is there."""
+"""Run the downloads in the paper's laboratory. Each is a line of CSV, so that a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Whether it is a measurement of anything: what came is what was sent, and by MPTCP."""
+        """Return whether the row counts: every byte arrived, by MPTCP."""
         return self.sha256_ok and self.mptcp
 
 
@@ -51,12 +51,12 @@ class Rows:
         if not self.file.exists():
             return []
         text = self.file.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]  # a run that was killed may have left half a line
+        whole = text[: text.rfind("\n") + 1]  # a killed run may leave half a line
         if whole != text:
             self.file.write_text(whole, encoding="utf-8")
         header, *lines = list(csv.reader(io.StringIO(whole))) or [list(HEADER)]
         if tuple(header) != HEADER:
-            raise ExperimentFailed(f"{self.file}: its first line is not {','.join(HEADER)}; move the file away")
+            raise ExperimentFailed(f"{self.file}: the first line differs from {','.join(HEADER)}; move the file away")
         return [self._row(number, line) for number, line in enumerate(lines, 2)]
 
     def append(self, row: Row) -> None:
@@ -87,19 +87,19 @@ def _word(truth: bool) -> str:
 
 def _truth(word: str) -> bool:
     if word not in ("yes", "no"):
-        raise ValueError(f"{word!r} stands where yes or no was expected")
+        raise ValueError(f"found {word!r}, expected yes or no")
     return word == "yes"
 
 
-# Downloads in the paper's laboratory with the controller on it.
+# Downloads in the paper's laboratory with its controller
 
 FILE = TREE / "topologies" / "paper.yaml"
-DIRECTORY = TREE / "results" / "transfer"  # logs of what died are kept there too; others go with the laboratory
-SLOWEST_BPS = 500_000  # far below anything seen: slower is broken, not slow
+DIRECTORY = TREE / "results" / "transfer"  # logs of dead processes are saved there too; others are deleted
+SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
-    """A row for each task, in their order; one laboratory serves neighbours of one setting."""
+    """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
         yield from _in_one_laboratory(setting, those, size_bytes)
 
@@ -119,29 +119,29 @@ def _in_one_laboratory(setting: Setting, tasks: Iterable[Task], size_bytes: int)
                 pin_mode(controller.client, MODES[task.how])
                 wifi.forward.set(loss_percent=task.up_percent)
                 wifi.backward.set(loss_percent=task.down_percent)
-                # Or a download would begin with what TCP remembers of the one before: its ssthresh, its reordering.
+                # Otherwise TCP's cached metrics, ssthresh and reordering, would affect the next download.
                 server.run("ip", "tcp_metrics", "flush")
                 got = download(client, file.url, timeout_s=size_bytes * 8 / SLOWEST_BPS)
                 yield Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, got.mptcp)
 
 
 def measure_missing(plan: Plan, rows: Rows) -> None:
-    """Make the downloads that have no good row yet."""
+    """Run the downloads that have no good row yet."""
     done = {row.task for row in rows.read() if row.good}
     missing = [task for task in plan.tasks if task not in done]
     if done:
-        _tell(f"{len(done)} of {len(plan.tasks)} downloads are in {rows.file} already")
+        _print_line(f"{len(done)} of {len(plan.tasks)} downloads are in {rows.file} already")
     for number, row in enumerate(carry_out(missing, plan.size_bytes), 1):
         rows.append(row)
-        _tell(f"{number}/{len(missing)}  {_said(row)}")
+        _print_line(f"{number}/{len(missing)}  {_describe(row)}")
 
 
-def _said(row: Row) -> str:
+def _describe(row: Row) -> str:
     task = row.task
     what = f"{task.setting}; Wi-Fi loses {task.up_percent} % up, {task.down_percent} % down; {task.how:6}"
     wrong = "" if row.good else f"  NOT COUNTED: sha256 {'good' if row.sha256_ok else 'WRONG'}, MPTCP {row.mptcp}"
     return f"{what}  {row.seconds:7.2f} s{wrong}"
 
 
-def _tell(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which downloads the transfer experiment makes, in which order, and how large frames are."""
+"""Plan the downloads, their order, and the size of frames."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from itertools import product
 from experiments.paper import paper002
 
 CORNERS = tuple(product((0, 10), (0, 5)))  # of the paper's grid: Wi-Fi loss up and down, percent
-PROMISED = (10, 5)  # the corner whose ratio is promised for cubic
-MODES = {"plain": "off", "bicast": "bicast"}  # the paper's plain MPTCP: each subflow by its own uplink
+PROMISED = (10, 5)  # the corner with a promise for cubic
+MODES = {"plain": "off", "bicast": "bicast"}  # the paper's plain MPTCP: each subflow on its own uplink
 REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one laboratory is raised for."""
+    """The settings of one laboratory."""
 
     congestion_control: str  # of the server
     lte_backup: bool
@@ -34,7 +34,7 @@ class Task:
     """One download."""
 
     setting: Setting
-    up_percent: int  # what Wi-Fi loses
+    up_percent: int  # loss of Wi-Fi
     down_percent: int
     how: str  # plain or bicast
     number: int  # from 1
@@ -42,13 +42,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/transfer are named so
+    name: str  # the stem of its file names in results/transfer
     size_bytes: int
-    tasks: tuple[Task, ...]  # what can share a laboratory stands together
+    tasks: tuple[Task, ...]  # tasks that can share a laboratory are adjacent
 
 
 def quick() -> Plan:
-    """The corners; what a promise is about thrice, but cubic's minutes only where LTE is backup, as in the paper."""
+    """Return the corners; promised values three times, but cubic's slow downloads only where LTE is backup, as in the
+    paper.
+    """
     rounds = range(1, REPEATS + 1)
     tasks = (
         task
@@ -60,7 +62,7 @@ def quick() -> Plan:
 
 
 def full() -> Plan:
-    """The paper's whole grid, once for every setting before any is repeated."""
+    """Return the paper's whole grid, once for every setting before any repetition."""
     grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
     rounds = range(1, REPEATS + 1)
     tasks = (task for number, setting in product(rounds, SETTINGS) for task in _round(setting, grid, number))
@@ -78,8 +80,8 @@ def _repeated(task: Task) -> bool:
     return task.setting.lte_backup and (task.up_percent, task.down_percent) == PROMISED
 
 
-ETHERNET_BYTES = 14  # what the shaper counts beside the IP packet
+ETHERNET_BYTES = 14  # counted by the shaper besides the IP packet
 MTU_BYTES = 1500
-HEADERS_BYTES = 20 + 20 + 12 + 28  # IPv4, TCP, its timestamps, MPTCP's DSS with 64-bit numbers
+HEADERS_BYTES = 20 + 20 + 12 + 28  # IPv4, TCP, timestamps, MPTCP's DSS with 64-bit numbers
 FRAME_BYTES = MTU_BYTES + ETHERNET_BYTES
 PAYLOAD_BYTES = MTU_BYTES - HEADERS_BYTES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts, tables, document and figures 4 to 9 of the downloads, beside paper 002's."""
+"""Verdicts, tables, document and figures 4 to 9 of the downloads, beside those of paper 002."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Cell = tuple[int, int]  # Wi-Fi loss up and down, percent
 
 
 def limit_bps(setting: Setting) -> float:
-    """TCP's payload over the usable paths. Loss comes before the shaper's queue, so it takes nothing away from it."""
+    """Return TCP's payload rate over the usable paths; loss precedes the shaper's queue and takes no capacity."""
     rate_bps = WIFI_BPS if setting.lte_backup else WIFI_BPS + LTE_BPS
     return rate_bps * PAYLOAD_BYTES / FRAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One cell, one way of sending."""
+    """The times of one cell and mode."""
 
     runs: tuple[float, ...]  # seconds, sorted
 
@@ -76,11 +76,11 @@ class Results:
         return [setting for setting in SETTINGS if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
-        """Those that were measured, by loss down and then up."""
+        """Return the measured cells, by loss down and then up."""
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
 
     def ratio(self, setting: Setting, cell: Cell) -> float | None:
-        """Bicast's time as a share of plain's."""
+        """Return bicast's time as a share of plain's."""
         bicast, plain = (self.reading(setting, cell, how) for how in ("bicast", "plain"))
         return bicast.seconds / plain.seconds if bicast and plain else None
 
@@ -88,7 +88,7 @@ class Results:
         return self.size_bytes * 8 / reading.seconds
 
     def of_limit(self, setting: Setting, cell: Cell) -> float | None:
-        """Bicast's time as a share of what the limit allows."""
+        """Return bicast's time as a share of what the limit allows."""
         bicast = self.reading(setting, cell, "bicast")
         return limit_bps(setting) / self.bps(bicast) if bicast else None
 
@@ -130,7 +130,7 @@ def _verdict(results: Results, setting: Setting) -> Verdict:
     return Verdict(promise, setting, BBR_OF_LIMIT, found[worst], worst, reading.n if reading else 0)
 
 
-# Tables for people, beside the paper's, and one document for programs.
+# Tables for people, beside the paper's, and one document for programs
 WAYS = ("plain", "bicast")
 
 
@@ -245,10 +245,10 @@ def _cell(results: Results, setting: Setting, cell: tuple[int, int]) -> dict[str
     }
 
 
-# Paper 002's figures 4 to 9: seconds over what Wi-Fi loses up, a figure for each loss down.
+# Paper 002's figures 4 to 9: seconds by Wi-Fi loss up, one figure per loss down
 #
-# The paper's curves stand in the first panel of each figure, what was measured in the others, one for each setting.
-FIRST_FIGURE = 4  # of the paper, no loss down
+# The first panel of each figure has the paper's curves, the others have the measurements, one per setting.
+FIRST_FIGURE = 4  # of the paper, without loss down
 STYLES: dict[str, dict[str, Any]] = {
     "plain": {"color": "tab:red", "marker": "s", "label": "plain MPTCP"},
     "bicast": {"color": "tab:blue", "marker": "o", "label": "bicast"},
@@ -256,7 +256,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def draw(results: Results, directory: Path, name: str) -> list[Path]:
-    """A PNG for each loss down that was measured; `name` begins their names."""
+    """Draw a PNG per measured loss down; `name` begins the file names."""
     downs = sorted({down for setting in results.settings for _, down in results.cells(setting)})
     return [_figure(results, down, directory / f"{name}-figure{FIRST_FIGURE + down}.png") for down in downs]
 

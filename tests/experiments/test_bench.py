@@ -15,7 +15,7 @@ import pytest
 
 from experiments import bench
 from experiments.bench import golang, outages, report
-from experiments.bench.mode_change import LATE_S, Change, Round
+from experiments.bench.mode_change import LATE_S, ModeChange, Round
 from experiments.transfer.measure import Row
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.report import Results, figure_of, verdicts
@@ -76,7 +76,7 @@ PASS"""
 
 def round_of(*datagrams: tuple[float, int]) -> Round:
     """Asked for `single` at 10 s and for `bicast` at 11 s; each datagram: when it was sent, how often it came."""
-    changes = [Change("single", 10.0, 10.01), Change("bicast", 11.0, 11.01)]
+    changes = [ModeChange("single", 10.0, 10.01), ModeChange("bicast", 11.0, 11.01)]
     copies = Counter({number: count for number, (_, count) in enumerate(datagrams)})
     sent_at = {number: at for number, (at, _) in enumerate(datagrams)}
     return Round(changes, Counted(len(datagrams) + 1, 0.0, copies, sent_at), 2.0, 0, 0)

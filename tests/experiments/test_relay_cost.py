@@ -12,29 +12,31 @@ import pytest
 
 from experiments.relay.cost import CAMPAIGN, measure
 from experiments.relay.cost.measure import (
-    Crowded,
-    Held,
-    Moment,
-    Moved,
-    Passed,
-    Reached,
+    ClockReading,
+    CrowdRun,
+    FirstByteRun,
+    ProcessUsage,
     Run,
-    crowded,
-    disturbed,
-    moved,
-    passed,
+    ShortRun,
+    TransferRun,
+    other_load,
+    run_crowd,
+    run_short,
+    run_transfer,
 )
 from experiments.relay.cost.plan import DOWN, SHORT, UP
-from experiments.relay.cost.proxies import DIRECT, HAPROXY, PAIR, SING_BOX, standing
+from experiments.relay.cost.proxies import DIRECT, HAPROXY, PAIR, SING_BOX, running_routes
 from experiments.relay.cost.report import HEADER, figures
 
 
-def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", whole: bool = True) -> Moved:
-    return Moved(way, direction, 0, whole, 2 * gbps, 2.0, gateway_s=0.2 * gbps, relay_s=0.4 * gbps, stalled=stalled)
+def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", whole: bool = True) -> TransferRun:
+    return TransferRun(
+        way, direction, 0, whole, 2 * gbps, 2.0, gateway_s=0.2 * gbps, relay_s=0.4 * gbps, stalled=stalled
+    )
 
 
-def reaching(way: str, connected_ms: float, first_ms: float) -> Reached:
-    return Reached(way, 0, (connected_ms,) * 3, (first_ms,) * 3, "")
+def reaching(way: str, connected_ms: float, first_ms: float) -> FirstByteRun:
+    return FirstByteRun(way, 0, (connected_ms,) * 3, (first_ms,) * 3, "")
 
 
 def judged(*those: Run) -> dict[str, tuple[Any, bool | None]]:
@@ -71,32 +73,34 @@ def test_the_first_byte_is_judged_in_direct_s_round_trips(first_ms: float, met: 
 
 
 def test_who_does_not_answer_in_a_crowd_is_told_and_memory_is_for_a_thousand() -> None:
-    told = judged(Crowded(PAIR, 5000, 4999, gateway_mb=200, relay_mb=150))
+    told = judged(CrowdRun(PAIR, 5000, 4999, gateway_mb=200, relay_mb=150))
     assert told[f"5000 open at once, {PAIR}: unanswered"] == (1, False)
     assert told["memory at the gateway for 1000 idle"][0] == 40
     assert told["memory at the relay for 1000 idle"][0] == 30
-    told = judged(Crowded(PAIR, 200, 200, gateway_mb=20, relay_mb=15, unread=True))
+    told = judged(CrowdRun(PAIR, 200, 200, gateway_mb=20, relay_mb=15, unread=True))
     assert told[f"200 whose download nobody reads, {PAIR}: unanswered"] == (0, True)
     assert told["memory at the relay, more than before"][0] == 15
 
 
 def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -> None:
-    def told(*at_gateway: Held) -> dict[str, tuple[Any, bool | None]]:
-        return judged(Passed(PAIR, 5000, 5000, at_gateway, (Held(20, 26),) * len(at_gateway)))
+    def told(*at_gateway: ProcessUsage) -> dict[str, tuple[Any, bool | None]]:
+        return judged(ShortRun(PAIR, 5000, 5000, at_gateway, (ProcessUsage(20, 26),) * len(at_gateway)))
 
-    once = told(Held(20, 26), Held(30, 27), Held(29, 26), Held(31, 28), Held(30, 26))
+    once = told(
+        ProcessUsage(20, 26), ProcessUsage(30, 27), ProcessUsage(29, 26), ProcessUsage(31, 28), ProcessUsage(30, 26)
+    )
     assert once["files at the gateway, more than before"] == (0, True)
     assert once["memory at the gateway, grown in the second half"] == (0, True)
-    leaking = told(*(Held(20 + 2 * step, 26 + step) for step in range(5)))
+    leaking = told(*(ProcessUsage(20 + 2 * step, 26 + step) for step in range(5)))
     assert leaking["files at the gateway, more than before"] == (4, False)
     assert leaking["memory at the gateway, grown in the second half"] == (pytest.approx(100 * 4 / 24), False)
     assert leaking["memory at the relay, grown in the second half"] == (0, True)
 
 
 def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
-    before = Moment(passed=1000, working=500, interrupted=100, ours=300)
-    assert disturbed(before, Moment(1200, 640, 120, 430)) == ""  # a tenth of ours is interrupts'
-    assert disturbed(before, Moment(1200, 640, 120, 400)) == "others had 25 % of the processors for 0.5 s"
+    before = ClockReading(run_short=1000, working=500, interrupted=100, ours=300)
+    assert other_load(before, ClockReading(1200, 640, 120, 430)) == ""  # a tenth of ours is interrupts'
+    assert other_load(before, ClockReading(1200, 640, 120, 400)) == "others had 25 % of the processors for 0.5 s"
 
 
 @pytest.mark.timed
@@ -105,15 +109,15 @@ def test_the_pair_is_measured_and_the_report_names_its_files(
 ) -> None:
     monkeypatch.setattr(measure, "STEPS", 1)
     monkeypatch.setattr(measure, "SAME_FOR_S", 0.1)
-    with standing(names=(DIRECT, PAIR)) as (net, (direct, pair)):
-        found: list[Run] = [moved(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
-        found += [crowded(net, pair, 50), crowded(net, pair, 5, unread=True), passed(net, pair, 20)]
+    with running_routes(names=(DIRECT, PAIR)) as (net, (direct, pair)):
+        found: list[Run] = [run_transfer(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
+        found += [run_crowd(net, pair, 50), run_crowd(net, pair, 5, unread=True), run_short(net, pair, 20)]
         told = net.machine("gateway").run("nstat", "--ignore", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
         assert json.loads(told)["kernel"]["MPTcpExtMPCapableSYNACKRX"] >= 4, "gateway and relay do not speak MPTCP"
-    transfers = [one for one in found if isinstance(one, Moved)]
+    transfers = [one for one in found if isinstance(one, TransferRun)]
     assert all(one.whole and one.gbit > 0 for one in transfers)
     assert [sum(one.gateway_s for one in transfers if one.way == way) > 0 for way in (DIRECT, PAIR)] == [False, True]
-    assert [one.answered for one in found if isinstance(one, Crowded | Passed)] == [50, 5, 20]
+    assert [one.answered for one in found if isinstance(one, CrowdRun | ShortRun)] == [50, 5, 20]
     CAMPAIGN.present(SHORT, found, tmp_path, as_json=True)
     document = json.loads(capsys.readouterr().out)
     with Path(document["csv"]).open(encoding="utf-8") as file:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from experiments.paper import paper001
-from experiments.relay.planet.measure import Pair, Run, Taken, chosen
+from experiments.relay.planet.measure import Pair, RelayChoice, Run, choose_relays
 from experiments.relay.planet.networks import Networks
 from experiments.relay.planet.places import SETS
 from experiments.relay.planet.readings import Readings
@@ -50,7 +50,7 @@ def test_no_customer_carries_what_goes_between_its_providers() -> None:
 
 @pytest.mark.slow
 def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
-    run = chosen("Asia-US", SEED)
+    run = choose_relays("Asia-US", SEED)
     assert len(run.pairs) == paper001.counts("Asia-US").pairs
     told = {one.what.strip(): one for one in figures([run])}
     assert told["Asia-US: ping finds a better relay"].value == pytest.approx(100 * len(run.relayed) / 1980)
@@ -60,11 +60,11 @@ def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
 
 
 def test_shares_are_of_those_with_a_better_relay() -> None:
-    kept, lost = Taken("kept", 0.5), Taken("lost", 0.1)
+    kept, lost = RelayChoice("kept", 0.5), RelayChoice("lost", 0.1)
     pairs = (
         Pair("a", "b", 100.0, kept, kept, kept, 0.2, 0.95, True, True, True),
         Pair("b", "a", 100.0, lost, kept, kept, 0.9, 0.2, True, True, False),
-        Pair("a", "c", 100.0, Taken(), Taken("bad", -0.5), Taken()),
+        Pair("a", "c", 100.0, RelayChoice(), RelayChoice("bad", -0.5), RelayChoice()),
     )
     told = {one.what.strip(): one.value for one in figures([Run("US-Europe", 1, pairs)])}
     assert told["US-Europe: ping finds a better relay"] == pytest.approx(200 / 3)

@@ -8,8 +8,8 @@ import pytest
 from experiments.relay.halfway.measure import Run as Halved
 from experiments.relay.halfway.report import figures as halved_figures
 from experiments.relay.transfers.lanes import Lane, LanesTopo
-from experiments.relay.transfers.measure import Moved, Run, batch
-from experiments.relay.transfers.plan import WINDOW_BYTES, Task, chosen
+from experiments.relay.transfers.measure import Rates, Run, batch
+from experiments.relay.transfers.plan import WINDOW_BYTES, Task, choose_tasks
 from experiments.relay.transfers.report import figures
 from lab.stage.stage import raised
 
@@ -17,19 +17,21 @@ FAR_RTTS_MS = {"direct": 100.0, "near": 45.0, "far": 50.0}
 
 
 def task(chosen_by: str = "ping, ours", crowded: bool = False, lossless: bool = False) -> Task:
-    return Task("US-Europe", "a", "b", "r", chosen_by, FAR_RTTS_MS, crowded=crowded, lossless=lossless)
+    return Task("US-Europe", "a", "b", "r", chosen_by, FAR_RTTS_MS, busy=crowded, lossless=lossless)
 
 
 def test_ping_takes_the_crowded_relay_and_ours_another() -> None:
-    tasks = chosen(12, {False: 0.3, True: 700.0})
-    crowded = [each for each in tasks if each.crowded]
+    tasks = choose_tasks(12, {False: 0.3, True: 700.0})
+    crowded = [each for each in tasks if each.busy]
     assert crowded and {each.chosen_by for each in crowded} == {"ping"}
-    assert {each.relay for each in chosen(12, {False: 0.3, True: 0.3}) if "ours" in each.chosen_by} > {crowded[0].relay}
+    assert {each.relay for each in choose_tasks(12, {False: 0.3, True: 0.3}) if "ours" in each.chosen_by} > {
+        crowded[0].relay
+    }
 
 
 def test_gains_and_errors_are_counted_by_who_chose() -> None:
     def run(relayed_bps: float, chosen_by: str, crowded: bool = False, stalled: str = "") -> Run:
-        moved = (Moved(4e6, 5e6), Moved(relayed_bps, relayed_bps))
+        moved = (Rates(4e6, 5e6), Rates(relayed_bps, relayed_bps))
         return Run(task(chosen_by, crowded), 4_000_000, 700.0 if crowded else 0.0, *moved, stalled)
 
     runs = [run(1e6, "ping", True), run(8e6, "ours"), run(6e6, "ping, ours"), run(1.0, "ours", stalled="on direct")]

@@ -12,7 +12,7 @@ import pytest
 from experiments import switching
 from experiments.switching import CAMPAIGN
 from experiments.switching.measure import Run, Switch, carry_out
-from experiments.switching.plan import HANDS, Hand, Plan
+from experiments.switching.plan import ACTORS, Actor, Plan
 from experiments.switching.report import HEADER, figures
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.streaming import Streamed
@@ -22,15 +22,15 @@ LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("hand", HANDS, ids=lambda hand: hand.name)
+@pytest.mark.parametrize("hand", ACTORS, ids=lambda hand: hand.name)
 def test_one_switch_moves_a_live_download_and_not_a_byte_of_it_changes(
-    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hand: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switching.measure, "ATTEMPTS", 1)  # whether the machine stalls is nothing to behaviour
     runs = list(carry_out(Plan("one", 1, 1, (hand,), (QUEUE,)), tmp_path))
     assert all(run.streamed.whole for run in runs)
-    peace, switched = runs[0], runs[-1]
-    assert (peace.switches, peace.priorities_received) == ((), 0)
+    unswitched, switched = runs[0], runs[-1]
+    assert (unswitched.switches, unswitched.priorities_received) == ((), 0)
     (switch,) = switched.switches
     assert switched.priorities_received == 2  # one for each path
     assert (switch.old, switch.new) == ("wifi", "lte")
@@ -43,11 +43,11 @@ def streamed(*moments: float) -> Streamed:
 
 
 def a_run(switches: tuple[Switch, ...] = (), stalled: str = "", **others: object) -> Run:
-    run = Run(HANDS[0], QUEUE, 1, switches, streamed(0.0, 0.02, 0.06, 0.1), 0.0, 0.1, 2 * len(switches), stalled)
+    run = Run(ACTORS[0], QUEUE, 1, switches, streamed(0.0, 0.02, 0.06, 0.1), 0.0, 0.1, 2 * len(switches), stalled)
     return replace(run, **others)  # type: ignore[arg-type]
 
 
-ONE = Switch("wifi", "lte", ordered=1.0, took_s=0.01, priority=1.005, first_data=1.045, last_data=1.08)
+ONE = Switch("wifi", "lte", ordered=1.0, answered_after_s=0.01, priority=1.005, first_data=1.045, last_data=1.08)
 
 
 def test_a_pause_is_told_of_the_reads_on_its_both_sides() -> None:

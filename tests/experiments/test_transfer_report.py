@@ -57,8 +57,11 @@ def test_half_a_header_of_a_killed_run_is_no_hindrance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a,b\n1,2\n", "its first line is not"),
-        (",".join(HEADER) + "\n1,2,cubic,maybe,plain,1,2.0,3,yes,yes\n", "rows.csv:2: 'maybe' stands where yes or no"),
+        ("a,b\n1,2\n", "the first line differs"),
+        (
+            ",".join(HEADER) + "\n1,2,cubic,maybe,plain,1,2.0,3,yes,yes\n",
+            "rows.csv:2: found 'maybe', expected yes or no",
+        ),
         (",".join(HEADER) + "\n1,2\n", "rows.csv:2: "),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure transfers, first bytes, a crowd and many short connections, by each way in turns."""
+"""Measure transfers, first bytes, many connections at once and many short ones, over each route in turns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.relay.cost.plan import BATCH, DELAY_MS, DOWN, UP, WARM, Plan
-from experiments.relay.cost.proxies import NAMES, PAIR, PATIENCE_S, Way, ask, standing, words_of
-from experiments.relay.cost.road import FAR, NEAR
+from experiments.relay.cost.proxies import NAMES, PAIR, PATIENCE_S, TrafficRoute, ask, running_routes, words_of
+from experiments.relay.cost.topology import FAR, NEAR
 from lab.processes.usage import TICKS_A_SECOND, cpu_s, open_files, resident_mb, ticks
 from lab.stage.failure import ExperimentFailed
 from lab.stage.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TransferRun:
     """One transfer."""
 
     way: str
@@ -42,13 +42,13 @@ class Moved:
     def __str__(self) -> str:
         if not self.whole:
             return f"{self.direction} {self.number}, {self.way}: BROKEN"
-        spent = f"{self.gateway_s / self.gbit:.2f} and {self.relay_s / self.gbit:.2f} s of a processor a Gbit"
+        spent = f"{self.gateway_s / self.gbit:.2f} and {self.relay_s / self.gbit:.2f} s of processor time per Gbit"
         return f"{self.direction} {self.number}, {self.way}: {self.gbps:.2f} Gbit/s, {spent}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """Some connections, one after the other: since each began."""
+class FirstByteRun:
+    """Sequential connections, timed from the start of each."""
 
     way: str
     number: int
@@ -61,24 +61,24 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a process holds."""
+class ProcessUsage:
+    """A process's memory and open files."""
 
     resident_mb: float
     files: int
 
 
 @dataclass(frozen=True, slots=True)
-class Crowded:
+class CrowdRun:
     """Many connections open at once."""
 
     way: str
     asked: int
-    answered: int  # again, when all were open
+    answered: int  # again, once all were open
     gateway_mb: float  # more than before
     relay_mb: float
-    unread: bool = False  # each asked for a transfer, and nobody reads it; else they are idle
-    stalled: str = ""  # nothing here is a time
+    unread: bool = False  # each requested a transfer that nobody reads; otherwise they are idle
+    stalled: str = ""  # nothing here is timed
 
     def __str__(self) -> str:
         told = f"{self.answered} of {self.asked} open at once {'have what nobody reads' if self.unread else 'answer'}"
@@ -86,14 +86,14 @@ class Crowded:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """Many short connections; what both ends hold after each step of them, and before."""
+class ShortRun:
+    """Many short connections, and what both ends hold before them and after each step."""
 
     way: str
     asked: int
     answered: int
-    gateway: tuple[Held, ...]
-    relay: tuple[Held, ...]
+    gateway: tuple[ProcessUsage, ...]
+    relay: tuple[ProcessUsage, ...]
     stalled: str = ""
 
     def __str__(self) -> str:
@@ -101,78 +101,81 @@ class Passed:
         return f"{self.answered} of {self.asked} short ones answered, {self.way}: {' and '.join(ends)}"
 
 
-Run = Moved | Reached | Crowded | Passed
+Run = TransferRun | FirstByteRun | CrowdRun | ShortRun
 
-# Other load on the machine: links without an emulator report no stall.
+# Other load on the machine: links without an emulator report no stall
 
-# Of all processors' time: what shares the machine with more than this is not comparable with what does not.
-MOST = 0.15
+# Of all processor time: above this share of other load, runs are not comparable.
+MAX_OTHER_LOAD = 0.15
 USER, NICE, SYSTEM, _IDLE, _WAITING, HARD, SOFT, STOLEN = range(1, 9)  # columns of /proc/stat
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """In ticks, since the machine began."""
+class ClockReading:
+    """Processor time in ticks since boot."""
 
-    passed: int
-    working: int  # for processes, or for another machine's
+    run_short: int
+    working: int  # for processes, or stolen by another virtual machine
     interrupted: int
-    ours: int  # of the processes of this world
+    ours: int  # for the processes of this world
 
 
-def moment() -> Moment:
-    """A world's /proc shows its own processes, and /proc/stat the whole machine."""
+def read_clock() -> ClockReading:
+    """Read the clock: a world's /proc shows its own processes, and /proc/stat the whole machine."""
     words = Path("/proc/stat").read_text().splitlines()[0].split()[: STOLEN + 1]
     columns = [0, *map(int, words[1:])]
     working = sum(columns[each] for each in (USER, NICE, SYSTEM, STOLEN))
-    ours = sum(_spent(each) for each in Path("/proc").iterdir() if each.name.isdigit())
-    return Moment(sum(columns), working, columns[HARD] + columns[SOFT], ours)
+    ours = sum(_process_ticks(each) for each in Path("/proc").iterdir() if each.name.isdigit())
+    return ClockReading(sum(columns), working, columns[HARD] + columns[SOFT], ours)
 
 
-def _spent(process: Path) -> int:
+def _process_ticks(process: Path) -> int:
     try:
         return sum(ticks(int(process.name)))
-    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+    except (FileNotFoundError, ProcessLookupError):  # the process ended meanwhile
         return 0
 
 
-def disturbed(before: Moment, after: Moment) -> str:
-    """Empty: not enough to count. What interrupts is charged to whom it interrupts: to ours for their part of all."""
-    passed = max(1, after.passed - before.passed)
-    interrupted = (after.interrupted - before.interrupted) / passed
+def other_load(before: ClockReading, after: ClockReading) -> str:
+    """Return how much other load there was, or "" if too little to count.
+
+    Interrupts are charged to the interrupted: to our processes by their share.
+    """
+    run_short = max(1, after.run_short - before.run_short)
+    interrupted = (after.interrupted - before.interrupted) / run_short
     others = (after.working - before.working) - (after.ours - before.ours) * (1 - interrupted)
-    if others <= MOST * passed:
+    if others <= MAX_OTHER_LOAD * run_short:
         return ""
-    return f"others had {100 * others / passed:.0f} % of the processors for {others / TICKS_A_SECOND:.1f} s"
+    return f"others had {100 * others / run_short:.0f} % of the processors for {others / TICKS_A_SECOND:.1f} s"
 
 
-ATTEMPTS = 3  # while others have the machine
-STEPS = 10  # in which short connections are made
-SAME, SAME_FOR_S, SETTLES_WITHIN_S = 3, 0.5, 10.0  # looks at a process's open files
+ATTEMPTS = 3  # repeat under other load
+STEPS = 10  # steps of the short connections
+EQUAL_READINGS, EQUAL_FOR_S, SETTLE_TIMEOUT_S = 3, 0.5, 10.0  # polls of a process's open files
 
-One = TypeVar("One", Moved, Reached)
+One = TypeVar("One", TransferRun, FirstByteRun)
 
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
-    with standing() as (net, ways):
+    with running_routes() as (net, ways):
         for number, direction, way in product(range(plan.rounds), (DOWN, UP), ways):
-            yield from _attempts(partial(moved, net, way, direction, number, plan.seconds))
-    with standing(DELAY_MS) as (net, ways):
+            yield from _attempts(partial(run_transfer, net, way, direction, number, plan.seconds))
+    with running_routes(DELAY_MS) as (net, ways):
         for number, way in product(range(plan.batches), ways):
-            yield from _attempts(partial(reached, net, way, number))
+            yield from _attempts(partial(run_first_bytes, net, way, number))
     for name in NAMES[1:]:
-        with standing(names=(name,)) as (net, ways):
+        with running_routes(names=(name,)) as (net, ways):
             for way in ways:
-                yield crowded(net, way, plan.crowd)
-        with standing(names=(name,)) as (net, ways):
+                yield run_crowd(net, way, plan.crowd)
+        with running_routes(names=(name,)) as (net, ways):
             for way in ways:
-                yield crowded(net, way, plan.unread, unread=True)
-    with standing(names=(PAIR,)) as (net, (pair,)):
-        yield passed(net, pair, plan.shorts)
+                yield run_crowd(net, way, plan.unread, unread=True)
+    with running_routes(names=(PAIR,)) as (net, (pair,)):
+        yield run_short(net, pair, plan.shorts)
 
 
 def _attempts(measure: Callable[[], One]) -> Iterator[One]:
-    """All of them, until one counts."""
+    """Yield all attempts up to the first that counts."""
     for _ in range(ATTEMPTS):
         one = measure()
         yield one
@@ -180,35 +183,35 @@ def _attempts(measure: Callable[[], One]) -> Iterator[One]:
             return
 
 
-def moved(net: Stage, way: Way, direction: str, number: int, seconds: float) -> Moved:
+def run_transfer(net: Stage, way: TrafficRoute, direction: str, number: int, seconds: float) -> TransferRun:
     ends = (way.gateway, way.relay)
-    before, began = [_cpu_s(pid) for pid in ends], moment()
+    before, await_start = [_cpu_s(pid) for pid in ends], read_clock()
     said = ask(net, "bulk", way, direction, seconds)
     gateway_s, relay_s = (_cpu_s(pid) - spent for pid, spent in zip(ends, before, strict=True))
-    stalled = disturbed(began, moment())
+    stalled = other_load(await_start, read_clock())
     if not said:
-        return Moved(way.name, direction, number, False, 0.0, 0.0, gateway_s, relay_s, stalled)
+        return TransferRun(way.name, direction, number, False, 0.0, 0.0, gateway_s, relay_s, stalled)
     (told,) = said
     whole, gbit = told["missing"] == 0, told["bytes"] * 8e-9
-    return Moved(way.name, direction, number, whole, gbit, told["seconds"], gateway_s, relay_s, stalled)
+    return TransferRun(way.name, direction, number, whole, gbit, told["seconds"], gateway_s, relay_s, stalled)
 
 
-def reached(net: Stage, way: Way, number: int) -> Reached:
-    _late(net)  # from here on it counts
+def run_first_bytes(net: Stage, way: TrafficRoute, number: int) -> FirstByteRun:
+    _lateness(net)  # discard what came before
     told = ask(net, "first", way, BATCH)
     if len(told) < BATCH:
         raise ExperimentFailed(f"{BATCH - len(told)} of {BATCH} connections by {way.name} were not answered")
     connected, first = (tuple(each[name] for each in told) for name in ("connected_ms", "first_ms"))
-    return Reached(way.name, number, connected, first, _late(net))
+    return FirstByteRun(way.name, number, connected, first, _lateness(net))
 
 
-def _late(net: Stage) -> str:
-    """Since this was last asked."""
+def _lateness(net: Stage) -> str:
+    """Return the lateness since the previous call."""
     found = {name: net.uplink(name).lateness() for name in (NEAR, FAR)}
     return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
 
-def crowded(net: Stage, way: Way, count: int, unread: bool = False) -> Crowded:
+def run_crowd(net: Stage, way: TrafficRoute, count: int, unread: bool = False) -> CrowdRun:
     assert way.gateway is not None and way.relay is not None
     ask(net, "short", way, WARM)
     before = [resident_mb(pid) for pid in (way.gateway, way.relay)]
@@ -216,35 +219,35 @@ def crowded(net: Stage, way: Way, count: int, unread: bool = False) -> Crowded:
         words_of("stall" if unread else "crowd", way, count), stdin=subprocess.PIPE, stderr=None, text=True
     )
     assert crowd.stdout is not None
-    crowd.stdout.readline()  # all that can be are open
+    crowd.stdout.readline()  # all possible connections are open
     gateway_mb, relay_mb = (resident_mb(pid) - held for pid, held in zip((way.gateway, way.relay), before, strict=True))
     said, _ = crowd.communicate("\n", timeout=PATIENCE_S)
-    return Crowded(way.name, count, json.loads(said)["answered"], gateway_mb, relay_mb, unread)
+    return CrowdRun(way.name, count, json.loads(said)["answered"], gateway_mb, relay_mb, unread)
 
 
-def passed(net: Stage, way: Way, count: int) -> Passed:
+def run_short(net: Stage, way: TrafficRoute, count: int) -> ShortRun:
     assert way.gateway is not None and way.relay is not None
     ask(net, "short", way, WARM)
-    held = [(_settled(way.gateway), _settled(way.relay))]
+    held = [(_settled_usage(way.gateway), _settled_usage(way.relay))]
     answered = 0
     for _ in range(STEPS):
         (told,) = ask(net, "short", way, count // STEPS)
         answered += int(told["answered"])
-        held.append((_settled(way.gateway), _settled(way.relay)))
+        held.append((_settled_usage(way.gateway), _settled_usage(way.relay)))
     gateway, relay = zip(*held, strict=True)
-    return Passed(way.name, count // STEPS * STEPS, answered, gateway, relay)
+    return ShortRun(way.name, count // STEPS * STEPS, answered, gateway, relay)
 
 
-def _settled(pid: int) -> Held:
-    """When what ended has been put away, and what is kept in advance is there again: nobody tells of either."""
+def _settled_usage(pid: int) -> ProcessUsage:
+    """Return what the process holds once cleanup and preallocation are over; there is no event for either."""
     seen: list[int] = []
-    deadline = time.monotonic() + SETTLES_WITHIN_S
-    while len(seen) < SAME or len(set(seen[-SAME:])) > 1:
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while len(seen) < EQUAL_READINGS or len(set(seen[-EQUAL_READINGS:])) > 1:
         if time.monotonic() > deadline:
             break
-        time.sleep(SAME_FOR_S / SAME)
+        time.sleep(EQUAL_FOR_S / EQUAL_READINGS)
         seen.append(open_files(pid))
-    return Held(resident_mb(pid), seen[-1])
+    return ProcessUsage(resident_mb(pid), seen[-1])
 
 
 def _cpu_s(pid: int | None) -> float:

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of everything is done."""
+"""Plan the numbers of transfers and connections."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 DOWN, UP = "down", "up"
-DELAY_MS = 10.0  # each way on each side of the relay: 40 ms there and back
-BATCH = 5  # connections for their first byte, which count or do not count together
-WARM = 100  # short connections, before what stands open is counted
+DELAY_MS = 10.0  # each way on each side of the relay: 40 ms round trip
+BATCH = 5  # connections for a first byte, which count together
+WARM = 100  # short connections before open files are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/cost are named so
-    rounds: int  # of transfers, each way of each
-    seconds: float  # of a transfer
-    batches: int  # of connections for their first byte, each
+    name: str  # the stem of its file names in results/relay/cost
+    rounds: int  # of transfers, for each route and direction
+    seconds: float  # per transfer
+    batches: int  # of connections for a first byte, per route
     crowd: int  # connections open at once
-    unread: int  # downloads at once, which nobody reads
-    shorts: int  # one after the other
+    unread: int  # simultaneous downloads that nobody reads
+    shorts: int  # sequential
 
 
 SHORT = Plan("short", 3, 1.0, 2, 8192, 200, 2000)

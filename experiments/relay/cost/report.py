@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the ways side by side, beside the direct connection of the same run."""
+"""Rows, figures and plot of the routes, compared with the direct one of the same run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from experiments.relay.cost.measure import Crowded, Held, Moved, Passed, Reached, Run
+from experiments.relay.cost.measure import CrowdRun, FirstByteRun, ProcessUsage, Run, ShortRun, TransferRun
 from experiments.relay.cost.plan import DOWN, UP
 from experiments.relay.cost.proxies import DIRECT, NAMES, PAIR
 from lab.results.figures import Figure, at_least, at_most, exactly, figure, middle, worst
 
-EARLIER = -0.4  # of direct's round trip: a relay half way saves one of its own two
+MAX_ADDED_RTTS = -0.4  # of direct's round trip: a relay half way saves one of its own two
 GROWN_PERCENT = 10.0
-Each = TypeVar("Each", Moved, Reached)
+Each = TypeVar("Each", TransferRun, FirstByteRun)
 HEADER = ("way", "what", "run", "measured", "unit")
 
 
 def figures(runs: Sequence[Run]) -> Iterator[Figure]:
     good = [run for run in runs if not run.stalled]
-    transfers = [run for run in good if isinstance(run, Moved)]
+    transfers = [run for run in good if isinstance(run, TransferRun)]
     for name, those in _by_way(transfers).items():
         broken = [float(not run.whole) for run in those]
         if name == PAIR or any(broken):
@@ -34,10 +34,10 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
             yield figure(what, sum(broken), broken, "transfers", exactly(0) if name == PAIR else None)
     for direction in (DOWN, UP):
         yield from _rates(direction, [run for run in transfers if run.direction == direction and run.whole])
-    yield from _first_bytes([run for run in good if isinstance(run, Reached)])
-    yield from _crowds([run for run in good if isinstance(run, Crowded)])
+    yield from _first_bytes([run for run in good if isinstance(run, FirstByteRun)])
+    yield from _crowds([run for run in good if isinstance(run, CrowdRun)])
     for run in good:
-        if isinstance(run, Passed):
+        if isinstance(run, ShortRun):
             yield from _passed(run)
     seen = {run.way for run in runs}
     for name in NAMES:
@@ -45,7 +45,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
             yield Figure(f"{name}: not installed", 0, "runs", 0, 0, 0)
 
 
-def _rates(direction: str, runs: Sequence[Moved]) -> Iterator[Figure]:
+def _rates(direction: str, runs: Sequence[TransferRun]) -> Iterator[Figure]:
     found = _by_way(runs)
     rates = {name: [run.gbps for run in those] for name, those in found.items()}
     for number, (name, those) in enumerate(found.items()):
@@ -65,21 +65,21 @@ def _rates(direction: str, runs: Sequence[Moved]) -> Iterator[Figure]:
         yield middle(f"  {PAIR}, of the fastest other's with mutual TLS ({best})", ratios, "", at_least(1))
 
 
-ENDS: dict[str, Callable[[Moved], float]] = {
+ENDS: dict[str, Callable[[TransferRun], float]] = {
     "gateway": lambda run: run.gateway_s,
     "relay": lambda run: run.relay_s,
 }
 
 
-def for_a_gbit(runs: Sequence[Moved], end: str) -> float:
-    """Of a slow transfer alone, the kernel's hundredths of a second tell little."""
+def for_a_gbit(runs: Sequence[TransferRun], end: str) -> float:
+    """Sum up, because the kernel counts processor time only in hundredths of a second."""
     return sum(map(ENDS[end], runs)) / sum(run.gbit for run in runs)
 
 
-def _first_bytes(runs: Sequence[Reached]) -> Iterator[Figure]:
+def _first_bytes(runs: Sequence[FirstByteRun]) -> Iterator[Figure]:
     found = _by_way(runs)
     first = {name: [each for run in those for each in run.first_ms] for name, those in found.items()}
-    rtts_ms = [each for run in found.get(DIRECT, ()) for each in run.connected_ms]  # a handshake is a round trip
+    rtts_ms = [each for run in found.get(DIRECT, ()) for each in run.connected_ms]  # a handshake is one round trip
     for number, (name, times) in enumerate(first.items()):
         yield middle(f"first byte, relay half way: {name}" if number == 0 else f"  {name}", times, "ms")
         if name == DIRECT:
@@ -88,10 +88,12 @@ def _first_bytes(runs: Sequence[Reached]) -> Iterator[Figure]:
             added_ms = [each - median(first[DIRECT]) for each in times]
             yield middle("    added", added_ms, "ms")
             added = [each / median(rtts_ms) for each in added_ms]
-            yield middle("    added, in direct's round trips", added, "", at_most(EARLIER) if name == PAIR else None)
+            yield middle(
+                "    added, in direct's round trips", added, "", at_most(MAX_ADDED_RTTS) if name == PAIR else None
+            )
 
 
-def _crowds(runs: Sequence[Crowded]) -> Iterator[Figure]:
+def _crowds(runs: Sequence[CrowdRun]) -> Iterator[Figure]:
     for run in runs:
         silent = float(run.asked - run.answered)
         kind = "whose download nobody reads" if run.unread else "open at once"
@@ -103,7 +105,7 @@ def _crowds(runs: Sequence[Crowded]) -> Iterator[Figure]:
                 yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.asked], "MB")
 
 
-def _passed(run: Passed) -> Iterator[Figure]:
+def _passed(run: ShortRun) -> Iterator[Figure]:
     silent = float(run.asked - run.answered)
     yield figure(f"{run.asked} short ones, {run.way}: unanswered", silent, [silent], "connections", exactly(0))
     for end, held in (("gateway", run.gateway), ("relay", run.relay)):
@@ -116,8 +118,8 @@ def _passed(run: Passed) -> Iterator[Figure]:
         )
 
 
-def _grown_percent(held: Sequence[Held]) -> float:
-    """Against the most of the first half: what is used again is no leak."""
+def _grown_percent(held: Sequence[ProcessUsage]) -> float:
+    """Compare with the maximum of the first half: reused memory is no leak."""
     half = len(held) // 2 + 1
     return 100 * (held[-1].resident_mb / max(each.resident_mb for each in held[:half]) - 1)
 
@@ -128,22 +130,22 @@ def _by_way(runs: Sequence[Each]) -> dict[str, list[Each]]:
 
 def rows(run: Run) -> Iterator[tuple[object, ...]]:
     match run:
-        case Moved(whole=False):
+        case TransferRun(whole=False):
             yield run.way, run.direction, run.number, "", "broken"
-        case Moved():
+        case TransferRun():
             yield run.way, run.direction, run.number, f"{run.gbps:.4f}", "Gbit/s"
             for end, spent in ENDS.items():
                 yield run.way, f"{run.direction}, {end}", run.number, f"{spent(run) / run.gbit:.4f}", "s/Gbit"
-        case Reached():
+        case FirstByteRun():
             for connected_ms, first_ms in zip(run.connected_ms, run.first_ms, strict=True):
                 yield run.way, "connected", run.number, f"{connected_ms:.3f}", "ms"
                 yield run.way, "first byte", run.number, f"{first_ms:.3f}", "ms"
-        case Crowded():
+        case CrowdRun():
             kind = "unread" if run.unread else "crowd"
             yield run.way, f"of {run.asked} {kind}", 0, run.answered, "answered"
             yield run.way, f"{kind}, gateway", 0, f"{run.gateway_mb:.1f}", "MB"
             yield run.way, f"{kind}, relay", 0, f"{run.relay_mb:.1f}", "MB"
-        case Passed():
+        case ShortRun():
             yield run.way, f"of {run.asked} short ones", 0, run.answered, "answered"
             for end, held in (("gateway", run.gateway), ("relay", run.relay)):
                 for number, each in enumerate(held):
@@ -151,21 +153,21 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                     yield run.way, f"short, {end}", number, each.files, "files"
 
 
-# Plot: the ways side by side, by rate, processor time and first byte.
+# Plot: the routes by rate, processor time and first byte
 
 BESIDE = {DOWN: -0.15, UP: 0.15}
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
-    transfers = [run for run in good if isinstance(run, Moved) and run.whole]
+    transfers = [run for run in good if isinstance(run, TransferRun) and run.whole]
     drawing = Drawing(figsize=(14, 4.5), layout="constrained")
     FigureCanvasAgg(drawing)
     rates, costs, firsts = drawing.subplots(1, 3)
     _draw_rates(rates, transfers)
     _draw_costs(costs, transfers)
     for run in good:
-        if isinstance(run, Reached):
+        if isinstance(run, FirstByteRun):
             place = NAMES.index(run.way)
             firsts.plot([place] * len(run.first_ms), run.first_ms, ".", color="tab:blue")
     firsts.set_ylabel("first byte, relay half way, ms")
@@ -176,7 +178,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _draw_rates(panel: Axes, runs: Sequence[Moved]) -> None:
+def _draw_rates(panel: Axes, runs: Sequence[TransferRun]) -> None:
     for run in runs:
         color = "tab:blue" if run.direction == DOWN else "tab:orange"
         panel.plot(NAMES.index(run.way) + BESIDE[run.direction], run.gbps, ".", color=color)
@@ -184,8 +186,8 @@ def _draw_rates(panel: Axes, runs: Sequence[Moved]) -> None:
     panel.set_ylabel("Gbit/s of each transfer, down (blue) and up")
 
 
-def _draw_costs(panel: Axes, runs: Sequence[Moved]) -> None:
-    """The gateway's below."""
+def _draw_costs(panel: Axes, runs: Sequence[TransferRun]) -> None:
+    """Plot processor time, with the gateway's below the relay's."""
     for (name, direction), found in groupby(sorted(runs, key=_place), key=_place):
         those, foot = list(found), 0.0
         for end, color in zip(ENDS, ("tab:blue", "tab:cyan"), strict=True):
@@ -195,5 +197,5 @@ def _draw_costs(panel: Axes, runs: Sequence[Moved]) -> None:
     panel.set_ylabel("s of a processor a Gbit, down and up:\ngateway (blue), relay (cyan)")
 
 
-def _place(run: Moved) -> tuple[str, str]:
+def _place(run: TransferRun) -> tuple[str, str]:
     return run.way, run.direction

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminal and server, whoever carries between them: the program at both ends.
+"""Make traffic between terminal and server, over any route: the program at both ends.
 
     traffic.py serve PORT                              answers, until stdin ends
-    traffic.py bulk ADDRESS PORT down|up SECONDS       one transfer, by whom it is received
-    traffic.py first ADDRESS PORT TIMES                connections one after the other, until the first byte came
-    traffic.py crowd ADDRESS PORT CONNECTIONS          open at once; each asks, and asks again when a line has come
-    traffic.py stall ADDRESS PORT CONNECTIONS          open at once; each asks for a transfer, and reads none of it
-    traffic.py short ADDRESS PORT CONNECTIONS          that come, ask and go
+    traffic.py bulk ADDRESS PORT down|up SECONDS       one transfer, timed by its receiver
+    traffic.py first ADDRESS PORT TIMES                sequential connections, each up to the first byte
+    traffic.py crowd ADDRESS PORT CONNECTIONS          open at once; each echoes, and again after a line on stdin
+    traffic.py stall ADDRESS PORT CONNECTIONS          open at once; each requests a transfer and reads none of it
+    traffic.py short ADDRESS PORT CONNECTIONS          each connects, echoes and closes
 
-Each that asks prints lines of JSON. A connection's first byte says what is wanted: an echo of each byte, or a transfer
-of so many seconds. A transfer is of zeros, and ends with MARK and how many there were: nothing is missing unseen, and
-who does not carry half-closes is measured, too.
+Clients print lines of JSON. The first byte of a connection requests an echo of each byte, or a transfer of so many
+seconds. A transfer has zeros, then MARK and their number: a missing byte shows, and proxies that do not relay
+half-closes can be measured too.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ MARK = b"thatsall"
 END = struct.Struct("!8sQ")
 LENGTH = struct.Struct("!Q")
 ECHO, DOWN, UP = b"e", b"d", b"u"
-AT_ONCE = 32  # that are being opened
+MAX_OPENING = 32  # connections being opened
 PATIENCE_S = 30.0
 STALLED_S = 120.0  # of transfers that nobody reads
-FILLS_S = 0.1  # of each, until all that can hold bytes of it is full
+FILL_S = 0.1  # per connection, until all buffers on the path are full
 
-Lines = list[socket.socket]
+Connections = list[socket.socket]
 
 
 async def serve(port: int) -> None:
     loop = asyncio.get_running_loop()
     answering: set[asyncio.Task[None]] = set()
-    with socket.create_server(("", port), backlog=4096) as door:
-        door.setblocking(False)
+    with socket.create_server(("", port), backlog=4096) as listener:
+        listener.setblocking(False)
         print("ready", flush=True)
         over = loop.run_in_executor(None, sys.stdin.read)
         while not over.done():
-            accepted = asyncio.ensure_future(loop.sock_accept(door))
+            accepted = asyncio.ensure_future(loop.sock_accept(listener))
             await asyncio.wait((accepted, over), return_when=asyncio.FIRST_COMPLETED)
             if accepted.done():
                 task = asyncio.create_task(answer(accepted.result()[0]))
@@ -54,152 +54,154 @@ async def serve(port: int) -> None:
                 accepted.cancel()
 
 
-async def answer(line: socket.socket) -> None:
+async def answer(connection: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    line.setblocking(False)
-    with line:
+    connection.setblocking(False)
+    with connection:
         try:
-            wanted = await loop.sock_recv(line, 1)
+            wanted = await loop.sock_recv(connection, 1)
             if wanted == DOWN:
-                await pour(line, await told(line))
-                await loop.sock_recv(line, 1)
+                await pour(connection, await read_duration(connection))
+                await loop.sock_recv(connection, 1)
             elif wanted == UP:
-                await loop.sock_sendall(line, json.dumps(await drain(line)).encode())
+                await loop.sock_sendall(connection, json.dumps(await drain(connection)).encode())
             while wanted == ECHO:
-                await loop.sock_sendall(line, wanted)
-                wanted = await loop.sock_recv(line, 1)
+                await loop.sock_sendall(connection, wanted)
+                wanted = await loop.sock_recv(connection, 1)
         except ConnectionError:
             return
 
 
-async def told(line: socket.socket) -> float:
+async def read_duration(connection: socket.socket) -> float:
     got = b""
     while len(got) < LENGTH.size:
-        got += await asyncio.get_running_loop().sock_recv(line, LENGTH.size - len(got))
+        got += await asyncio.get_running_loop().sock_recv(connection, LENGTH.size - len(got))
     return float(LENGTH.unpack(got)[0] / 1e6)
 
 
-async def pour(line: socket.socket, seconds: float) -> None:
+async def pour(connection: socket.socket, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     until, sent = time.monotonic() + seconds, 0
     while time.monotonic() < until:
-        await loop.sock_sendall(line, BLOCK)
+        await loop.sock_sendall(connection, BLOCK)
         sent += len(BLOCK)
-    await loop.sock_sendall(line, END.pack(MARK, sent))
+    await loop.sock_sendall(connection, END.pack(MARK, sent))
 
 
-async def drain(line: socket.socket) -> dict[str, float]:
-    """From the first byte to the end."""
+async def drain(connection: socket.socket) -> dict[str, float]:
+    """Read a transfer to its end; the time starts at the first byte."""
     loop = asyncio.get_running_loop()
-    buffer, got, tail, began = bytearray(len(BLOCK)), 0, bytes(END.size), 0.0
+    buffer, got, tail, await_start = bytearray(len(BLOCK)), 0, bytes(END.size), 0.0
     while not tail.startswith(MARK):
-        count = await loop.sock_recv_into(line, buffer)
+        count = await loop.sock_recv_into(connection, buffer)
         if count == 0:
-            raise ConnectionError(f"the transfer ended after {got} bytes, without its last ones")
-        began = began or time.monotonic()
+            raise ConnectionError(f"the transfer ended after {got} bytes, without its trailer")
+        await_start = await_start or time.monotonic()
         got += count
         tail = (tail + buffer[max(0, count - END.size) : count])[-END.size :]
     _, sent = END.unpack(tail)
-    return {"bytes": sent, "seconds": time.monotonic() - began, "missing": sent + END.size - got}
+    return {"bytes": sent, "seconds": time.monotonic() - await_start, "missing": sent + END.size - got}
 
 
-async def connected(address: str, port: int) -> socket.socket:
-    line = socket.socket()
-    line.setblocking(False)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+async def connect(address: str, port: int) -> socket.socket:
+    connection = socket.socket()
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(line, (address, port)), PATIENCE_S)
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(connection, (address, port)), PATIENCE_S)
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
-async def echoed(line: socket.socket) -> bool:
+async def echo(connection: socket.socket) -> bool:
     loop = asyncio.get_running_loop()
     try:
-        await loop.sock_sendall(line, ECHO)
-        return await asyncio.wait_for(loop.sock_recv(line, 1), PATIENCE_S) == ECHO
+        await loop.sock_sendall(connection, ECHO)
+        return await asyncio.wait_for(loop.sock_recv(connection, 1), PATIENCE_S) == ECHO
     except (OSError, TimeoutError):
         return False
 
 
 async def bulk(address: str, port: int, way: str, seconds: float) -> None:
     loop = asyncio.get_running_loop()
-    with await connected(address, port) as line:
+    with await connect(address, port) as connection:
         if way == "down":
-            await loop.sock_sendall(line, DOWN + LENGTH.pack(round(seconds * 1e6)))
-            say(await drain(line))
+            await loop.sock_sendall(connection, DOWN + LENGTH.pack(round(seconds * 1e6)))
+            print_json(await drain(connection))
         else:
-            await loop.sock_sendall(line, UP)
-            await pour(line, seconds)
-            say(json.loads(await loop.sock_recv(line, 1024)))
+            await loop.sock_sendall(connection, UP)
+            await pour(connection, seconds)
+            print_json(json.loads(await loop.sock_recv(connection, 1024)))
 
 
 async def first(address: str, port: int, times: int) -> None:
     for _ in range(times):
-        began = time.monotonic()
-        with await connected(address, port) as line:
+        await_start = time.monotonic()
+        with await connect(address, port) as connection:
             here = time.monotonic()
-            if await echoed(line):
-                say({"connected_ms": (here - began) * 1e3, "first_ms": (time.monotonic() - began) * 1e3})
+            if await echo(connection):
+                print_json(
+                    {"connected_ms": (here - await_start) * 1e3, "first_ms": (time.monotonic() - await_start) * 1e3}
+                )
 
 
-async def opened(address: str, port: int, count: int, keep: bool) -> Lines:
-    """Those that answered; all of them are counted by who asks."""
+async def open_connections(address: str, port: int, count: int, keep: bool) -> Connections:
+    """Open connections and return those that answered."""
     numbers = iter(range(count))
-    good: Lines = []
+    good: Connections = []
 
     async def some() -> None:
         for _ in numbers:
             try:
-                line = await connected(address, port)
+                connection = await connect(address, port)
             except (OSError, TimeoutError):
                 continue
-            if await echoed(line):
-                good.append(line)
+            if await echo(connection):
+                good.append(connection)
             if not keep:
-                line.close()
+                connection.close()
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(some() for _ in range(MAX_OPENING)))
     return good
 
 
 async def crowd(address: str, port: int, count: int) -> None:
-    lines = await opened(address, port, count, keep=True)
-    say({"open": len(lines)})
+    connections = await open_connections(address, port, count, keep=True)
+    print_json({"open": len(connections)})
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    say({"answered": sum(await asyncio.gather(*map(echoed, lines)))})
-    for line in lines:
-        line.close()
+    print_json({"answered": sum(await asyncio.gather(*map(echo, connections)))})
+    for connection in connections:
+        connection.close()
 
 
 async def stall(address: str, port: int, count: int) -> None:
     loop = asyncio.get_running_loop()
-    lines = [await connected(address, port) for _ in range(count)]
-    for line in lines:
-        await loop.sock_sendall(line, DOWN + LENGTH.pack(round(STALLED_S * 1e6)))
-    await asyncio.sleep(1 + count * FILLS_S)
-    say({"open": len(lines)})
+    connections = [await connect(address, port) for _ in range(count)]
+    for connection in connections:
+        await loop.sock_sendall(connection, DOWN + LENGTH.pack(round(STALLED_S * 1e6)))
+    await asyncio.sleep(1 + count * FILL_S)
+    print_json({"open": len(connections)})
     await loop.run_in_executor(None, sys.stdin.readline)
-    say({"answered": sum(await asyncio.gather(*map(begun, lines)))})
-    for line in lines:
-        line.close()
+    print_json({"answered": sum(await asyncio.gather(*map(has_begun, connections)))})
+    for connection in connections:
+        connection.close()
 
 
-async def begun(line: socket.socket) -> bool:
-    """Whether what was asked for is there."""
+async def has_begun(connection: socket.socket) -> bool:
+    """Return whether the transfer has begun."""
     try:
-        return bool(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(line, 1), PATIENCE_S))
+        return bool(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 1), PATIENCE_S))
     except (OSError, TimeoutError):
         return False
 
 
 async def short(address: str, port: int, count: int) -> None:
-    say({"answered": len(await opened(address, port, count, keep=False))})
+    print_json({"answered": len(await open_connections(address, port, count, keep=False))})
 
 
-def say(what: dict[str, float]) -> None:
+def print_json(what: dict[str, float]) -> None:
     print(json.dumps(what), flush=True)
 
 
@@ -208,7 +210,7 @@ def main(role: str, *words: str) -> None:
         asyncio.run(serve(int(words[0])))
         return
     address, port, *rest = words
-    with contextlib.suppress(OSError, json.JSONDecodeError):  # what broke is not told
+    with contextlib.suppress(OSError, json.JSONDecodeError):  # a broken transfer prints nothing
         if role == "bulk":
             asyncio.run(bulk(address, int(port), rest[0], float(rest[1])))
         else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the product's own pair gains half way: gateway and relay with MPTCP and TLS between them, beside direct.
+"""Measure the gain of gateway and relay half way, with MPTCP and TLS between them, compared with direct.
 
-As the part `transfers` has it of paper 001's splice, with receive windows of some 64 KiB, and nothing lost. The window
-is the kernel's own here, of all four machines, so it is not stated to the byte: gains are what counts.
+Like the part `transfers`, with receive windows of about 64 KiB and no loss. The window is the kernel's, on all four
+machines, and not exact to the byte: only gains count.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is transferred in a given time, directly and by the pair, beside what is predicted."""
+"""Transfer for a given time, direct and relayed, and compare with the prediction."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.policy.paths.leg_throughput import Leg, throughput
-from experiments.relay.cost.proxies import DIRECT, PAIR, ask, standing
-from experiments.relay.cost.road import FAR, NEAR
+from experiments.relay.cost.proxies import DIRECT, PAIR, ask, running_routes
+from experiments.relay.cost.topology import FAR, NEAR
 from experiments.relay.halfway.plan import WAYS, Plan
 from lab.stage.stage import Stage
 
-RECEIVE = "net.ipv4.tcp_rmem=4096 131072 131072"  # of which the half or a little more is the window
+RECEIVE = "net.ipv4.tcp_rmem=4096 131072 131072"  # a half or a little more of it is the window
 WINDOW_BYTES = 64 << 10
 
 
@@ -31,7 +31,7 @@ class Run:
 
     @property
     def off(self) -> float:
-        """How far the rate that is predicted beside direct's is off, in percent."""
+        """Return the deviation of the predicted rate, relative to direct, in percent."""
         half, whole = (throughput(Leg(self.rtt_ms / part), WINDOW_BYTES).bps for part in (2, 1))
         return 100 * (half / whole * self.direct_bps / self.pair_bps - 1)
 
@@ -42,9 +42,9 @@ class Run:
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for rtt_ms in plan.rtts_ms:
-        with standing(rtt_ms / 4, (DIRECT, PAIR), RECEIVE) as (net, ways):
+        with running_routes(rtt_ms / 4, (DIRECT, PAIR), RECEIVE) as (net, ways):
             for way in WAYS * plan.rounds:
-                _stalled(net)  # from here on it counts
+                _stalled(net)  # discard what came before
                 direct, pair = (ask(net, "bulk", each, way, plan.seconds)[0] for each in ways)
                 yield Run(rtt_ms, way, _bps(direct), _bps(pair), _stalled(net))
 
@@ -54,6 +54,6 @@ def _bps(told: dict[str, float]) -> float:
 
 
 def _stalled(net: Stage) -> str:
-    """Since this was last asked."""
+    """Return the lateness since the previous call."""
     found = ((name, net.uplink(name).lateness()) for name in (NEAR, FAR))
     return "; ".join(f"on {name} {one}" for name, one in found if one.stalls > one.packets / 1000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which round trips are halved, how often and for how long."""
+"""Plan the round trips, repetitions and durations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ WAYS = ("up", "down")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/halfway are named so
-    rtts_ms: tuple[float, ...]  # of the direct way
+    name: str  # the stem of its file names in results/relay/halfway
+    rtts_ms: tuple[float, ...]  # of the direct path
     rounds: int
     seconds: float
 

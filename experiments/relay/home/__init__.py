@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a terminal without MPTCP gets at home while Wi-Fi loses packets: carried to a relay in each mode, or left alone.
+"""Measure a terminal without MPTCP at home while Wi-Fi loses packets: relayed in each mode, or not.
 
-The home is that of topologies/home.py, with the relay half way to the web server. Terminals and server send with cubic,
-the relay with bbr, and what rides one path alone rides Wi-Fi. The guest is a terminal that the product leaves alone.
+The home is that of topologies/home.py, with the relay half way to the web server. Terminals and server use cubic, the
+relay bbr, and single paths use Wi-Fi. The guest is a terminal without the product.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transfers that a plan asks for, by curl, and how long each took."""
+"""Make a plan's transfers with curl, and time them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lab.stage.watch import watched
 from lab.traffic.web import download, sha256, upload
 from topologies.paper import WIFI_BPS
 
-ATTEMPTS = 3  # while the machine stalls
+ATTEMPTS = 3  # repeat when the machine stalled
 ACTIVE, RELAY = "wifi", "tokyo"
-# TCP's payload on Wi-Fi alone, with MPTCP's options. Loss comes before the shaper's queue and takes nothing from it.
+# TCP's payload on Wi-Fi alone, with MPTCP's options. Loss precedes the shaper's queue and takes no capacity.
 LINE_BPS = WIFI_BPS * PAYLOAD_BYTES / FRAME_BYTES
 RELAYED, LEFT_ALONE = "television", "guest"
 
@@ -25,8 +25,8 @@ RELAYED, LEFT_ALONE = "television", "guest"
 @dataclass(frozen=True, slots=True)
 class Run:
     task: Task
-    seconds: float  # curl's own
-    whole: bool  # what came is what was sent
+    seconds: float  # measured by curl
+    whole: bool  # every byte arrived, in order
     stalled: str
 
     def __str__(self) -> str:
@@ -39,12 +39,12 @@ class Run:
 
     @property
     def of_limit(self) -> float:
-        """Of the time that the line takes at least."""
+        """Return the time relative to the minimum of the line."""
         return LINE_BPS / self.bps
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Those in which the machine stalled are among them."""
+    """Yield all runs, including those in which the machine stalled."""
     with (
         relayed_home(
             congestion="bbr",
@@ -56,22 +56,22 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
     ):
         for task in plan.tasks:
             for _ in range(ATTEMPTS):
-                run = carried(home, task)
+                run = run_transfer(home, task)
                 yield run
                 if not run.stalled:
                     break
 
 
-def carried(home: RelayedHome, task: Task) -> Run:
+def run_transfer(home: RelayedHome, task: Task) -> Run:
     name = LEFT_ALONE if task.how == ALONE else RELAYED
     if name == RELAYED:
         home.pin(name, task.how, ACTIVE)
         home.await_relayed(name)
-        if task.how != "off":  # in which nobody says which subflow is to be active
+        if task.how != "off":  # mode off has no active subflow
             home.await_store(name, RELAY, ACTIVE)
     home.forget()
     file = home.web.offer("file", task.size_bytes)
-    home.stalled()  # from here on it counts
+    home.stalled()  # discard what came before
     if task.direction == DOWN:
         got = download(home.machine(name), file.url, mptcp=False)
         return Run(task, got.seconds, got.sha256 == file.sha256, home.stalled())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which transfers are made, by whom and how."""
+"""Plan the transfers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 DOWN, UP = "down", "up"
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5  # of Wi-Fi
 MODES = ("bicast", "single", "off")  # of the relayed terminal
-ALONE = "left alone"  # plain TCP by Wi-Fi
+ALONE = "left alone"  # plain TCP over Wi-Fi
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/home are named so
+    name: str  # the stem of its file names in results/relay/home
     rounds: int
     down_bytes: int
     up_bytes: int
-    alone_bytes: int  # of one who is left alone: he takes longer, and is measured once
+    alone_bytes: int  # of the guest, which is slower and measured once
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """All once, before any is repeated."""
+        """Yield all tasks once before any repetition."""
         for _ in range(self.rounds):
             for mode in MODES:
                 yield Task(mode, DOWN, self.down_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the transfers, beside what Wi-Fi's line lets through."""
+"""Rows, figures and plot of the transfers, compared with the capacity of Wi-Fi's line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     yield task.how, task.direction, task.size_bytes, *measured
 
 
-# Plot: each transfer's rate, below the line's limit.
+# Plot: each transfer's rate, below the line's limit
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies make of a relayed download on a lossy Wi-Fi, beside staying there: by loss, LTE's rate and the sender.
+"""Compare a relayed download that policies may move with one that stays on a lossy Wi-Fi.
 
-The home is that of topologies/home.py. Wi-Fi carries 100 Mbit/s and loses packets on the way down. The relay sends with
-bbr or cubic, the terminal is in mode single. Each download runs for the same time: once kept on Wi-Fi by an override,
-once left to policies.
+The home is that of topologies/home.py. Wi-Fi has 100 Mbit/s and loses packets on the way down. The relay uses bbr or
+cubic, the terminal is in mode single. Loss and LTE's rate vary. Each download takes the same time: first kept on Wi-Fi
+by an override, then left to policies.
 """
 
 from __future__ import annotations

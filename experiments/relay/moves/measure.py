@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each download twice: kept on Wi-Fi, and left to policies."""
+"""Run each download twice: kept on Wi-Fi, and left to policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.traffic.web import CURL
 from topologies.paper import WIFI_BPS
 
 TERMINAL, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
-LATE_SHARE = 0.001  # of the packets, by the machine's fault: what a rate over half a minute does not show
+LATE_SHARE = 0.001  # packets delayed by the machine, too few to change a rate over half a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,22 @@ class Run:
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for sender, _, loss, lte_bps in product(SENDERS, range(plan.rounds), plan.losses_percent, plan.lte_bps):
-        with relayed_home(congestion=sender) as home:  # anew: what an uplink carries is known for ten minutes
+        # a fresh home: the controller remembers an uplink's capacity for ten minutes
+        with relayed_home(congestion=sender) as home:
             home.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
             home.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
-            yield _compared(home, plan, sender, loss, lte_bps)
+            yield _compare(home, plan, sender, loss, lte_bps)
 
 
-def _compared(home: RelayedHome, plan: Plan, sender: str, loss_percent: int, lte_bps: int) -> Run:
+def _compare(home: RelayedHome, plan: Plan, sender: str, loss_percent: int, lte_bps: int) -> Run:
     client = home.controller.client
     _begin(home)
-    home.stalled()  # from here on it counts
-    staying_bps = _downloaded(home, plan.seconds)
+    home.stalled()  # discard what came before
+    staying_bps = _download_bps(home, plan.seconds)
     _begin(home)
     before = len(client.get("terminals", TERMINAL, "decisions")["decisions"])
     client.set_active(TERMINAL, "auto")
-    moved_bps = _downloaded(home, plan.seconds)
+    moved_bps = _download_bps(home, plan.seconds)
     decisions = client.get("terminals", TERMINAL, "decisions")
     moves = [each for each in decisions["decisions"][: len(decisions["decisions"]) - before] if each["by"] != "people"]
     ended_on = decisions["active_uplink"]
@@ -66,8 +67,8 @@ def _begin(home: RelayedHome) -> None:
     home.forget()
 
 
-def _downloaded(home: RelayedHome, seconds: int) -> float:
-    """The rate at which bytes came within this time."""
+def _download_bps(home: RelayedHome, seconds: int) -> float:
+    """Return the rate of a download within this time."""
     file = home.web.offer("file", WIFI_BPS // 8 * seconds)
     words = (*CURL, "--max-time", str(seconds), "--output", "/dev/null", "--write-out", "%{size_download}", file.url)
     return int(home.machine(TERMINAL).run(*words, check=False, timeout_s=seconds + 30).stdout) * 8 / seconds

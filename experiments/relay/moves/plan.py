@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which senders, losses and rates of LTE are combined."""
+"""Plan the senders, losses and rates of LTE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SENDERS = ("bbr", "cubic")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/moves are named so
+    name: str  # the stem of its file names in results/relay/moves
     rounds: int
     seconds: int
     losses_percent: tuple[int, ...]

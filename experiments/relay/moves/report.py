@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the downloads, beside those that stay."""
+"""Rows, figures and plot of the downloads, compared with those that stay on Wi-Fi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.relay.moves.measure import Run
 from experiments.relay.moves.plan import SENDERS
 from lab.results.figures import Figure, at_least, middle
 
-WORTH = 0.8  # of staying: where LTE is slower, a trial of it takes some of the time
+WORTH = 0.8  # of staying: where LTE is slower, trying it takes some of the time
 HEADER = ("sender", "loss_percent", "lte_mbit_s", "staying_mbit_s", "left_to_policies_mbit_s", "ended_on", "moves")
 
 

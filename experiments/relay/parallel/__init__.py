@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a terminal's one connection gets by two relays at once, each on a way of its own, beside one relay.
+"""Compare one connection of a terminal over two relays at once with one relay.
 
-The home is that of topologies/home.py. What each relay sends there has a rate of its own, and Wi-Fi carries more than
-both; between relays and server nothing is narrow, for all of a connection passes the relay that serves it. The terminal
-keeps to Wi-Fi; with the one relay gone the other is alone.
+The home is that of topologies/home.py. Each relay's path to the home has its own rate, and Wi-Fi carries more than
+both. Between relays and server there is no bottleneck, since all of a connection passes the relay that serves it. The
+terminal stays on Wi-Fi; then one relay is removed.
 """
 
 from __future__ import annotations

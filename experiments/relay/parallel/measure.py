@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The downloads by two relays, and then by one."""
+"""Download over two relays, then over one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERMINAL, ALONE, ACTIVE = "television", "tokyo", "wifi"
 class Run:
     relays: int
     bps: float
-    whole: bool  # what came is what was sent
+    whole: bool  # every byte arrived, in order
     stalled: str
 
     def __str__(self) -> str:
@@ -30,19 +30,19 @@ class Run:
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     with relayed_home(relays=tuple(RELAYS), at_once=True) as home:
-        _narrow(home)
+        _limit_paths(home)
         home.pin(TERMINAL, "single", ACTIVE)
         home.await_passed_on(TERMINAL)
-        yield from (_downloaded(home, TWO, plan) for _ in range(plan.rounds))
+        yield from (_run_download(home, TWO, plan) for _ in range(plan.rounds))
         for name in RELAYS:
             if name != ALONE:
                 home.controller.client.remove_relay(name)
         home.await_relayed(TERMINAL, ALONE)
-        yield from (_downloaded(home, ONE, plan) for _ in range(plan.rounds))
+        yield from (_run_download(home, ONE, plan) for _ in range(plan.rounds))
 
 
-def _narrow(home: RelayedHome) -> None:
-    """The way home from each relay, by the relay's address."""
+def _limit_paths(home: RelayedHome) -> None:
+    """Limit each relay's path to the home, by the relay's address."""
     exchange, rate = home.machine("exchange"), f"{WAY_BPS}bit"
     exchange.run("tc", "qdisc", "add", "dev", "core", "root", "handle", "1:", "htb")
     for number, address in enumerate(RELAYS.values(), 1):
@@ -53,15 +53,15 @@ def _narrow(home: RelayedHome) -> None:
         exchange.run("tc", "filter", "add", "dev", "core", "parent", "1:", "protocol", "ip", *match)
 
 
-def _downloaded(home: RelayedHome, relays: int, plan: Plan) -> Run:
+def _run_download(home: RelayedHome, relays: int, plan: Plan) -> Run:
     home.forget()
     file = home.web.offer("file", plan.size_bytes)
-    home.stalled()  # from here on it counts
+    home.stalled()  # discard what came before
     got = download(home.machine(TERMINAL), file.url, mptcp=False)
-    stalled = home.stalled() or _directly(home)
+    stalled = home.stalled() or _direct_reason(home)
     return Run(relays, plan.size_bytes * 8 / got.seconds, got.sha256 == file.sha256, stalled)
 
 
-def _directly(home: RelayedHome) -> str:
-    """A relay whose host is busy with other things is left: here all hosts are one."""
-    return "" if home.seen(TERMINAL) in RELAYS.values() else "it went directly, for relays were busy"
+def _direct_reason(home: RelayedHome) -> str:
+    """Return a reason not to count the run: relays on a busy host are skipped, and here all hosts are one machine."""
+    return "" if home.seen(TERMINAL) in RELAYS.values() else "the download was direct, because the relays were busy"

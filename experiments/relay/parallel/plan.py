@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often each number of relays is measured, and how fast each relay's way is."""
+"""Plan the repetitions, and the rate of each relay's path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ONE, TWO = 1, 2  # relays
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/parallel are named so
+    name: str  # the stem of its file names in results/relay/parallel
     rounds: int
     size_bytes: int
 

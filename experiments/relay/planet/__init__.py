@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 001's figures 7 to 10: which relay is found by ping, by routers and by us, for all pairs of 50 and of 45 hosts.
+"""Repeat paper 001's figures 7 to 10: relays chosen by ping, by traceroute and by us, for pairs of 50 and 45 hosts.
 
-The hosts, the networks between them, their borders and their policies are generated (places.py, networks.py), RTTs and
-traceroutes come from the same graph (routes.py, readings.py), and nothing of it is set by the paper's counts. Each seed
-is a planet of its own.
+The hosts, the networks between them, their borders and policies are generated (places.py, networks.py). RTTs and
+traceroutes come from the same graph (routes.py, readings.py). Nothing is fitted to the paper's counts. Each seed
+yields another planet.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which relay each way of choosing takes, for all ordered pairs of hosts, and what comes of it."""
+"""Choose a relay by each method for all ordered pairs of hosts, and compute its gain."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ ANY_COUNT, ANY_DISTANCE = Filters(0.0, 1.0), Filters(x=0.0, y=1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Empty: direct, or for the traceroute method no relay at all."""
+class RelayChoice:
+    """The chosen relay; empty: direct, or for the traceroute method no relay."""
 
     relay: str = ""
-    gain: float = 0.0  # of throughput over direct, by equation (1) and by what the delays truly are
+    gain: float = 0.0  # of throughput over direct, by equation (1) and the true delays
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     sender: str
     receiver: str
-    rtt_ms: float  # truly
-    ping: Taken
-    traceroute: Taken
-    ours: Taken
-    shared_ratio: float | None = None  # of ping's relay, and so are those that follow
+    rtt_ms: float  # true value
+    ping: RelayChoice
+    traceroute: RelayChoice
+    ours: RelayChoice
+    shared_ratio: float | None = None  # this and the rest are of ping's relay
     near_ratio: float | None = None
-    any_count: bool = False  # it passes the first filter with (p, q) = (0, 1)
-    any_distance: bool = False  # and the second with (x, y) = (0, 1)
-    survives: bool = False  # both, as printed
+    any_count: bool = False  # passes the first filter with (p, q) = (0, 1)
+    any_distance: bool = False  # passes the second with (x, y) = (0, 1)
+    survives: bool = False  # passes both, as printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def relayed(self) -> list[Pair]:
-        """Those for which ping finds a better relay."""
+        """Return the pairs for which ping finds a better relay."""
         return [pair for pair in self.pairs if pair.ping.relay]
 
     def __str__(self) -> str:
@@ -77,10 +77,10 @@ class Run:
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for seed in range(1, plan.planets + 1):
-        yield from (chosen(name, seed) for name in SETS)
+        yield from (choose_relays(name, seed) for name in SETS)
 
 
-def chosen(name: str, seed: int) -> Run:
+def choose_relays(name: str, seed: int) -> Run:
     readings = Readings(SETS[name], seed)
     dice = Random(f"draws of {seed}")
     return Run(name, seed, tuple(_pair(readings, *each, dice.random()) for each in readings.pairs()))
@@ -89,8 +89,8 @@ def chosen(name: str, seed: int) -> Run:
 def _pair(readings: Readings, sender: str, receiver: str, draw: float) -> Pair:
     direct, candidates, routes = readings.leg(sender, receiver), readings.candidates(sender, receiver), readings.routes
 
-    def taken(relays: Sequence[str]) -> Taken:
-        return Taken(relays[0], _gain(routes, sender, relays[0], receiver)) if relays else Taken()
+    def taken(relays: Sequence[str]) -> RelayChoice:
+        return RelayChoice(relays[0], _gain(routes, sender, relays[0], receiver)) if relays else RelayChoice()
 
     by_ping = taken(ping(direct, candidates).relays)
     methods = (by_ping, taken(by_traceroute(direct, candidates, draw).relays))

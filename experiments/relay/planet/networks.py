@@ -4,9 +4,9 @@
     host ── region ── research network of its continent ══ the other continents'
                   └── carrier, of which there are three, around the planet
 
-Light takes a millisecond for 200 km of fibre, and no fibre follows the great circle. Weights are set by people, who do
-not always have them as the delays are. Borders are where two networks have a city in common, or are near; some are
-full, so that packets wait in one direction, and not in the other.
+Light takes a millisecond for 200 km of fibre, and fibre is longer than the great circle. Operators set weights, which
+do not always match delays. A border is where two networks share a city or are near. Some borders are full: packets
+queue in one direction and not in the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KM_PER_MS = 200.0
 LAND, SEA = (1.2, 1.9), (1.15, 1.5)  # times the great circle
 WEIGHTS = (0.8, 1.4)  # times the delay
 IN_TOWN_MS = 0.1
-FULL_SHARE, FULL_MS = 0.2, 4.0  # of borders and sea cables; what packets wait there, in the mean
+FULL_SHARE, FULL_MS = 0.2, 4.0  # share of full borders and sea cables, and their mean queueing delay
 BY_LENGTH_SHARE = 0.25  # of regions: they do not prefer research networks to carriers
 HOST_BY_CARRIER_SHARE = 0.2
 
@@ -49,19 +49,19 @@ CARRIER_CITIES = (
     "madrid", "lisbon", "stockholm", "copenhagen", "warsaw", "athens", "tokyo", "osaka", "seoul", "shanghai",
     "hong-kong", "taipei", "singapore", "manila", "bangkok", "mumbai",
 )  # fmt: skip
-CARRIER_CITY_SHARE = 0.75  # of these each carrier has
+CARRIER_CITY_SHARE = 0.75  # the share of these that each carrier has
 CABLES = {
     "carrier-1": (("new-york", "london"), ("washington", "paris"), ("seattle", "tokyo"), ("los-angeles", "hong-kong")),
     "carrier-2": (("new-york", "amsterdam"), ("boston", "london"), ("los-angeles", "tokyo"), ("stanford", "taipei")),
     "carrier-3": (("washington", "frankfurt"), ("miami", "madrid"), ("seattle", "seoul"), ("los-angeles", "singapore")),
 }
-PEERINGS = 6  # cities at most in which two carriers meet
+PEERINGS = 6  # most cities in which two carriers meet
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     to: str  # a city of the same network
-    delay_ms: float  # one way, with what waits there
+    delay_ms: float  # one way, including queues
     weight: float
 
 
@@ -75,7 +75,7 @@ class Border:
 @dataclass(slots=True, eq=False)
 class Network:
     name: str
-    backbone: bool  # with a router for its lines and one for its neighbours in each city
+    backbone: bool  # each city has a router for lines and one for neighbours
     research: bool = False
     by_length: bool = False
     lines: dict[str, list[Line]] = field(default_factory=dict)  # by city
@@ -85,17 +85,17 @@ class Network:
 
 
 class Networks:
-    """All of one seed. `dice` also tells what is to be drawn beside."""
+    """All networks of one seed; `dice` also serves later random draws."""
 
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
         self.by_name: dict[str, Network] = {}
         for continent, cities in RESEARCH.items():
-            self._lay(Network(f"research-{continent}", True, research=True), cities)
+            self._add_network(Network(f"research-{continent}", True, research=True), cities)
         for name, cables in CABLES.items():
             ashore = {city for cable in cables for city in cable}
             drawn = [city for city in CARRIER_CITIES if city in ashore or self.dice.random() < CARRIER_CITY_SHARE]
-            self._lay(Network(name, True), drawn)
+            self._add_network(Network(name, True), drawn)
             for one, other in cables:
                 self._line(name, one, other, SEA)
         for one_continent, one, other_continent, other in RESEARCH_PEERING:
@@ -108,8 +108,8 @@ class Networks:
             for region, hosts in regions.items():
                 self._region(region, f"research-{continent}", tuple(hosts))
 
-    def attached(self, host: str, region: str) -> tuple[str, str]:
-        """The network and the city in it by which this host is reached."""
+    def attachment(self, host: str, region: str) -> tuple[str, str]:
+        """Return the network, and the city in it, that connect this host."""
         if self.dice.random() >= HOST_BY_CARRIER_SHARE:
             return region, host
         carrier = self.dice.choice(list(CABLES))
@@ -120,7 +120,7 @@ class Networks:
 
     def _region(self, name: str, research: str, hosts: tuple[str, ...]) -> None:
         by_length = self.dice.random() < BY_LENGTH_SHARE
-        self._lay(Network(name, False, by_length=by_length), hosts)
+        self._add_network(Network(name, False, by_length=by_length), hosts)
         carrier = self.dice.choice(list(CABLES))
         for provider, most in ((research, 2 if len(hosts) > 2 else 1), (carrier, 1)):
             cities = self.by_name[provider].lines
@@ -133,7 +133,7 @@ class Networks:
             self.by_name[name].providers.add(provider)
             self.by_name[provider].customers.add(name)
 
-    def _lay(self, network: Network, cities: Sequence[str]) -> None:
+    def _add_network(self, network: Network, cities: Sequence[str]) -> None:
         network.lines = {city: [] for city in cities}
         self.by_name[network.name] = network
         for one, other in sorted(set(_neighbours(cities))):
@@ -143,21 +143,21 @@ class Networks:
         delay_ms = self.line_ms(one, other, inflation)
         weight = delay_ms * self.dice.uniform(*WEIGHTS)
         for here, there in ((one, other), (other, one)):
-            waits_ms = self._waits_ms() if inflation is SEA else 0.0
+            waits_ms = self._queueing_ms() if inflation is SEA else 0.0
             self.by_name[network].lines[here].append(Line(there, delay_ms + waits_ms, weight))
 
     def _border(self, one: str, one_city: str, other: str, other_city: str) -> None:
         delay_ms = self.line_ms(one_city, other_city, LAND if distance_km(one_city, other_city) < 2000 else SEA)
         for name, here, neighbour, there in ((one, one_city, other, other_city), (other, other_city, one, one_city)):
             borders = self.by_name[name].borders.setdefault(neighbour, [])
-            borders.append(Border(here, there, delay_ms + self._waits_ms()))
+            borders.append(Border(here, there, delay_ms + self._queueing_ms()))
 
-    def _waits_ms(self) -> float:
+    def _queueing_ms(self) -> float:
         return self.dice.expovariate(1 / FULL_MS) if self.dice.random() < FULL_SHARE else 0.0
 
 
 def _neighbours(cities: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each with its two nearest, and what connects all of them by as little fibre as can be."""
+    """Yield each city with its two nearest, and a minimum spanning tree."""
     for city in cities:
         near = sorted((other for other in cities if other != city), key=lambda other: distance_km(city, other))
         yield from ((min(city, other), max(city, other)) for other in near[:2])

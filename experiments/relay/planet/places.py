@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the hosts of paper 001's two sets stand here, and where networks meet.
+"""The places of paper 001's two sets of hosts, and the cities where networks meet.
 
-The paper prints maps (its figures 3 and 4) and no list, so these are cities with universities on the same continents:
-50 hosts in the United States and Europe, and 45 in Asia and the United States. A region is the network of such hosts.
+The paper prints maps (its figures 3 and 4) without a list, so these are university cities on the same continents: 50
+hosts in the United States and Europe, 45 in Asia and the United States. A region is the network of its hosts.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ HOSTS: dict[str, dict[str, dict[str, tuple[float, float]]]] = {  # by continent 
         "india": {"bangalore": (13.02, 77.57), "mumbai": (19.13, 72.92)},
     },
 }  # fmt: skip
-CROSSROADS = {  # without a host of ours
+CROSSROADS = {  # cities without a host
     "denver": (39.74, -104.99), "kansas-city": (39.10, -94.58), "dallas": (32.78, -96.80), "miami": (25.77, -80.19),
     "washington": (38.90, -77.04), "frankfurt": (50.11, 8.68), "geneva": (46.20, 6.14), "milan": (45.46, 9.19),
     "vienna": (48.21, 16.37),
 }  # fmt: skip
-NOT_IN_ASIA_US = {"eugene", "lawrence", "gainesville"}  # 25 of the 28 in the United States are in both sets
+NOT_IN_ASIA_US = {"eugene", "lawrence", "gainesville"}  # 25 of the 28 hosts in the United States are in both sets
 
 POSITIONS = {
     **CROSSROADS,
@@ -87,7 +87,7 @@ SETS = {
 
 
 def distance_km(one: str, other: str) -> float:
-    """Along the great circle."""
+    """Return the length of the great circle."""
     (lat1, lon1), (lat2, lon2) = ([radians(degrees) for degrees in POSITIONS[name]] for name in (one, other))
     chord = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
     return 2 * EARTH_KM * asin(sqrt(chord))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many planets are generated."""
+"""Plan the number of planets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # its files in results/relay/planet are named so
+    name: str  # the stem of its file names in results/relay/planet
     planets: int
 
 

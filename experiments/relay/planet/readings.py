@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ping and traceroute say on the planet: the same graph's delays, with what else is on the way.
+"""Simulate ping and traceroute on the planet: the graph's delays with noise.
 
-Three packets each, of which the mean counts: the paper does not say how many it sent. Some routers answer no
-traceroute.
+A reading is the mean of three packets; the paper does not give a number. Some routers do not answer traceroute.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from controller.policy.paths.relays import Candidate
 from experiments.relay.planet.routes import Hop, Routes
 
 PACKETS = 3
-WAITS_MS = 0.5  # in queues, in the mean
+WAITS_MS = 0.5  # mean queueing delay
 SPIKE_SHARE, SPIKE_MS = 0.02, 15.0
-ROUTER_ANSWERS_MS = 1.0  # later than it would pass a packet on, in the mean
+ROUTER_ANSWERS_MS = 1.0  # mean delay of a router's own answer
 SILENT_SHARE = 0.08
 
 
 class Readings:
-    """One for all who choose: each pair of hosts is measured once."""
+    """The readings, shared by all methods: each pair of hosts is measured once."""
 
     def __init__(self, hosts: tuple[str, ...], seed: int) -> None:
         self.hosts = hosts
@@ -37,7 +36,7 @@ class Readings:
             yield from ((sender, receiver) for receiver in self.hosts if receiver != sender)
 
     def candidates(self, sender: str, receiver: str) -> list[Candidate]:
-        """All the others. As the paper has it, the relays themselves are taken to cost nothing."""
+        """Return all other hosts; as in the paper, relays themselves cost nothing."""
         return [
             Candidate(relay, self.leg(sender, relay), self.leg(relay, receiver), overhead_ms=0.0)
             for relay in self.hosts
@@ -50,7 +49,8 @@ class Readings:
 
     def _router(self, sender: str, hop: Hop) -> LegRouter:
         silent = Random(f"{hop.router} of {self._seed}").random() < SILENT_SHARE
-        name = f"* of {sender} to {hop.router}" if silent else hop.router  # which nobody else has seen
+        # each path sees a silent router under another name
+        name = f"* of {sender} to {hop.router}" if silent else hop.router
         return LegRouter(name, self._mean(self.routes.rtt_of_hop_ms(sender, hop), ROUTER_ANSWERS_MS))
 
     def _mean(self, least_ms: float, answers_ms: float) -> float:

@@ -13,15 +13,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.paper import paper001
-from experiments.relay.planet.measure import Pair, Run, Taken
+from experiments.relay.planet.measure import Pair, RelayChoice, Run
 from lab.results.figures import Figure, at_most, middle
 
-WORSE_PERCENT = 0.5  # of ours: readings have noise
+WORSE_PERCENT = 0.5  # of ours, because readings have noise
 HEADER = (
     "set", "planet", "sender", "receiver", "rtt_ms", "ping", "ping_gain", "traceroute", "traceroute_gain", "ours",
     "ours_gain", "shared_ratio", "near_ratio", "any_count", "any_distance", "survives",
 )  # fmt: skip
-METHODS: dict[str, Callable[[Pair], Taken]] = {
+METHODS: dict[str, Callable[[Pair], RelayChoice]] = {
     "ping": lambda pair: pair.ping,
     "traceroute": lambda pair: pair.traceroute,
     "ours": lambda pair: pair.ours,
@@ -75,14 +75,14 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
         yield run.set, run.seed, pair.sender, pair.receiver, f"{pair.rtt_ms:.3f}", *taken, *ratios, *filters
 
 
-# Plot: paper 001's figures 7 to 10 for both sets, the two ratios of ping's relays and their sums.
+# Plot: paper 001's figures 7 to 10 for both sets, the two ratios of ping's relays and their sums
 
-STEP = 1 / 30  # the paper's
+STEP = 1 / 30  # as in the paper
 MOST = 1.5
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
-    """Of the first planet."""
+    """Plot the first planet."""
     first = [run for run in runs if run.seed == runs[0].seed]
     drawing = Drawing(figsize=(12, 4 * len(first)), layout="constrained")
     FigureCanvasAgg(drawing)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways that packets take between hosts: from network to network by policy, and out of each by its nearest border.
+"""Routes between hosts: from network to network by policy, leaving each network by its nearest border.
 
-So the way back is often another one, and a detour by a third host may be shorter than the way.
+So the way back often differs, and a detour over a third host may be shorter.
 
-So the way back is often another one, and a detour by a third host may be shorter than the way.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from itertools import pairwise
 from experiments.relay.planet.networks import IN_TOWN_MS, Border, Line, Network, Networks
 from experiments.relay.planet.places import REGION_OF, distance_km
 
-# By which networks a network sends: each tells its customers of all ways, and others of its customers' alone; it
-# prefers a customer's way to a neighbour's, and that to a provider's (Gao and Rexford), and a short one to a long one.
+# Policies: a network announces all routes to customers, and its customers' routes to everybody. It prefers a customer's
+# route to a neighbour's, that to a provider's (Gao and Rexford), and a short one to a long one.
 
 CUSTOMER, NEIGHBOUR, PROVIDER = range(3)
 
 
 def chains(networks: Mapping[str, Network], destination: str) -> dict[str, tuple[str, ...]]:
-    """Of each network the ones that lead to this one, itself first."""
+    """Return for each network the chain of networks to the destination, itself first."""
     found: dict[str, tuple[str, ...]] = {destination: (destination,)}
     while True:
         after: dict[str, tuple[str, ...]] = {destination: (destination,)}
@@ -54,18 +53,18 @@ def _offered(
 def _rank(networks: Mapping[str, Network], network: Network, chain: tuple[str, ...]) -> tuple[int, bool, int, str]:
     first = chain[0]
     kind = CUSTOMER if first in network.customers else PROVIDER if first in network.providers else NEIGHBOUR
-    unloved = not (networks[first].research or network.by_length)
-    return kind, unloved, len(chain), first
+    not_preferred = not (networks[first].research or network.by_length)
+    return kind, not_preferred, len(chain), first
 
 
-ROUTER_MS = 0.03  # what one takes for a packet
-HOST_MS = (0.1, 0.8)  # between a host and its campus' border, one way
+ROUTER_MS = 0.03  # per packet
+HOST_MS = (0.1, 0.8)  # between a host and its campus border, one way
 CAMPUS_ROUTERS = (1, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a router stands."""
+    """A router's place."""
 
     network: str
     city: str
@@ -73,15 +72,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    router: str  # with the side that the packet came in by, as traceroute sees it
+    router: str  # including the incoming side, as traceroute sees it
     at: Place
     after_ms: float  # since the packet was sent
-    from_place_ms: float = 0.0  # how far behind it, on a campus
+    from_place_ms: float = 0.0  # distance behind it, on a campus
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way, without the way back."""
+class HostPath:
+    """A path in one direction."""
 
     hops: tuple[Hop, ...]
     delay_ms: float
@@ -89,7 +88,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Campus:
-    door: Place
+    gateway: Place
     routers: int
     delay_ms: float  # between host and door
 
@@ -99,56 +98,56 @@ class Routes:
         self._networks = Networks(seed)
         self._campuses = {host: self._campus(host) for host in hosts}
         self._chains = cache(lambda to: chains(self._networks.by_name, to))
-        self._spread = cache(_spread)
+        self._shortest_paths = cache(_shortest_paths)
         self._passed = cache(lambda start, end: tuple(self._through(start, end)))
         self.way = cache(self._way)
 
     def rtt_ms(self, one: str, other: str) -> float:
-        """While nothing else is on the way."""
+        """Return the RTT without queueing."""
         return self.way(one, other).delay_ms + self.way(other, one).delay_ms
 
     def rtt_of_hop_ms(self, sender: str, hop: Hop) -> float:
-        """To a router and back, which may come by another way."""
-        door = self._campuses[sender].door
-        back_ms = sum(delay_ms + ROUTER_MS for _, delay_ms in self._passed(hop.at, door))
+        """Return the RTT to a router; its answer may take another path."""
+        gateway = self._campuses[sender].gateway
+        back_ms = sum(delay_ms + ROUTER_MS for _, delay_ms in self._passed(hop.at, gateway))
         return hop.after_ms + hop.from_place_ms + back_ms + self._campuses[sender].delay_ms
 
     def _campus(self, host: str) -> Campus:
         networks = self._networks
-        door = Place(*networks.attached(host, REGION_OF[host]))
-        away_ms = networks.line_ms(host, door.city) if distance_km(host, door.city) else IN_TOWN_MS
-        return Campus(door, networks.dice.randint(*CAMPUS_ROUTERS), away_ms + networks.dice.uniform(*HOST_MS))
+        gateway = Place(*networks.attachment(host, REGION_OF[host]))
+        away_ms = networks.line_ms(host, gateway.city) if distance_km(host, gateway.city) else IN_TOWN_MS
+        return Campus(gateway, networks.dice.randint(*CAMPUS_ROUTERS), away_ms + networks.dice.uniform(*HOST_MS))
 
-    def _way(self, sender: str, receiver: str) -> Way:
+    def _way(self, sender: str, receiver: str) -> HostPath:
         start, end = self._campuses[sender], self._campuses[receiver]
         at_ms = start.delay_ms
-        hops = [Hop(f"{sender} {n}", start.door, 0.0) for n in range(start.routers)]
-        for (place, router), delay_ms in self._passed(start.door, end.door):
+        hops = [Hop(f"{sender} {n}", start.gateway, 0.0) for n in range(start.routers)]
+        for (place, router), delay_ms in self._passed(start.gateway, end.gateway):
             at_ms += delay_ms + ROUTER_MS
             hops.append(Hop(f"{router} from {hops[-1].router.partition(' from ')[0]}", place, at_ms))
         for n in range(end.routers):
             behind_ms = end.delay_ms * (n + 1) / (end.routers + 1)
-            hops.append(Hop(f"{receiver} {n}", end.door, at_ms + behind_ms, behind_ms))
-        return Way(tuple(hops), at_ms + end.delay_ms)
+            hops.append(Hop(f"{receiver} {n}", end.gateway, at_ms + behind_ms, behind_ms))
+        return HostPath(tuple(hops), at_ms + end.delay_ms)
 
     def _through(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
-        """Each router, and the delay of the line that leads to it."""
+        """Yield each router, and the delay of the line to it."""
         chain = self._chains(end.network)[start.network]
         city, arrival_ms = start.city, 0.0
         for name, following in zip(chain, (*chain[1:], ""), strict=True):
             network = self._networks.by_name[name]
             border = self._exit(network, city, following) if following else None
-            cities = self._spread(network, city)[border.here if border else end.city][1]
+            cities = self._shortest_paths(network, city)[border.here if border else end.city][1]
             yield from _inside(network, cities, arrival_ms)
             if border:
                 city, arrival_ms = border.there, border.delay_ms
 
     def _exit(self, network: Network, city: str, following: str) -> Border:
-        return min(network.borders[following], key=lambda border: self._spread(network, city)[border.here][0])
+        return min(network.borders[following], key=lambda border: self._shortest_paths(network, city)[border.here][0])
 
 
 def _inside(network: Network, cities: tuple[str, ...], arrival_ms: float) -> Iterator[tuple[tuple[Place, str], float]]:
-    """In a backbone's city lines end at one router, and neighbours at another."""
+    """Yield a network's routers: a backbone's city has one for lines and one for neighbours."""
     places = [Place(network.name, city) for city in cities]
     names = [f"{network.name}-{city}" for city in cities]
     delays = [0.0, *(_line(network, here, there).delay_ms for here, there in pairwise(cities))]
@@ -166,8 +165,8 @@ def _line(network: Network, here: str, there: str) -> Line:
     return next(line for line in network.lines[here] if line.to == there)
 
 
-def _spread(network: Network, start: str) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """Dijkstra's: of each city how far it is by weight, and the cities on the way there."""
+def _shortest_paths(network: Network, start: str) -> dict[str, tuple[float, tuple[str, ...]]]:
+    """Run Dijkstra's algorithm: return each city's distance by weight and the cities on the way."""
     found: dict[str, tuple[float, tuple[str, ...]]] = {}
     front: list[tuple[float, tuple[str, ...]]] = [(0.0, (start,))]
     while front:

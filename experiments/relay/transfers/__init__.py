@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 001's figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted of it.
+"""Repeat paper 001's figures 5 and 6: the gain of relays in transfers over emulated links, and the prediction.
 
-Pairs of hosts, their relays and RTTs are those of a planet (experiments/relay/planet). The relay is the paper's own: a
-process that splices two connections of TCP; what the product's pair costs is measured by the part `cost`. Windows are
-stated, all senders have cubic, and one relay's processor is crowded.
+Pairs of hosts, their relays and RTTs come from a planet (experiments/relay/planet). The relay is the paper's: a process
+that splices two TCP connections; the part `cost` measures the product's own. Windows are fixed, all senders use cubic,
+and one relay's processor is busy.
 """
 
 from __future__ import annotations

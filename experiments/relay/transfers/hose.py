@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transfer over plain TCP, with a window that is stated, and paper 001's relay: it splices two connections.
+"""Transfer over plain TCP with a fixed window, and relay like paper 001: by splicing two connections.
 
     hose.py receive ADDRESS PORT WINDOW BYTES
     hose.py relay ADDRESS PORT WINDOW TO_ADDRESS TO_PORT
     hose.py send ADDRESS PORT BYTES
     hose.py ask ADDRESS PORT TIMES
 
-Who receives says `ready`, takes one connection and tells when half and when all of the bytes had come. Who relays
-says `ready` and goes on until it is ended. Who sends begins with a line on stdin, and tells when it did. Who asks sends
-a byte and waits for it to come back, so many times, and tells of each how long that took; for it a receiver of 0 bytes
-sends back whatever comes. Moments and durations are in ns, by the clock that all namespaces share.
+The receiver prints `ready`, accepts one connection, and prints when half and when all bytes had arrived. The relay
+prints `ready` and runs until it is killed. The sender starts at a line on stdin, and prints when it did. `ask` sends a
+byte and waits for its echo, so many times, and prints each duration; a receiver of 0 bytes echoes. Times and durations
+are in ns, by the clock that all namespaces share.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import threading
 import time
 
 BLOCK_BYTES = 1 << 16
-SO_RCVBUFFORCE = 33  # of asm-generic/socket.h
-CONGESTION_CONTROL = b"cubic"  # bbr gains nothing by being split where packets are lost
+SO_RCVBUFFORCE = 33  # from asm-generic/socket.h
+CONGESTION_CONTROL = b"cubic"  # bbr gains nothing from a split where packets are lost
 
 
-def listening(address: str, port: int, window_bytes: int) -> socket.socket:
+def listen(address: str, port: int, window_bytes: int) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, window_bytes)  # which the kernel doubles
+    listener.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, window_bytes)  # the kernel doubles it
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
     listener.bind((address, port))
@@ -36,23 +36,23 @@ def listening(address: str, port: int, window_bytes: int) -> socket.socket:
     return listener
 
 
-def connected(address: str, port: int) -> socket.socket:
-    line = socket.socket()
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    line.connect((address, port))
-    return line
+def connect(address: str, port: int) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.connect((address, port))
+    return connection
 
 
 def receive(listener: socket.socket, expected: int) -> None:
-    line = listener.accept()[0]
+    connection = listener.accept()[0]
     if expected == 0:
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        pour(line, line)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pour(connection, connection)
         return
     buffer = bytearray(BLOCK_BYTES)
     come = half_ns = 0
-    while count := line.recv_into(buffer):
+    while count := connection.recv_into(buffer):
         come += count
         if not half_ns and come >= expected / 2:
             half_ns, half_bytes = time.monotonic_ns(), come
@@ -61,15 +61,15 @@ def receive(listener: socket.socket, expected: int) -> None:
 
 def relay(listener: socket.socket, address: str, port: int) -> None:
     while True:
-        line = listener.accept()[0]
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=splice, args=(line, address, port), daemon=True).start()
+        connection = listener.accept()[0]
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=splice, args=(connection, address, port), daemon=True).start()
 
 
-def splice(line: socket.socket, address: str, port: int) -> None:
-    far = connected(address, port)
-    threading.Thread(target=pour, args=(far, line), daemon=True).start()
-    pour(line, far)
+def splice(connection: socket.socket, address: str, port: int) -> None:
+    far = connect(address, port)
+    threading.Thread(target=pour, args=(far, connection), daemon=True).start()
+    pour(connection, far)
 
 
 def pour(source: socket.socket, sink: socket.socket) -> None:
@@ -83,19 +83,19 @@ def send(address: str, port: int, count: int) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     began_ns = time.monotonic_ns()
-    line = connected(address, port)
-    line.sendall(bytes(count))
-    line.shutdown(socket.SHUT_WR)
-    line.recv(1)  # that all has come
+    connection = connect(address, port)
+    connection.sendall(bytes(count))
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)  # the receiver closes when it has everything
     print(began_ns, flush=True)
 
 
 def ask(address: str, port: int, times: int) -> None:
-    line = connected(address, port)
+    connection = connect(address, port)
     for _ in range(times):
         asked_ns = time.monotonic_ns()
-        line.sendall(b"?")
-        line.recv(1)
+        connection.sendall(b"?")
+        connection.recv(1)
         print(time.monotonic_ns() - asked_ns, flush=True)
 
 
@@ -105,7 +105,7 @@ def main(role: str, address: str, port: str, *rest: str) -> None:
     elif role == "ask":
         ask(address, int(port), int(rest[0]))
     else:
-        listener = listening(address, int(port), int(rest[0]))
+        listener = listen(address, int(port), int(rest[0]))
         if role == "receive":
             receive(listener, int(rest[1]))
         else:

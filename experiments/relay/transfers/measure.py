@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the transfers of a plan, directly and by a relay beside it."""
+"""Make a plan's transfers, direct and relayed at the same time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from controller.model.text import counted
 from controller.policy.paths.leg_throughput import Leg, throughput
 from controller.policy.paths.relays import Candidate, relayed
 from experiments.relay.transfers.lanes import LINKS, RATE_BPS, Lane, LanesTopo
-from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, chosen, swept
+from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, choose_tasks, sweep_tasks
 from lab.stage.failure import ExperimentFailed
 from lab.stage.stage import raised
 
-# A relay whose processor is others' most of the time: its process runs for 20 of every 400 ms.
+# A relay on a busy processor: its process runs for 20 of every 400 ms
 #
-# It is stopped and continued in turns. A quota of the kernel's groups, shared with a process that never rests, would do
-# the same on a machine with nothing else to do; on a busy one that process does not get to use the quota up.
+# It is stopped and continued in turns. A cgroup quota shared with a busy loop would do the same on an idle machine, but
+# on a busy one the loop would not use up the quota.
 
 STOPPED_S, RUNNING_S = 0.38, 0.02
 
 
 @contextmanager
-def crowded(pid: int) -> Iterator[None]:
+def busy_processor(pid: int) -> Iterator[None]:
     over = threading.Event()
     others = threading.Thread(target=_take_turns, args=(pid, over), daemon=True)
     others.start()
@@ -50,11 +50,11 @@ def _take_turns(pid: int, over: threading.Event) -> None:
         over.wait(RUNNING_S)
 
 
-# The programs of a transfer at a lane's machines, and what they report at its end.
+# The programs of a transfer on a lane's machines, and their results
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("hose.py")))
 DIRECT_PORT, RELAYED_PORT, RELAY_PORT = "5001", "5002", "5003"
-QUESTIONS = 7
+ECHOES = 7
 PATIENCE_S = 400.0
 
 Process = subprocess.Popen[str]
@@ -62,9 +62,9 @@ Start = Callable[..., Process]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    bps: float  # from before it was connected to the last byte
-    steady_bps: float  # since half of it had come
+class Rates:
+    bps: float  # from before the connection to the last byte
+    steady_bps: float  # in the second half of the bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class Transfer:
         self.sending.stdin.write("go\n")
         self.sending.stdin.flush()
 
-    def finish(self) -> Moved:
-        (began_ns,) = _told(self.sending)
-        half_ns, half_bytes, ended_ns, size_bytes = _told(self.receiving)
+    def finish(self) -> Rates:
+        (began_ns,) = _numbers(self.sending)
+        half_ns, half_bytes, ended_ns, size_bytes = _numbers(self.receiving)
         whole, rest = (size_bytes, ended_ns - began_ns), (size_bytes - half_bytes, ended_ns - half_ns)
-        return Moved(*(8e9 * count / took_ns for count, took_ns in (whole, rest)))
+        return Rates(*(8e9 * count / took_ns for count, took_ns in (whole, rest)))
 
 
 @contextmanager
 def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Transfer, Transfer]]:
-    """Directly and by the relay, both waiting to be told."""
+    """Prepare a direct and a relayed transfer; both wait for go()."""
     with _ends(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
         for role in ("sender", "relay", "receiver"):
             lane.machine(role).run("ip", "tcp_metrics", "flush")
@@ -100,10 +100,10 @@ def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) ->
 
 
 def overhead_ms(lane: Lane, window_bytes: int, crowd: bool) -> float:
-    """What this relay adds to a round trip, where both legs together are as long as the direct way."""
+    """Return what this relay adds to a round trip, where both legs together are as long as the direct path."""
     with _ends(lane, window_bytes, 0, crowd) as (_, _, start):
         direct_ms, relayed_ms = (
-            median(_told(start("sender", "ask", *target, str(QUESTIONS)))) / 1e6 for target in _targets(lane)
+            median(_numbers(start("sender", "ask", *target, str(ECHOES)))) / 1e6 for target in _targets(lane)
         )
     return max(0.0, relayed_ms - direct_ms)
 
@@ -114,7 +114,7 @@ def _targets(lane: Lane) -> tuple[tuple[str, str], tuple[str, str]]:
 
 @contextmanager
 def _ends(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Process, Process, Start]]:
-    """Both receivers, with the relay between, and how to start more."""
+    """Run both receivers with the relay; yield a function that starts more programs."""
     with ExitStack() as running:
 
         def start(role: str, *words: str) -> Process:
@@ -130,7 +130,7 @@ def _ends(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterat
         relay = start("relay", "relay", lane.address("near"), RELAY_PORT, window, far, RELAYED_PORT)
         for each in (direct, relayed, relay):
             _await_ready(each)
-        place: AbstractContextManager[None] = crowded(relay.pid) if crowd else nullcontext()
+        place: AbstractContextManager[None] = busy_processor(relay.pid) if crowd else nullcontext()
         with place:
             yield direct, relayed, start
 
@@ -141,19 +141,19 @@ def _await_ready(process: Process) -> None:
         raise ExperimentFailed(f"`{process.args!r}` ended with {process.wait()}; its error is above")
 
 
-def _told(process: Process) -> list[int]:
-    """All that it says until it ends."""
+def _numbers(process: Process) -> list[int]:
+    """Return all numbers that the program prints until it ends."""
     said, _ = process.communicate(timeout=PATIENCE_S)
     if process.returncode != 0 or not said:
         raise ExperimentFailed(f"`{process.args!r}` ended with {process.returncode}; its error is above")
     return [int(word) for word in said.split()]
 
 
-# Transfers: several lanes at once, each with a direct one and a relayed one, over links of their own.
+# Transfers: several lanes at once, each with a direct and a relayed one over separate links
 
 LANES = 12
-SWEEPING_LANES = 2  # these carry up to 100 Mbit/s each
-ATTEMPTS = 2  # while the machine stalls
+SWEEPING_LANES = 2  # they carry up to 100 Mbit/s each
+ATTEMPTS = 2  # repeat when the machine stalled
 OVERHEAD_LEG_MS = 20.0
 
 
@@ -162,13 +162,13 @@ class Run:
     task: Task
     size_bytes: int
     overhead_ms: float  # of the relay, measured before
-    direct: Moved
-    relayed: Moved
+    direct: Rates
+    relayed: Rates
     stalled: str
 
     @property
     def gain(self) -> float:
-        """As paper 001 has it, of the whole transfer, in percent."""
+        """Return the gain of the whole transfer as paper 001 defines it, in percent."""
         return 100 * (self.relayed.bps / self.direct.bps - 1)
 
     @property
@@ -184,7 +184,7 @@ class Run:
 
     @property
     def off(self) -> tuple[float, float]:
-        """How far the predictions are off what was measured once it had begun, in percent: direct, and by the relay."""
+        """Return the predictions' deviation from the steady rates in percent: direct and relayed."""
         return (
             100 * (self.predicted_direct_bps / self.direct.steady_bps - 1),
             100 * (self.predicted_relayed_bps / self.relayed.steady_bps - 1),
@@ -204,15 +204,15 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
         lanes = [Lane(net, number) for number in range(LANES)]
         overheads_ms = overheads(lanes[0])
         for _ in range(plan.rounds):
-            tasks = chosen(plan.pairs, overheads_ms)
-            for name in dict.fromkeys(task.set for task in tasks):  # those of a set last alike
+            tasks = choose_tasks(plan.pairs, overheads_ms)
+            for name in dict.fromkeys(task.set for task in tasks):  # transfers of one set take about as long
                 of_set = [(task, plan.size_bytes) for task in tasks if task.set == name]
                 yield from _batches(lanes, of_set, overheads_ms)
-            yield from _batches(lanes[:SWEEPING_LANES], swept(), overheads_ms)
+            yield from _batches(lanes[:SWEEPING_LANES], sweep_tasks(), overheads_ms)
 
 
 def overheads(lane: Lane) -> dict[bool, float]:
-    """Of a relay that is crowded, and of one that is not."""
+    """Return the overhead of a busy relay and of an idle one."""
     for name in LINKS:
         lane.set(name, 2 * OVERHEAD_LEG_MS if name == "direct" else OVERHEAD_LEG_MS, 0.0)
     return {crowd: overhead_ms(lane, WINDOW_BYTES, crowd) for crowd in (False, True)}
@@ -236,15 +236,15 @@ def batch(lanes: Sequence[Lane], tasks: Sequence[tuple[Task, int]], overheads_ms
         for lane, (task, size_bytes) in zip(lanes, tasks, strict=False):
             for name in LINKS:
                 lane.set(name, task.rtts_ms[name], task.loss(name))
-            entered = transferring(lane, task.window_bytes, size_bytes, task.crowded)
+            entered = transferring(lane, task.window_bytes, size_bytes, task.busy)
             pairs.append(transfers.enter_context(entered))
         missed = [lane.missed() for lane in lanes]
         for lane in lanes:
-            lane.stalled()  # from here on it counts
+            lane.stalled()  # discard what came before
         for each in (transfer for pair in pairs for transfer in pair):
             each.go()
         for lane, before, (task, size_bytes), pair in zip(lanes, missed, tasks, pairs, strict=False):
             direct, by_relay = (transfer.finish() for transfer in pair)
             count = lane.missed() - before
             stalled = lane.stalled() or (f"{counted(count, 'packets')} were not read by the links" if count else "")
-            yield Run(task, size_bytes, overheads_ms[task.crowded], direct, by_relay, stalled)
+            yield Run(task, size_bytes, overheads_ms[task.busy], direct, by_relay, stalled)

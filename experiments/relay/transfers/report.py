@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: what each relay gained, beside predictions and paper 001's figures 5 and 6."""
+"""Rows, figures and plot: the gain of each relay, beside predictions and paper 001's figures 5 and 6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.relay.transfers.measure import Run
 from experiments.relay.transfers.plan import Task
 from lab.results.figures import Figure, at_most, exactly, figure, middle
 
-OFF_PERCENT = 15.0
+MAX_DEVIATION_PERCENT = 15.0
 HEADER = (
     "set", "sender", "receiver", "relay", "chosen_by", "crowded", "window_bytes", "size_bytes", "direct_rtt_ms",
     "near_rtt_ms", "far_rtt_ms", "direct_loss", "near_loss", "far_loss", "overhead_ms", "direct_mbit_s",
@@ -59,21 +59,24 @@ def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
             yield figure(
                 f"    and by more than the noise of {noise:.0f} %", sum(beyond), beyond, "transfers", exactly(0)
             )
-    for what, crowded in (("by a crowded relay", True), ("by others", False)):
-        gains = [run.gain for run in runs if run.task.crowded == crowded]
+    for what, busy in (("by a crowded relay", True), ("by others", False)):
+        gains = [run.gain for run in runs if run.task.busy == busy]
         if gains:
             yield middle(f"  gain {what}", gains, "%")
-    yield _off([run for run in runs if not run.task.crowded])
+    yield _off([run for run in runs if not run.task.busy])
 
 
 def _off(runs: Sequence[Run]) -> Figure:
     off = [abs(each) for run in runs for each in run.off]
-    return middle("  predictions, direct and relayed, off by", off, "%", at_most(OFF_PERCENT))
+    return middle("  predictions, direct and relayed, off by", off, "%", at_most(MAX_DEVIATION_PERCENT))
 
 
 def _noise_percent(runs: Sequence[Run]) -> float:
-    """Two standard deviations of a gain, as transfers by the same way differ: told by how direct ones differ from what
-    was predicted of them, the middle of which is 1 / 1.48 of a deviation, and by two transfers."""
+    """Return two standard deviations of a gain.
+
+    They come from the direct transfers' deviation from prediction, whose median is 1 / 1.48 of a standard deviation. A
+    gain compares two transfers.
+    """
     return 2 * sqrt(2) * 1.48 * median(abs(run.off[0]) for run in runs)
 
 
@@ -90,14 +93,14 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     rates = (run.direct.bps, run.relayed.bps)
     told = (run.direct.steady_bps, run.relayed.steady_bps, run.predicted_direct_bps, run.predicted_relayed_bps)
     yield (
-        task.set, task.sender, task.receiver, task.relay, task.chosen_by, int(task.crowded), task.window_bytes,
+        task.set, task.sender, task.receiver, task.relay, task.chosen_by, int(task.busy), task.window_bytes,
         run.size_bytes, *(f"{task.rtts_ms[link]:.3f}" for link in links), *(f"{task.loss(link):.6f}" for link in links),
         f"{run.overhead_ms:.3f}", *(f"{bps / 1e6:.4f}" for bps in rates), f"{run.gain:.2f}",
         *(f"{bps / 1e6:.4f}" for bps in told),
     )  # fmt: skip
 
 
-# Plot: paper 001's figures 5 and 6 of this run, each relay's gain over the direct RTT, with the predictions.
+# Plot: paper 001's figures 5 and 6 of this run, each relay's gain over the direct RTT, with the predictions
 
 MARKS = {"ping, ours": ("o", "tab:blue"), "ping": ("x", "tab:orange"), "ours": ("s", "tab:green")}
 
@@ -120,9 +123,9 @@ def _gains(panel: Axes, name: str, runs: Sequence[Run]) -> None:
         those = [run for run in runs if run.task.chosen_by == chosen_by]
         rtts_ms = [run.task.rtts_ms["direct"] for run in those]
         panel.plot(rtts_ms, [run.gain for run in those], marker, color=color, label=f"relay taken by {chosen_by}")
-    crowded = [run for run in runs if run.task.crowded]
+    busy = [run for run in runs if run.task.busy]
     circles = {"markersize": 14, "fillstyle": "none", "color": "tab:red"}
-    panel.plot([run.task.rtts_ms["direct"] for run in crowded], [run.gain for run in crowded], "o", **circles)  # type: ignore[arg-type]
+    panel.plot([run.task.rtts_ms["direct"] for run in busy], [run.gain for run in busy], "o", **circles)  # type: ignore[arg-type]
     panel.axhline(0, color="grey", linestyle=":")
     panel.set_xlabel("direct RTT, ms")
     panel.set_ylabel("gain over direct, %")
