@@ -142,7 +142,7 @@ def test_sockets_are_counted_within_the_span_alone() -> None:
     rows = [(moment, 5000.0 + 1000 * moment, 4000.0, 10.0, 3 * moment) for moment in range(10)]
     seen = sampled([value for row in rows for value in row], 1, 5, 9)
     assert seen == Sampled(srtt_ms=12.0, min_rtt_ms=4.0, cwnd=10.0, retransmits=27)
-    with pytest.raises(ExperimentFailed, match="only 0 times"):
+    with pytest.raises(ExperimentFailed, match="only 0 samples"):
         sampled([], 1, 0, 1)
 
 

@@ -85,5 +85,5 @@ def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path, capsys: 
     lines = (tmp_path / "some-switches.csv").read_text().splitlines()
     assert (lines[0], len(lines)) == (",".join(HEADER), 2)
     assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    with pytest.raises(ExperimentFailed, match="the machine stalled in all of it"):
+    with pytest.raises(ExperimentFailed, match="the machine stalled in every run"):
         CAMPAIGN.present(plan, [late], tmp_path, as_json=True)
