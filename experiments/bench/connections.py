@@ -47,7 +47,7 @@ def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[C
 
 
 def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
-    """Connect an empty bridge again and again by setting its controller anew, which avoids the back-off."""
+    """Connect an empty bridge again and again by setting its controller again, which avoids the back-off."""
     site = many(TERMINALS, dual_stack=dual_stack)
     bridge = site["bridge"]
     what = f"one gateway, {TERMINALS} terminals, {'two addresses each' if dual_stack else 'one address each'}"
