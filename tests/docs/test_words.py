@@ -21,7 +21,8 @@ UNREVISED = {"agent", "cli", "controller", "gateway", "experiments", "relay", "t
 GENERATED = re.compile(r"_pb2|\.pb\.go$")
 OPENINGS = re.compile(r"(?:What|Of|By|Who|Whose|Whom|Those|Than|None|As|Which|Whether|That|Where)\b(?!:)")
 IDIOMS = re.compile(
-    r"\b(?:oftener|wholly|whoever|whatever (?:is|was|are|comes|goes|has|it)|anew|lately|of late|sought|whereof|for want of|in vain|whom|it is so"
+    r"\b(?:oftener|wholly|whoever|whatever (?:is|was|are|comes|goes|has|it)|anew|lately|of late|sought|whereof"
+    r"|for want of|in vain|whom|it is so"
     r"|nobody (?:tells|knows|hears)|(?:is|are|was|were) told|sees? to it)\b",
     re.IGNORECASE,
 )
@@ -72,7 +73,7 @@ def _python(source: str) -> Iterator[Comment]:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a comment. Drawings, tables and commands have none."""
-    prose = re.sub(r"^(?: {4,}|\t|.*\S {2,}\S|.*[─│►▼┌└|]).*$", "", text, flags=re.MULTILINE)
+    prose = re.sub(r"^(?: {2,}|\t|.*\S {2,}\S|.*[─│►▼┌└|]).*$", "", text, flags=re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n", prose):
         yield from re.split(r"(?<=[.!?:;])\s+", " ".join(paragraph.split()))
 
