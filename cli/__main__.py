@@ -25,6 +25,7 @@ VERBS = {
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
     "why": ("cli.why", "tell why a terminal is on its uplink, or by which relay a destination is reached"),
     "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
+    "budget": ("cli.budget", "reset what copies have used of a metered uplink today"),
     "measure": ("cli.measure", "have an uplink probed now, and tell its bandwidth"),
     "relay": ("cli.relay", "say which hosts carry terminals' connections"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
@@ -52,6 +53,7 @@ examples, in the order of a first day:
   ./bicast switch phone auto            let policies choose it
   ./bicast why phone                    how its uplinks fare, and what was decided for which reason
   ./bicast caps                         who shares the air, and what each may have on its way there
+  ./bicast budget reset home/lte        after a wrong date: copies have used nothing of lte today
   ./bicast measure lte                  what lte carries between two of our sites, both ways
   ./bicast enroll phone                 the line that makes an agent of a host
   ./bicast relay add tokyo 203.0.113.9  the line that makes a relay of one

@@ -159,7 +159,7 @@ class Core:
                 yield from switch.read(event, self.wanted, now)
                 self.copying.traffic.read(switch.site, switch.installed, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
-                yield from self._within_budgets(now, switch)
+                yield from self.within_budgets(now, switch)
             case SwitchApplied():
                 self.pilot.logbook.applied(event.session, event.ticket)
                 yield from switch.door.answered(event.ticket, switch.peer, now)
@@ -181,7 +181,7 @@ class Core:
     def tick(self, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
         self._decide_of_copies(self.copying.look(self.wanted, now), now)
-        yield from self._within_budgets(now)
+        yield from self.within_budgets(now)
         yield from self._follow(now)
         for switch in self.switches.values():
             if switch.session is not None and (why := switch.silent(now)) is not None:
@@ -334,7 +334,7 @@ class Core:
         if self.budgets.spent != self.wanted.spent:
             self.wanted = replace(self.wanted, spent=self.budgets.spent)
 
-    def _within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
+    def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
         """A meter that is changed counts anew: so it is, where the switch has just been read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:

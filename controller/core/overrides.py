@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -12,8 +13,17 @@ from controller.features.steering.logbook import By, LogEntry, SwitchOutcome
 from controller.features.steering.manager import SteeringManager
 from controller.model.config import AUTO, Mode, Site, Terminal
 from controller.model.known import Wanted, in_class, without
-from controller.protocol.requests import Impossible, OverrideResult, named, reachable, unknown_class
+from controller.protocol.requests import (
+    Impossible,
+    OverrideResult,
+    named,
+    reachable,
+    site_of_uplink,
+    unknown_class,
+)
 from controller.protocol.switch_messages import Effect
+
+log = logging.getLogger(__name__)
 
 # Modes of terminals, or of one class of their traffic
 
@@ -162,6 +172,23 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
     changed = core.want(wanted)
     done = said if changed else f"{said}, as it was already"
     return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
+
+
+def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[Outcome]]:
+    """Forget what copies have used of an uplink. Raise UnknownUplink or Impossible, and change nothing."""
+    site = site_of_uplink(core.config.sites, gateway, uplink)
+    if core.budgets.account(site.home, uplink) is None:
+        keys = "budget_bytes_per_day or max_share"
+        raise Impossible(f"uplink {uplink} of {gateway} has no budget; gateway.yaml sets one with {keys}")
+    was_barred = core.budgets.why(site.home, uplink)
+    before = core.budgets.reset(site.home, uplink)
+    effects = list(core.within_budgets(now))
+    core.keep_spent(now)
+    used = f"{before.copied_bytes / 1e6:.1f} MB of {before.day}"
+    log.info("%s/%s: somebody reset the budget of copies: %s no longer count", site.home, uplink, used)
+    said = f"copies over {uplink} of {site.home} have used nothing today; {used} no longer count"
+    changed = before.copied_bytes > 0 or was_barred is not None
+    return OverrideResult((said,), changed, groups_modified(effects)), [*effects]
 
 
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:

@@ -64,6 +64,21 @@ def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> Unkn
     return UnknownClass(f"no class is named {name!r} {at}; there {f'are: {known}' if known else 'is none'}")
 
 
+class UnknownUplink(Exception):
+    """The sentence names the gateway or the uplink and those that there are."""
+
+
+def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
+    """Return the site of this name, which has this uplink. Raise UnknownUplink."""
+    there = {site.name: site for site in sites}
+    if gateway not in there:
+        raise UnknownUplink(f"no gateway is named {gateway!r}; there are: {', '.join(sorted(there)) or 'none'}")
+    uplinks = [each.name for each in there[gateway].uplinks]
+    if uplink not in uplinks:
+        raise UnknownUplink(f"the gateway {gateway} has no uplink named {uplink!r}; it has: {', '.join(uplinks)}")
+    return there[gateway]
+
+
 class Impossible(Exception):
     """The sentence says why this terminal cannot have what was asked."""
 
@@ -79,6 +94,9 @@ class Writer(Protocol):
         """No mode: the one of the configuration. No class: of what is in none with a mode of its own."""
 
     def set_active(self, terminal: str, uplink: str) -> OverrideResult: ...
+
+    def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
+        """Forget what copies have used of an uplink today."""
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Have a road probed; what comes of it is told by the roads themselves."""

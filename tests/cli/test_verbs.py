@@ -284,6 +284,23 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     assert "client, tablet" in _sentence(capsys)
 
 
+def test_budget_reset_prints_what_was_done(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["budget", "reset", "home/lte"]) == OK
+    assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
+    assert main(["budget", "reset", "home/lte", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["changed"]
+    assert desk.budgets_reset == [("home", "lte")] * 2
+
+
+@pytest.mark.parametrize(("uplink", "code"), [("lte", USAGE), ("home/", USAGE), ("home/dsl", REFUSED)])
+def test_budget_reset_refuses_an_uplink_that_is_not_there(
+    api: str, desk: Desk, capsys: Captured, uplink: str, code: int
+) -> None:
+    assert main(["budget", "reset", uplink]) == code
+    assert _sentence(capsys)
+    assert not desk.budgets_reset
+
+
 @pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])
 def test_what_an_agent_could_not_do_is_exit_code_4_on_stderr_and_in_json_beside_what_was_done(
     api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str

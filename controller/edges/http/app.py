@@ -47,6 +47,7 @@ from controller.protocol.requests import (
     UnknownClass,
     UnknownRelay,
     UnknownTerminal,
+    UnknownUplink,
     unknown_terminal,
 )
 from controller.readout.snapshot import CourseView, GatewayView, Snapshot, TerminalView
@@ -140,6 +141,7 @@ STATUSES: dict[type[Exception], int] = {
     UnknownClass: 404,
     UnknownAgent: 404,
     UnknownRelay: 404,
+    UnknownUplink: 404,
     Impossible: 409,
     NotAnswered: 503,
 }

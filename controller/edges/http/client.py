@@ -66,6 +66,9 @@ class Client:
     def set_active(self, terminal: str, uplink: str) -> Any:
         return self.put("terminals", terminal, "active", wish={"uplink": uplink})
 
+    def reset_budget(self, gateway: str, uplink: str) -> Any:
+        return self._ask("DELETE", ("gateways", gateway, "uplinks", uplink, "spent"), None)
+
     def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
         wish = {"site": site, "link_bps": link_bps}
         return self._ask("POST", ("roads", uplink, "probe"), json.dumps(wish).encode())

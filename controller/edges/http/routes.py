@@ -97,6 +97,14 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
     def set_active(name: str, wish: ActiveWish) -> OverrideResult:
         return writer.set_active(_one(name), wish.uplink)
 
+    @app.delete(
+        "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
+        summary="Forget what copies have used of an uplink with a budget, as after a wrong date",
+        responses=described({404: "no such gateway or uplink", 409: "the uplink has no budget"}),
+    )
+    def reset_budget(name: str, uplink: str) -> OverrideResult:
+        return writer.reset_budget(name, uplink)
+
     def _one(name: str) -> str:
         if name == EVERYBODY:
             every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"

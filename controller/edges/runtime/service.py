@@ -213,6 +213,9 @@ class Service:
     def set_active(self, terminal: str, uplink: str) -> OverrideResult:
         return self._made(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
+    def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
+        return self._ask(lambda: self._kept(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
+
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Have both directions probed at once; what comes of it a snapshot tells. `site`: either end's, where others
         have uplinks of that name. `link_bps`: the rate of a link that is known, by which these hosts are calibrated."""

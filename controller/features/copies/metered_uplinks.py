@@ -66,6 +66,13 @@ class Budgets:
                 reading = CounterReading(f"{site.dpid:016x}/{tables[uplink].table}", copied, carried)
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
+    def reset(self, home: str, uplink: str) -> Spent:
+        """Let today begin with nothing used, and return what counted before. Raise KeyError if there is no account."""
+        account = self._accounts[home, uplink]
+        assert self._moment is not None, "accounts are opened when the time is known"
+        self._accounts[home, uplink] = budget.reset(account, self._moment)
+        return account.spent
+
     # Limits
 
     @property

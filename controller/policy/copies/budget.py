@@ -102,11 +102,20 @@ def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
     return _looked_at(replace(account, spent=spent), moment.at)
 
 
+def reset(account: Account, moment: Moment) -> Account:
+    """Return the account with nothing used today. Counters stay as last read, so that nothing is counted twice."""
+    return Account(account.limits, Spent(moment.day, counted=account.spent.counted), carried=account.carried)
+
+
 def barred(account: Account, moment: Moment) -> str | None:
     """Why there may be no copies by it; None: there may."""
     budget, spent = account.limits.budget_bytes_per_day, _today(account.spent, moment)
     if budget is not None and (spent.copied_bytes >= budget or (spent.used_up is not None and budget <= spent.used_up)):
-        until = _clock(moment.day_ends_at, moment) if spent.day == moment.day else f"the clock is past {spent.day}"
+        until = (
+            _clock(moment.day_ends_at, moment)
+            if spent.day == moment.day
+            else (f"the clock is past {spent.day} (if that is wrong: `./bicast budget reset`)")
+        )
         return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB that copies may use a day"
     until_s = account.barred_until
     if (

@@ -55,6 +55,7 @@ from controller.protocol.requests import (
     NotAnswered,
     OverrideResult,
     UnknownRelay,
+    UnknownUplink,
     unknown_class,
     unknown_terminal,
 )
@@ -463,6 +464,7 @@ class Desk:
         self.silent = False
         self.links: list[float | None] = []  # rates that were told with probes
         self.relays: dict[str, WishedRelay] = {}  # that were wished for
+        self.budgets_reset: list[tuple[str, str]] = []  # gateway and uplink
 
     def read(self) -> Snapshot:
         self._answer()
@@ -498,6 +500,15 @@ class Desk:
             if one.active_uplink == uplink:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
+
+    def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
+        with self._one_at_a_time:
+            self._answer()
+            there = {one.name: one for one in self.snapshot.gateways}
+            if gateway not in there or uplink not in [one.name for one in there[gateway].uplinks]:
+                raise UnknownUplink(f"no gateway {gateway!r} has an uplink named {uplink!r}")
+            self.budgets_reset.append((gateway, uplink))
+            return OverrideResult((f"copies over {uplink} of {gateway} have used nothing today",), True, 2)
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """What comes of it is there when it is looked at next."""

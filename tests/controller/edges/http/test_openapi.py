@@ -39,8 +39,8 @@ def answers_as_described(case: Case, serving: Serving) -> None:
 def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk: Desk) -> None:
     desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points, relays=RELAYED.relays)
     names = {"gateways": "home", "terminals": "client", "agents": "phone", "relays": "tokyo"}
-    classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
-    case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
+    below = {key: value for key, value in {"traffic": "voip", "uplink": "lte"}.items() if f"{{{key}}}" in case.path}
+    case.path_parameters = {"name": names[case.path.split("/")[3]], **below}
     answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=authorised(case), timeout=30)
     assert answer.status_code != 404
 

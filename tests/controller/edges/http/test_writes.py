@@ -37,6 +37,14 @@ def test_a_malformed_wish_names_place_value_and_expectation(
     assert desk.snapshot is START
 
 
+def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: Desk) -> None:
+    for _ in range(2):
+        answer = http.delete("/api/v1/gateways/home/uplinks/lte/spent").json()
+        assert answer["done"] == ["copies over lte of home have used nothing today"]
+    assert desk.budgets_reset == [("home", "lte")] * 2
+    assert "'dsl'" in problem(http.delete("/api/v1/gateways/home/uplinks/dsl/spent"), 404)["detail"]
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.core import overrides
 from controller.features.copies.metered_uplinks import PARTS, _rate
 from controller.model.config import Mode
 from controller.model.known import CopyRateLimit, Known, Wanted
@@ -22,6 +23,7 @@ from controller.program.metering import counted
 from controller.program.program import METER_IDS, GroupKind
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, wholly_written
+from controller.protocol.requests import Impossible, UnknownUplink
 from controller.readout.build import snapshot
 from controller.readout.why import course
 from tests.controller import sites
@@ -232,6 +234,38 @@ def test_a_budget_that_is_used_up_is_so_after_a_restart_and_under_no_lower_one()
     scene.carry(scene.core.reconfigure(raised, scene.now))
     scene.lives(2)
     assert "used up" not in scene.says()
+
+
+def test_budget_reset_brings_copies_back_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Metered()
+    scene.day = "2035-11-16"
+    scene.lives(40, packets=30)
+    scene.day = "2026-11-22"  # right again, and no NTP says so
+    scene.lives(2)
+    assert scene.leaves() == {"wifi"}
+    assert "until the clock is past 2035-11-16" in scene.says()
+    with caplog.at_level("INFO"):
+        answer, effects = overrides.budget_reset(scene.core, "home", "lte", scene.now)
+    scene.carry(effects)
+    scene.lives(2)
+    assert scene.leaves() == {"wifi", "lte"}
+    assert answer.changed
+    assert answer.messages > 0
+    assert "MB of 2035-11-16 no longer count" in answer.done[0]
+    assert "home/lte: somebody reset the budget of copies" in caplog.text
+    scene.restart()
+    scene.lives(2)
+    assert scene.leaves() == {"wifi", "lte"}, "a restart does not bring the old count back"
+
+
+def test_budget_reset_names_what_there_is() -> None:
+    core = Metered().core
+    with pytest.raises(UnknownUplink, match="no gateway is named 'shed'; there are: home"):
+        overrides.budget_reset(core, "shed", "lte", 0.0)
+    with pytest.raises(UnknownUplink, match="home has no uplink named 'dsl'; it has: wifi, lte"):
+        overrides.budget_reset(core, "home", "dsl", 0.0)
+    with pytest.raises(Impossible, match="uplink wifi of home has no budget"):
+        overrides.budget_reset(core, "home", "wifi", 0.0)
 
 
 def test_too_great_a_part_of_all_ends_copies_for_a_while() -> None:

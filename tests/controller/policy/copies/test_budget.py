@@ -23,6 +23,7 @@ from controller.policy.copies.budget import (
     barred,
     counted,
     opened,
+    reset,
 )
 
 MB = 1_000_000
@@ -98,6 +99,24 @@ def test_a_clock_that_nothing_keeps_right_or_that_is_a_day_off_is_not_relied_on(
     yesterday = replace(at(-86_400, "2026-11-21"), tomorrow="2026-11-22")
     for wrong in (at(-9 * 86_400, "2026-11-13"), yesterday):
         assert "until the clock is past 2026-11-22" in (barred(opened(A_DAY, spent, wrong), wrong) or "")
+
+
+def test_reset_ends_the_bar_of_a_wrong_date_without_ntp() -> None:
+    ahead = Moment(NOON + 9 * 365 * 86_400, "2035-11-16", NOON + 9 * 365 * 86_400 + 1, 3600)
+    account = counted(opened(A_DAY, None, ahead), reading(0, 0), ahead)
+    account = counted(account, reading(101 * MB, 400 * MB), ahead)
+    assert "until the clock is past 2035-11-16" in (barred(account, at(0)) or "")
+    account = reset(account, at(0))
+    assert barred(account, at(0)) is None
+    account = counted(account, reading(150 * MB, 500 * MB), at(1))
+    assert account.spent.day == "2026-11-22"
+    assert account.spent.copied_bytes == 49 * MB, "only what was copied since then"
+
+
+def test_reset_ends_the_bar_of_a_share() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    assert barred(account, at(10))
+    assert barred(reset(account, at(10)), at(10)) is None
 
 
 def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers() -> None:
