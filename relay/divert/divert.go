@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package divert leads new TCP connections of terminals to a proxy on this host, with nftables' TPROXY and a route of its own,
-// and says in nft what becomes of them while there is no proxy. Everything is in one table of nft, one rule of routing and
-// one table of routes, which are this package's alone. Where a bridge has the terminals, devices towards it, and routes by
-// them, are made as well (ground.go).
+// Package divert redirects new TCP connections of terminals to a proxy on this host, with nftables' TPROXY and a route
+// of its own. nft also decides what happens to them without a proxy. Everything is in one nft table, one routing rule
+// and one routing table, used by this package alone. If a bridge has the terminals, it also makes devices towards the
+// bridge (ground.go).
 package divert
 
 import (
@@ -21,60 +21,61 @@ import (
 )
 
 const (
-	table  = "bicast-take"
-	routes = "45514" // the table of routes, which is "B1CA"
-	rank   = "11"    // of the rule: before those that choose uplinks by source
+	table        = "bicast-take"
+	routeTable   = "45514" // routing table number: "B1CA"
+	rulePriority = "11"    // priority of the rule: before those that select uplinks by source
 
-	// Two bits of the packet mark are ours. The other bits belong to other programs, such as mwan3 and VPNs, and stay as they are.
+	// Two bits of the packet mark are ours. The others belong to other programs, such as mwan3 and VPNs, and stay
+	// unchanged.
 	markMask    = 0x60000000
 	intercepted = 0x20000000 // a packet for the proxy
 )
 
-// Order is what shall be taken.
+// Order says which connections to intercept.
 type Order struct {
-	Four, Six uint16         // ports of the proxy, at 127.0.0.1 and ::1; 0: there is none
-	Inside    []string       // the devices by which terminals' packets come; a ground has its own
+	Four, Six uint16         // ports of the proxy at 127.0.0.1 and ::1; 0: none
+	Inside    []string       // ingress devices of terminals; a ground has its own
 	From      []netip.Prefix // the networks of terminals
-	Relays    []netip.Addr   // the addresses of relays: what a relay sends was relayed already, and is left alone
-	Except    []netip.Prefix // destinations, beside this host's own and those that no relay reaches
-	Block     bool           // what is not taken although it should be is refused: else it passes
-	Ground    *Ground        // devices towards a bridge that has the terminals; nil: this host has them
+	Relays    []netip.Addr   // packets from relays were relayed already, and pass
+	Except    []netip.Prefix // destinations to skip besides this host's own and those no relay reaches
+	Block     bool           // refuse what cannot be intercepted; otherwise it passes
+	Ground    *Ground        // devices towards a bridge with the terminals; nil: this host is their router
 }
 
-// Diversion is an order that stands.
+// Diversion is the order in force.
 type Diversion struct {
-	name io.Closer // that it has for this namespace
-	ends []string  // of the ground
-	led  bool      // to the proxy, by routes
-	laid string    // of the ground: what its routes depend on
-	back []netip.Addr
-	ways ways // as they were when the order was written
+	name      io.Closer    // claim on this namespace
+	ends      []string     // devices of the ground
+	routed    bool         // the routes to the proxy are set
+	routesFor string       // ground that the current routes were made for
+	fallback  []netip.Addr // with fallback routes
+	routing   routing      // routing when the order was written
 
-	rules int // of the table, likewise
+	rules int // of the table, when the order was written
 }
 
-// Claim is this namespace's one place for a proxy, before anything is changed.
+// Claim claims the interception of this namespace, before anything is changed.
 func Claim() (*Diversion, error) {
-	name, err := claim.Take("take", "takes connections in this network namespace")
+	name, err := claim.Take("take", "intercepts connections in this network namespace")
 	if err != nil {
 		return nil, err
 	}
 	return &Diversion{name: name}, nil
 }
 
-// Write lets an order stand, in the place of the one before, or of what another proxy may have left. The rules change at once,
-// for nft takes all or nothing; what makes devices gives those that are new.
+// Write puts an order in force. It replaces the previous one, or what another proxy left. nft applies the rules
+// atomically. made lists new devices.
 func (d *Diversion) Write(order Order) (made []string, err error) {
 	if order.Ground != nil {
-		if made, err = d.lay(order.Ground); err != nil {
+		if made, err = d.createGround(order.Ground); err != nil {
 			return nil, err
 		}
 		d.ends = order.Ground.Ends()
 	}
-	if err := d.lead(order); err != nil {
+	if err := d.setRoutes(order); err != nil {
 		return nil, err
 	}
-	if d.ways, err = waysThere(); err != nil {
+	if d.routing, err = readRouting(); err != nil {
 		return nil, err
 	}
 	if err := nft(removal + order.rules()); err != nil {
@@ -84,7 +85,7 @@ func (d *Diversion) Write(order Order) (made []string, err error) {
 	return made, err
 }
 
-// Lost tells what somebody else has taken away; what is written then is written whole. Empty: nothing.
+// Lost names what another program has removed, or returns "". The next Write restores everything.
 func (d *Diversion) Lost() (string, error) {
 	lost := ""
 	for _, end := range d.ends {
@@ -92,57 +93,58 @@ func (d *Diversion) Lost() (string, error) {
 			lost = "the network device " + end
 		}
 	}
-	ways, err := waysThere()
-	if err == nil && ways != d.ways {
-		lost = "rules of routing, or routes"
+	routing, err := readRouting()
+	if err == nil && routing != d.routing {
+		lost = "routing rules or routes"
 	}
 	rules, unseen := nftable.Rules(table)
 	if unseen == nil && rules != d.rules {
-		lost = "the table " + table + " of nft, or what was in it"
+		lost = "the nft table " + table + ", or some of its rules"
 	}
 	if lost != "" {
-		d.led, d.laid = false, ""
+		d.routed, d.routesFor = false, ""
 	}
 	return lost, errors.Join(err, unseen)
 }
 
-// Openings are how many packets that open connections were led to the proxy, since the order was written.
+// Openings returns how many SYNs were redirected to the proxy since the order was written.
 func (d *Diversion) Openings() (uint64, error) {
 	packets, err := nftable.Counters(table)
-	return packets[counted], err
+	return packets[openingsCounter], err
 }
 
-func (d *Diversion) lead(order Order) error {
-	if d.led {
+func (d *Diversion) setRoutes(order Order) error {
+	if d.routed {
 		return nil
 	}
 	for _, family := range families(order.Six != 0) {
-		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routes) // where one was left
+		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routeTable) // left by a previous run
 		if err := errors.Join(
-			ip(family, "route", "replace", "local", "default", "dev", "lo", "table", routes),
-			ip(family, "rule", "add", "fwmark", fwmark(intercepted), "lookup", routes, "priority", rank),
+			ip(family, "route", "replace", "local", "default", "dev", "lo", "table", routeTable),
+			ip(family, "rule", "add", "fwmark", fwmark(intercepted), "lookup", routeTable, "priority", rulePriority),
 		); err != nil {
 			return err
 		}
 	}
-	d.led = true
+	d.routed = true
 	return nil
 }
 
-// Close undoes the order and gives the place free.
+// Close undoes the order and releases the claim.
 func (d *Diversion) Close() error { return errors.Join(Undo(), d.name.Close()) }
 
-// Undo takes away what stands, whoever wrote it.
+// Undo removes everything, whichever process made it.
 func Undo() error {
 	err := nft(removal)
 	for _, family := range families(true) {
-		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routes)
-		ip(family, "route", "flush", "table", routes)
+		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routeTable)
+		ip(family, "route", "flush", "table", routeTable)
 	}
-	return errors.Join(err, lift())
+	return errors.Join(err, removeGround())
 }
 
-// Release undoes what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
+// Release undoes what a killed process left, and tells whether there was anything. It does nothing while a live one has
+// the claim.
 func Release() (released bool, err error) {
 	place, err := Claim()
 	if errors.Is(err, claim.ErrTaken) {
@@ -157,7 +159,7 @@ func Release() (released bool, err error) {
 	return true, place.Close()
 }
 
-// left tells whether there is something: without nft and ip nobody has made it.
+// left tells whether anything is there. Without nft and ip nothing can be.
 func left() (bool, error) {
 	switch err := nft("list table inet " + table); {
 	case errors.Is(err, exec.ErrNotFound):
@@ -169,10 +171,10 @@ func left() (bool, error) {
 	return slices.ContainsFunc(there, link.ours), err
 }
 
-// fwmark is a value of our two bits as `ip rule` takes it.
+// fwmark formats a value of our two bits for `ip rule`.
 func fwmark(value uint32) string { return fmt.Sprintf("%#x/%#x", value, uint32(markMask)) }
 
-// setMark is the statement of nft that sets our two bits and keeps all others.
+// setMark returns the nft statement that sets our two bits and keeps all others.
 func setMark(value uint32) string {
 	return fmt.Sprintf("meta mark set meta mark & %#x | %#x", ^uint32(markMask), value)
 }
@@ -184,22 +186,22 @@ func families(six bool) []string {
 	return []string{"-4"}
 }
 
-// removal is no error where there is no table.
+// removal deletes the table; adding it first avoids an error if there is none.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
 func nft(text string) error { return command(text, "nftables", "nft", "-f", "-") }
 
 func ip(words ...string) error { return command("", "iproute2", "ip", words...) }
 
-// batch is many lines for `ip`.
+// batch runs many lines with `ip`.
 func batch(lines string, options ...string) error {
 	return command(lines, "iproute2", "ip", append(options, "-batch", "-")...)
 }
 
-// Probe tells why nothing can be taken in this network namespace.
+// Probe returns why this network namespace cannot intercept, or nil.
 func Probe() error {
-	lead := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
-	return errors.Join(ip("-Version"), command(lead.rules(), "nftables", "nft", "--check", "-f", "-"))
+	setRoutes := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
+	return errors.Join(ip("-Version"), command(setRoutes.rules(), "nftables", "nft", "--check", "-f", "-"))
 }
 
 func command(input, of string, name string, words ...string) error {
@@ -210,7 +212,7 @@ func command(input, of string, name string, words ...string) error {
 func output(input, of string, name string, words ...string) ([]byte, error) {
 	said, err := hostcommand.Run(of, input, name, words...)
 	if err != nil {
-		return nil, fmt.Errorf("connections cannot be taken: %w", err)
+		return nil, fmt.Errorf("cannot intercept connections: %w", err)
 	}
 	return said, nil
 }

@@ -11,43 +11,44 @@ import (
 	"strings"
 )
 
-// Ground is how this host and a bridge that has the terminals are connected, by pairs of devices whose one end is the bridge's:
+// Ground connects this host and a bridge that has the terminals by veth pairs. One end of each pair is a port of the
+// bridge:
 //
-//	terminals ─ bridge ─ PORT ═ PORT-h           what is taken, and the proxy's answers; untaken, it goes back there
+//	terminals ─ bridge ─ PORT ═ PORT-h           intercepted packets and the proxy's answers; others return here
 //	            bridge ─ uplink ═ uplink-h       what the proxy sends, from addresses of this host
 //
-// The bridge has the other ends as ports, and knows what is whose by addresses alone.
+// The bridge recognizes traffic by addresses alone.
 type Ground struct {
 	Port      string
 	Uplinks   []Uplink
-	Terminals []netip.Addr // that are behind the bridge
+	Terminals []netip.Addr // behind the bridge
 }
 
-// Uplink is one of the bridge's.
+// Uplink is an uplink of the bridge.
 type Uplink struct {
 	Port     string
-	Gateways []netip.Prefix // the bridge's address there, with the length of the network; one of a family at most
-	Locals   []netip.Addr   // by which this host speaks for terminals
+	Gateways []netip.Prefix // the bridge's address with its prefix length; at most one per family
+	Locals   []netip.Addr   // addresses of this host that speak for terminals
 }
 
-// Host is the host's end of a pair.
+// Host returns the host's end of a pair.
 func Host(port string) string { return port + "-h" }
 
 const (
-	// Answering is the mark of what the proxy sends to terminals, within our two bits.
+	// Answering is the mark of the proxy's packets to terminals, within our two bits.
 	Answering = 0x40000000
 
-	hostMAC = "02:62:69:63:61:73" // of all ends at the host, which are known by it: the bridge learns nothing, and asks nobody
-	origin  = 202                 // of our routes and rules: what `ip` calls protocol
-	first   = 45515               // the table of routes back to terminals; those of uplinks are behind it
-	here    = "12"                // the priority of rules
-	back    = 45514 + 256         // the table of routes to terminals for what has no other way
-	last    = "32768"             // the priority of its rule
+	hostMAC          = "02:62:69:63:61:73" // of every host end; fixed, so that the bridge need not learn it
+	routeProtocol    = 202                 // protocol number of our routes and rules
+	terminalTable    = 45515               // routing table back to terminals; those of the uplinks follow
+	groundPriority   = "12"                // priority of the rules
+	fallback         = 45514 + 256         // routing table to terminals without another route
+	fallbackPriority = "32768"             // priority of its rule
 
-	nowhere, nowhere6 = "192.0.0.8", "fe80::8" // RFC 7600: nobody looks at where frames to the bridge go
+	nextHop, nextHop6 = "192.0.0.8", "fe80::8" // RFC 7600: the next hop towards the bridge, an address that no host has
 )
 
-// Ends are all at the host.
+// Ends returns all ends at the host.
 func (g *Ground) Ends() []string {
 	all := []string{Host(g.Port)}
 	for _, uplink := range g.Uplinks {
@@ -56,9 +57,9 @@ func (g *Ground) Ends() []string {
 	return all
 }
 
-// guard is for the devices: strangers, who come by the uplinks to where this host speaks for terminals, find nobody
-// there who listens.
-func (g *Ground) guard(rule func(string)) {
+// guardUplinks protects the uplink devices: strangers that send to the addresses which speak for terminals reach no
+// listener.
+func (g *Ground) guardUplinks(rule func(string)) {
 	var uplinks []string
 	for _, uplink := range g.Uplinks {
 		uplinks = append(uplinks, strconv.Quote(Host(uplink.Port)))
@@ -67,9 +68,9 @@ func (g *Ground) guard(rule func(string)) {
 	rule(fmt.Sprintf("iifname != %q accept", Host(g.Port)))
 }
 
-// aside is of a bridge in userspace, beside which the kernel hears the ports, too: what is for the addresses by which this host
-// speaks for terminals comes by the bridge alone. Else each answer would come twice, and once by a device where nobody waits.
-func (g *Ground) aside(rule func(string)) {
+// dropDuplicates handles bridges in userspace, where the kernel receives the ports' packets, too: it drops copies of
+// packets to the addresses that speak for terminals. Otherwise each answer would come twice, once on a wrong device.
+func (g *Ground) dropDuplicates(rule func(string)) {
 	rule("chain aside {\ntype filter hook prerouting priority raw; policy accept;")
 	for _, uplink := range g.Uplinks {
 		for _, gateway := range uplink.Gateways {
@@ -80,8 +81,8 @@ func (g *Ground) aside(rule func(string)) {
 	rule("}")
 }
 
-// answers lead by the mark, also what nft itself says to terminals in the name of others.
-func (g *Ground) answers(rule func(string)) {
+// markAnswers marks packets to terminals, also those that nft itself sends for others.
+func (g *Ground) markAnswers(rule func(string)) {
 	rule("chain strangers {")
 	rule("meta l4proto tcp tcp flags & (syn|ack) == syn drop")
 	rule("meta l4proto { tcp, icmp, icmpv6 } accept")
@@ -94,8 +95,8 @@ func (g *Ground) answers(rule func(string)) {
 	rule("}")
 }
 
-// passes6 tells whether the host sends IPv6 back that is not taken.
-func (g *Ground) passes6() bool {
+// forwardsIPv6 tells whether the host forwards IPv6 back that is not intercepted.
+func (g *Ground) forwardsIPv6() bool {
 	if _, err := os.Stat(sysctl("ipv6", Host(g.Port), "force_forwarding")); err == nil {
 		return true
 	}
@@ -103,8 +104,8 @@ func (g *Ground) passes6() bool {
 	return err == nil && strings.TrimSpace(string(all)) == "1"
 }
 
-// lay makes what of the ground is not there, and takes away what is no part of it.
-func (d *Diversion) lay(g *Ground) (made []string, err error) {
+// createGround creates the missing parts of a ground and removes what does not belong to it.
+func (d *Diversion) createGround(g *Ground) (made []string, err error) {
 	there, err := links()
 	if err != nil {
 		return nil, err
@@ -126,12 +127,12 @@ func (d *Diversion) lay(g *Ground) (made []string, err error) {
 			return nil, err
 		}
 	}
-	fresh := g.String() != d.laid || len(made) > 0
+	fresh := g.String() != d.routesFor || len(made) > 0
 	if fresh {
-		d.back = nil // which goes with all other routes
+		d.fallback = nil // they go with the other routes
 	}
 	for _, family := range families(g.six()) {
-		lines := g.backs(family, d.back)
+		lines := g.fallbackRoutes(family, d.fallback)
 		if fresh {
 			lines = g.routes(family) + lines
 		}
@@ -139,31 +140,31 @@ func (d *Diversion) lay(g *Ground) (made []string, err error) {
 			return nil, err
 		}
 	}
-	d.laid, d.back = g.String(), g.Terminals
+	d.routesFor, d.fallback = g.String(), g.Terminals
 	return made, nil
 }
 
-// backs are the lines for `ip` by which a host that knows no way to terminals has one: nft refuses nobody without.
-func (g *Ground) backs(family string, before []netip.Addr) string {
+// fallbackRoutes returns `ip` lines with routes to terminals. Without a route nft cannot refuse their connections.
+func (g *Ground) fallbackRoutes(family string, before []netip.Addr) string {
 	var text strings.Builder
-	say := func(verb string, of, but []netip.Addr) {
+	write := func(verb string, of, but []netip.Addr) {
 		for _, each := range of {
 			if each.Is6() == (family == "-6") && !slices.Contains(but, each) {
 				fmt.Fprintf(&text, "route %s %v via %s dev %s onlink table %d protocol %d\n",
-					verb, each, bridge(family), Host(g.Port), back, origin)
+					verb, each, bridge(family), Host(g.Port), fallback, routeProtocol)
 			}
 		}
 	}
-	say("add", g.Terminals, before)
-	say("del", before, g.Terminals)
+	write("add", g.Terminals, before)
+	write("del", before, g.Terminals)
 	return text.String()
 }
 
 func bridge(family string) string {
 	if family == "-6" {
-		return nowhere6
+		return nextHop6
 	}
-	return nowhere
+	return nextHop
 }
 
 func (g *Ground) six() bool {
@@ -172,28 +173,28 @@ func (g *Ground) six() bool {
 	})
 }
 
-// routes are the lines for `ip`: each uplink's addresses leave by it or not at all.
+// routes returns `ip` lines: packets from an uplink's addresses leave by that uplink or not at all.
 func (g *Ground) routes(family string) string {
 	var text strings.Builder
-	say := func(format string, values ...any) {
-		fmt.Fprintf(&text, format+" protocol %d\n", append(values, origin)...)
+	write := func(format string, values ...any) {
+		fmt.Fprintf(&text, format+" protocol %d\n", append(values, routeProtocol)...)
 	}
-	say("rule flush")
-	say("route flush table all")
-	say("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), first)
-	say("rule add fwmark %s lookup %d priority %s", fwmark(Answering), first, here)
-	say("rule add iif %s lookup %d priority %s", Host(g.Port), first, here)
-	say("rule add lookup %d priority %s", back, last)
+	write("rule flush")
+	write("route flush table all")
+	write("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), terminalTable)
+	write("rule add fwmark %s lookup %d priority %s", fwmark(Answering), terminalTable, groundPriority)
+	write("rule add iif %s lookup %d priority %s", Host(g.Port), terminalTable, groundPriority)
+	write("rule add lookup %d priority %s", fallback, fallbackPriority)
 	for i, uplink := range g.Uplinks {
 		for _, gateway := range uplink.Gateways {
 			if gateway.Addr().Is6() != (family == "-6") {
 				continue
 			}
-			own := first + 1 + i
-			say("route add %v dev %s table %d", gateway.Masked(), Host(uplink.Port), own)
-			say("route add default via %v dev %s table %d", gateway.Addr(), Host(uplink.Port), own)
-			say("route add unreachable default metric 4278198272 table %d", own)
-			say("rule add from %v lookup %d priority %s", gateway.Masked(), own, here)
+			own := terminalTable + 1 + i
+			write("route add %v dev %s table %d", gateway.Masked(), Host(uplink.Port), own)
+			write("route add default via %v dev %s table %d", gateway.Addr(), Host(uplink.Port), own)
+			write("route add unreachable default metric 4278198272 table %d", own)
+			write("rule add from %v lookup %d priority %s", gateway.Masked(), own, groundPriority)
 		}
 	}
 	return text.String()
@@ -206,7 +207,7 @@ func ports(uplinks []Uplink) (all []string) {
 	return all
 }
 
-// String is what routes depend on.
+// String returns what the routes depend on.
 func (g *Ground) String() string {
 	text := g.Port
 	for _, uplink := range g.Uplinks {
@@ -215,11 +216,11 @@ func (g *Ground) String() string {
 	return text
 }
 
-// lift takes away all of whatever ground is there.
-func lift() error {
+// removeGround removes any ground.
+func removeGround() error {
 	for _, family := range families(true) {
-		ip(family, "rule", "flush", "protocol", strconv.Itoa(origin))
-		ip(family, "route", "flush", "table", "all", "protocol", strconv.Itoa(origin))
+		ip(family, "rule", "flush", "protocol", strconv.Itoa(routeProtocol))
+		ip(family, "route", "flush", "table", "all", "protocol", strconv.Itoa(routeProtocol))
 	}
 	there, err := links()
 	if err != nil {

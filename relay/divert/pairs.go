@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// link is a device of a pair, as `ip` tells it.
+// link is a veth device, as `ip -json` describes it.
 type link struct {
 	Name  string   `json:"ifname"`
 	MAC   string   `json:"address"`
@@ -30,11 +30,11 @@ func links() (linkList, error) {
 		return nil, err
 	}
 	var found linkList
-	if len(said) == 0 { // some say so that there is none
+	if len(said) == 0 { // some versions print nothing if there is none
 		return nil, nil
 	}
 	if err := json.Unmarshal(said, &found); err != nil {
-		return nil, fmt.Errorf("connections cannot be taken: ip -json link says %.80q: %w", said, err)
+		return nil, fmt.Errorf("cannot intercept connections: ip -json link printed %.80q: %w", said, err)
 	}
 	return found, nil
 }
@@ -52,17 +52,17 @@ func (l linkList) removeAllBut(ends []string) error {
 
 func (l link) ours() bool { return l.MAC == hostMAC && strings.HasSuffix(l.Name, Host("")) }
 
-// pair is there already where an agent was killed, or had another order. Towards terminals nobody is asked who is where.
+// pair creates a pair, unless a killed agent or the previous order has left it. Towards terminals ARP is off.
 func (l linkList) pair(port string, terminals bool) (made bool, err error) {
 	host := Host(port)
 	at := slices.IndexFunc(l, func(one link) bool { return one.Name == host })
 	if at < 0 || !l[at].ours() {
 		err := ip("link", "add", "name", host, "address", hostMAC, "type", "veth", "peer", "name", port)
 		if err != nil {
-			return false, fmt.Errorf("%w: expected no device %s or %s but those that are made by this", err, port, host)
+			return false, fmt.Errorf("%w: expected no device %s or %s except the pair made here", err, port, host)
 		}
 		made = true
-	} else if slices.Contains(l[at].Flags, "UP") { // which is the last that is done
+	} else if slices.Contains(l[at].Flags, "UP") { // UP is set last
 		return false, nil
 	}
 	if err := settings(port, host, terminals); err != nil {
@@ -79,7 +79,7 @@ func (l linkList) pair(port string, terminals bool) (made bool, err error) {
 	return made, batch(text)
 }
 
-// Open has the bridge's ends be up, of those that are in this network namespace: at last, when all of the rest stands.
+// Open sets the bridge's ends in this network namespace up: last, when everything else is ready.
 func (g *Ground) Open() error {
 	var text strings.Builder
 	for _, port := range g.Here() {
@@ -88,7 +88,7 @@ func (g *Ground) Open() error {
 	return batch(text.String())
 }
 
-// Here are the bridge's ends that are in this network namespace: where a bridge is in another one, it took them there.
+// Here returns the bridge's ends in this network namespace. A bridge in another namespace has moved its ends there.
 func (g *Ground) Here() []string {
 	return slices.DeleteFunc(append([]string{g.Port}, ports(g.Uplinks)...), func(port string) bool {
 		_, err := net.InterfaceByName(port)
@@ -96,7 +96,7 @@ func (g *Ground) Here() []string {
 	})
 }
 
-// settings are the kernel's for a pair. The bridge's end is silent.
+// settings sets the sysctls of a pair. The bridge's end sends nothing by itself.
 func settings(port, host string, terminals bool) error {
 	wanted := map[string]string{
 		sysctl("ipv4", port, "forwarding"):   "0",
@@ -113,17 +113,17 @@ func settings(port, host string, terminals bool) error {
 	for path, value := range wanted {
 		err := os.WriteFile(path, []byte(value), 0)
 		if errors.Is(err, fs.ErrNotExist) && path != sysctl("ipv4", host, filepath.Base(path)) {
-			continue // IPv6 is not in all kernels, and this of it since 6.17; and a bridge may have taken its end elsewhere
+			continue // a kernel without IPv6, or before 6.17; or the bridge has moved its end
 		}
 		if err != nil {
-			return fmt.Errorf("connections cannot be taken: %w; that wants root", err)
+			return fmt.Errorf("cannot intercept connections: %w; run this as root", err)
 		}
 	}
 	return nil
 }
 
-// loosest is how little a device's own setting can have the kernel look at sources: the greater one of its and of all counts,
-// and 2 is less than 1.
+// loosest returns the least strict rp_filter that a device can have. The kernel uses the maximum of the device's value
+// and of "all", and 2 (loose) is less strict than 1.
 func loosest() string {
 	if all, err := os.ReadFile(sysctl("ipv4", "all", "rp_filter")); err == nil && strings.TrimSpace(string(all)) == "0" {
 		return "0"
@@ -135,7 +135,7 @@ func sysctl(family, device, name string) string {
 	return "/proc/sys/net/" + family + "/conf/" + device + "/" + name
 }
 
-// address has the host's end have the addresses by which it speaks for terminals, and no others.
+// address gives the host's end exactly the addresses that speak for terminals.
 func (u Uplink) address() error {
 	device, err := net.InterfaceByName(Host(u.Port))
 	if err != nil {

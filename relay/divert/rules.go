@@ -11,43 +11,44 @@ import (
 	"bicast/relay/internal/reach"
 )
 
-// opens is of a packet that opens a connection.
-const opens = "tcp flags & (fin|syn|rst|ack) == syn"
+// isOpening matches packets that open a connection.
+const isOpening = "tcp flags & (fin|syn|rst|ack) == syn"
 
-// counted is the counter of packets that open connections and were led to the proxy.
-const counted = "openings"
+// openingsCounter is the counter of SYNs redirected to the proxy.
+const openingsCounter = "openings"
 
-// own are this host's addresses, and those of many. Of another one the host may know no route: a bridge has it.
-const own = "fib daddr type { local, broadcast, anycast, multicast }"
+// ownAddresses matches this host's addresses, and multicast ones. An address without a route may still be reachable
+// through the bridge.
+const ownAddresses = "fib daddr type { local, broadcast, anycast, multicast }"
 
-// rules are the table. Only packets that open connections are led to the proxy, and of those only what comes from a terminal's
-// network by a device towards terminals: what strangers send to terminals stays with the firewall. What was there before
-// goes on as it did. Without a proxy that listens TPROXY does nothing and the next rule decides.
+// rules returns the table. It redirects only SYNs from a terminal's network that enter by a device towards terminals:
+// packets from outside stay with the firewall. Existing connections continue. If no proxy listens, TPROXY does nothing,
+// and the next rule decides.
 func (o Order) rules() string {
 	var text strings.Builder
 	rule := func(words string) { fmt.Fprintln(&text, words) }
 	rule("table inet " + table + " {")
-	writeSet(&text, "except", append(o.Except[:len(o.Except):len(o.Except)], never()...))
+	writeSet(&text, "except", append(o.Except[:len(o.Except):len(o.Except)], unreachable()...))
 	writeSet(&text, "from", o.From)
 	writeSet(&text, "relays", hosts(o.Relays))
-	rule("counter " + counted + " {\n}")
+	rule("counter " + openingsCounter + " {\n}")
 	rule("chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;")
 	if o.Ground != nil {
-		o.Ground.guard(rule)
+		o.Ground.guardUplinks(rule)
 	}
 	marked := setMark(intercepted) + " accept"
 	rule("meta l4proto != tcp accept")
-	rule(opens + " goto opening")
+	rule(isOpening + " goto opening")
 	rule("socket transparent 1 " + marked)
 	rule("}")
 	rule("chain opening {")
 	rule("iifname != " + o.inside() + " accept")
 	if o.Ground != nil {
-		rule(own + " reject with tcp reset")
+		rule(ownAddresses + " reject with tcp reset")
 	}
-	rule(own + " accept")
+	rule(ownAddresses + " accept")
 	if o.Ground == nil {
-		rule("fib daddr oifname " + o.inside() + " accept") // from one terminal to another
+		rule("fib daddr oifname " + o.inside() + " accept") // between terminals
 	}
 	rule("ip daddr @except4 accept")
 	rule("ip6 daddr @except6 accept")
@@ -58,27 +59,27 @@ func (o Order) rules() string {
 	if o.Six == 0 {
 		rule("meta nfproto ipv6 accept")
 	}
-	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d counter name %s %s", o.Four, counted, marked))
+	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d counter name %s %s", o.Four, openingsCounter, marked))
 	if o.Six != 0 {
-		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d counter name %s %s", o.Six, counted, marked))
+		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d counter name %s %s", o.Six, openingsCounter, marked))
 	}
 	switch {
 	case o.Block:
 		rule("reject with tcp reset")
-	case o.Ground != nil && !o.Ground.passes6():
+	case o.Ground != nil && !o.Ground.forwardsIPv6():
 		rule("meta nfproto ipv6 reject with tcp reset")
 	}
 	rule("}")
 	if o.Ground != nil {
-		o.Ground.aside(rule)
-		o.Ground.answers(rule)
+		o.Ground.dropDuplicates(rule)
+		o.Ground.markAnswers(rule)
 	}
 	rule("}")
 	return text.String()
 }
 
-// inside is the set of devices by which terminals' packets come. Where nobody named any, it has a name that no device can have,
-// so that nothing is intercepted.
+// inside returns the set of ingress devices of terminals. Without any, it returns a name that no device can have, so
+// that nothing is intercepted.
 func (o Order) inside() string {
 	devices := o.Inside
 	if o.Ground != nil {
@@ -94,8 +95,8 @@ func (o Order) inside() string {
 	return "{ " + strings.Join(names, ", ") + " }"
 }
 
-// never are the networks that no relay reaches.
-func never() (all []netip.Prefix) {
+// unreachable returns the networks that no relay reaches.
+func unreachable() (all []netip.Prefix) {
 	for _, network := range reach.Never {
 		all = append(all, network.Prefix)
 	}
@@ -109,7 +110,7 @@ func hosts(addresses []netip.Addr) (all []netip.Prefix) {
 	return all
 }
 
-// writeSet is of both families; a set may be empty.
+// writeSet writes the sets of both families; a set may be empty.
 func writeSet(to *strings.Builder, name string, of []netip.Prefix) {
 	for _, six := range []bool{false, true} {
 		var elements []string

@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// Choice is by which relays destinations are reached.
+// Choice says how to reach destinations.
 type Choice struct {
-	Relays   []*Relay // the first that can be reached
-	Direct   bool     // not by a relay
-	Together bool     // all of them: connections are spread over them
+	Relays   []*Relay // in order of preference
+	Direct   bool     // without a relay
+	Together bool     // spread connections over all relays
 }
 
-// Choices are by prefix: the longest counts.
+// Choices maps prefixes to choices; the longest match counts.
 type Choices struct {
 	by      map[netip.Prefix]Choice
-	lengths []int // of those, the longest first
+	lengths []int // prefix lengths, longest first
 }
 
-// Chosen are choices by their prefixes.
+// Chosen returns choices by prefix.
 func Chosen(by map[netip.Prefix]Choice) *Choices {
 	lengths := map[int]bool{}
 	for prefix := range by {

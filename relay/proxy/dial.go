@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	connectWithin = 10 * time.Second // without a relay
-	patience      = 400 * time.Millisecond
+	connectTimeout   = 10 * time.Second // without a relay
+	nextAddressDelay = 400 * time.Millisecond
 )
 
-// AsTerminal connects with the terminal's own address: what is decided by that further on, in the bridge and in filters, holds.
-// Its port is another one, or conntrack would take both connections for one.
+// AsTerminal connects from the terminal's address, so that policies by source apply in the bridge and in filters. The
+// port differs: conntrack would merge both connections otherwise.
 func AsTerminal(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
 	dialer := net.Dialer{
-		Timeout: connectWithin, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(terminal, 0)),
+		Timeout: connectTimeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(terminal, 0)),
 		ControlContext: func(_ context.Context, network, address string, raw syscall.RawConn) error {
 			return transparent(network, address, raw)
 		},
@@ -38,36 +38,37 @@ func AsTerminal(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*n
 	return conn.(*net.TCPConn), nil
 }
 
-// Locals are addresses of this host by which it speaks for a terminal, the best first.
+// Locals are addresses of this host that speak for a terminal, the best first.
 type Locals struct {
-	Within func(context.Context, func() error) error // runs where they are
+	Within func(context.Context, func() error) error // runs work in their network namespace
 
 	are atomic.Pointer[[]netip.Addr]
 }
 
-// Set has what is dialled from now on leave by these.
+// Set replaces the addresses for new connections.
 func (l *Locals) Set(locals []netip.Addr) { l.are.Store(&locals) }
 
-// All are those of both families.
+// All returns the addresses of both families.
 func (l *Locals) All() []netip.Addr { return *l.are.Load() }
 
-// Of are those of an address' family.
+// Of returns the addresses of a destination's family.
 func (l *Locals) Of(to netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(l.All()), func(local netip.Addr) bool { return local.Is4() != to.Unmap().Is4() })
 }
 
 // Direct connects without a relay.
 func (l *Locals) Direct(ctx context.Context, _ netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
-	dialer := net.Dialer{Timeout: connectWithin}
+	dialer := net.Dialer{Timeout: connectTimeout}
 	dialer.SetMultipathTCP(false)
 	return l.Dial(ctx, dialer, to)
 }
 
-// Dial is from the best one; from the next, too, where that has no answer for a while. Who answers first is taken.
+// Dial connects from the best address. After a delay without an answer it also tries the next one; the first answer
+// wins.
 func (l *Locals) Dial(ctx context.Context, dialer net.Dialer, to netip.AddrPort) (*net.TCPConn, error) {
 	locals := l.Of(to.Addr())
 	if len(locals) == 0 {
-		return nil, fmt.Errorf("%v cannot be reached: the terminal has no address of that family at any uplink", to)
+		return nil, fmt.Errorf("%v cannot be reached: no uplink has an address of that family for the terminal", to)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,10 +83,10 @@ func (l *Locals) Dial(ctx context.Context, dialer net.Dialer, to netip.AddrPort)
 			if begun < len(locals) {
 				go l.from(ctx, dialer, locals[begun], to, tries, over)
 				begun++
-				next.Reset(patience)
+				next.Reset(nextAddressDelay)
 			}
 		case one := <-tries:
-			if one.err == nil || errors.Is(one.err, unix.ECONNREFUSED) { // who refuses has answered
+			if one.err == nil || errors.Is(one.err, unix.ECONNREFUSED) { // a refusal is an answer
 				return one.conn, one.err
 			}
 			failures = append(failures, one.err)
@@ -100,7 +101,7 @@ type try struct {
 	err  error
 }
 
-// from gives up when nobody waits for it any more.
+// from dials from one local address; it closes the connection if the caller has finished.
 func (l *Locals) from(ctx context.Context, dialer net.Dialer, local netip.Addr, to netip.AddrPort, tries chan<- try, over <-chan struct{}) {
 	dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
 	var one try

@@ -8,13 +8,13 @@ import (
 	"bicast/relay/internal/httpconnect"
 )
 
-func TestARefusalSaysWhetherAnotherRelayMayHelp(t *testing.T) {
+func TestOutcomeOfTellsWhetherToTryAnotherRelay(t *testing.T) {
 	for code, expected := range map[int]outcome{
-		httpconnect.Unable: another, httpconnect.TooMany: another, httpconnect.TooLong: another,
-		httpconnect.Forbidden: without, httpconnect.Loop: without,
-		httpconnect.Refused: over, httpconnect.Unanswering: over,
+		httpconnect.Unable: tryAnother, httpconnect.TooMany: tryAnother, httpconnect.TooLong: tryAnother,
+		httpconnect.Forbidden: tryNone, httpconnect.Loop: tryNone,
+		httpconnect.Refused: done, httpconnect.Unanswering: done,
 	} {
-		if came := elsewhere(code); came != expected {
+		if came := outcomeOf(code); came != expected {
 			t.Errorf("after %d: %v, expected %v", code, came, expected)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens the proxy's two doors, for IPv4 and IPv6, at loopback addresses: nobody comes there but who is led there. One
-// is enough where the host has one family alone. What is sent to terminals has the mark.
+// listen opens the proxy's listeners for IPv4 and IPv6 at loopback addresses, which only redirected packets reach. A
+// host without IPv6 has one listener. Packets to terminals carry the mark.
 func listen(ctx context.Context, port uint16, mark int) (four, six *net.TCPListener, err error) {
 	if four, err = listenAt(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), mark); err != nil {
 		return nil, nil, err
@@ -35,15 +35,15 @@ func listenAt(ctx context.Context, network string, at netip.AddrPort, mark int) 
 		err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
 		return errors.Join(err, refused, transparent(network, address, raw))
 	}}
-	config.SetMultipathTCP(false) // a terminal that asks for MPTCP gets TCP: the paths are behind us
+	config.SetMultipathTCP(false) // terminals get plain TCP: the multiple paths are behind this proxy
 	listener, err := config.Listen(ctx, network, at.String())
 	if err != nil {
-		return nil, fmt.Errorf("terminals' connections cannot be taken at %v: %w", at, err)
+		return nil, fmt.Errorf("cannot listen for terminals' connections at %v: %w", at, err)
 	}
 	return listener.(*net.TCPListener), nil
 }
 
-// transparent lets a socket have addresses that are not this host's.
+// transparent lets a socket use addresses that this host does not have.
 func transparent(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.IPPROTO_IP, unix.IP_TRANSPARENT
 	if network == "tcp6" {

@@ -35,8 +35,8 @@ func connected(t *testing.T) (one, other *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// By its source a relay knows a connection that it made itself.
-func TestARelayIsToldTheSourceOfWhatItCarries(t *testing.T) {
+// A relay recognizes its own connections by their source.
+func TestRequestNamesTheSourceOfTheConnection(t *testing.T) {
 	authority := mtlstest.New(t)
 	serving, err := mtls.Relay(authority.Relay("tokyo"), []string{"home"})
 	if err != nil {
@@ -67,14 +67,14 @@ func TestARelayIsToldTheSourceOfWhatItCarries(t *testing.T) {
 	tokyo := &Relay{Name: "tokyo"}
 	tokyo.Begin(ctx)
 	one := &Terminal{}
-	way := &road{relay: tokyo, pool: pool.New(nil, nil, tokyo.turns)}
+	way := &relayPath{relay: tokyo, pool: pool.New(nil, nil, tokyo.turns)}
 	end := carry.Client(gateway, calling)
 	if err := end.Handshake(ctx, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	to := taken.LocalAddr().(*net.TCPAddr).AddrPort()
-	c := call{&Proxy{}, &Plan{}, one, keep(carry.OfTCP(taken), &one.counts), to}
-	if came := c.through(ctx, way, end); came != without {
+	c := call{&Proxy{}, &Plan{}, one, newReplay(carry.OfTCP(taken), &one.counts), to}
+	if came := c.through(ctx, way, end); came != tryNone {
 		t.Fatalf("%v came of it, expected that no relay leads there", came)
 	}
 	source := terminal.LocalAddr().(*net.TCPAddr).AddrPort()

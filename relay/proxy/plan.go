@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// Plan is whose connections are taken, and by what they go. It is replaced as a whole.
+// Plan says whose connections to intercept and where they go. It is replaced as a whole.
 type Plan struct {
-	Terminals map[netip.Addr]*Terminal // by the addresses that they have
-	Inside    *Terminal                // all who have an address of Networks; nil: nobody has
+	Terminals map[netip.Addr]*Terminal // by address
+	Inside    *Terminal                // every other address in Networks; nil: none
 	Networks  []netip.Prefix
 	Relays    []*Relay
 	Choices   *Choices
 	Sought    *Sought
-	Block     bool // what cannot be relayed is reset; else it is connected by this host
+	Block     bool // reset what cannot be relayed; otherwise connect directly
 }
 
-// terminal is whose connection one from an address is; nil: nobody's, whatever led it here.
+// terminal returns the terminal with an address, or nil if the address belongs to none.
 func (p *Plan) terminal(at netip.Addr) *Terminal {
 	at = at.Unmap()
 	if one := p.Terminals[at]; one != nil {
@@ -31,7 +31,7 @@ func (p *Plan) terminal(at netip.Addr) *Terminal {
 	return nil
 }
 
-// alone tells whether nobody but this one is taken.
+// alone tells whether this is the only terminal.
 func (p *Plan) alone(terminal *Terminal) bool {
 	for _, each := range p.Terminals {
 		if each != terminal {
@@ -41,8 +41,8 @@ func (p *Plan) alone(terminal *Terminal) bool {
 	return p.Inside == nil || p.Inside == terminal
 }
 
-// roads are those to try, the best first; directly: it is chosen that there is none.
-func (p *Plan) roads(terminal *Terminal, to netip.AddrPort) (roads []*road, directly bool) {
+// paths returns the relays to try, the best first. directly means that the choice is to use none.
+func (p *Plan) paths(terminal *Terminal, to netip.AddrPort) (paths []*relayPath, directly bool) {
 	choice, chosen := p.Choices.of(to.Addr())
 	relays := choice.Relays
 	if !chosen {
@@ -51,16 +51,16 @@ func (p *Plan) roads(terminal *Terminal, to netip.AddrPort) (roads []*road, dire
 	}
 	for _, relay := range relays {
 		if !relay.Draining() {
-			roads = append(roads, terminal.to(relay))
+			paths = append(paths, terminal.to(relay))
 		}
 	}
 	if choice.Together {
-		slices.SortStableFunc(roads, func(a, b *road) int { return cmp.Compare(a.live.Load(), b.live.Load()) })
+		slices.SortStableFunc(paths, func(a, b *relayPath) int { return cmp.Compare(a.live.Load(), b.live.Load()) })
 	}
-	return roads, choice.Direct
+	return paths, choice.Direct
 }
 
-// fastest are all relays; those that were never reached come last.
+// fastest returns all relays by connection setup time; those never reached come last.
 func (p *Plan) fastest() []*Relay {
 	return slices.SortedStableFunc(slices.Values(p.Relays), func(a, b *Relay) int {
 		first, second := a.usual.Load(), b.usual.Load()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAConnectionFromElsewhereIsNobodys(t *testing.T) {
+func TestPlanIgnoresUnknownAddresses(t *testing.T) {
 	one, inside := &Terminal{}, &Terminal{}
 	plan := Plan{
 		Terminals: map[netip.Addr]*Terminal{netip.MustParseAddr("192.168.9.2"): one}, Inside: inside,

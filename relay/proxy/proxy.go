@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy is the gateway's side: it carries intercepted connections of terminals to where they go through a relay. Where
-// there is no relay it connects directly, or resets them, as the policy says.
+// Package proxy is the gateway's side: it forwards intercepted connections of terminals through a relay. Without a
+// relay it connects directly or resets them, as the policy says.
 package proxy
 
 import (
@@ -23,39 +23,39 @@ import (
 	"bicast/relay/internal/httpconnect"
 )
 
-const answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
+const answerTimeout = 20 * time.Second // a relay allows 5 s for a name and 10 s for a destination
 
 var errSilent = errors.New("the relay has gone silent")
 
 // Proxy is a gateway's proxy.
 type Proxy struct {
-	*divert.Diversion // what leads connections to it
+	*divert.Diversion // redirects connections to the proxy
 	Trouble           *ratelog.Logger
 
-	most      int // connections of all terminals
-	four, six uint16
-	within    func(func() error) error
-	serving   sync.WaitGroup
-	end       func() // gives back what it needs while it serves
+	maxConnections int // limit of connections, of all terminals
+	four, six      uint16
+	within         func(func() error) error
+	serving        sync.WaitGroup
+	end            func() // releases the resources for serving
 
 	plan     atomic.Pointer[Plan]
 	taken    atomic.Int64
 	accepted atomic.Uint64
 }
 
-// Settings are a proxy's.
+// Settings are the settings of a proxy.
 type Settings struct {
-	Within func(func() error) error // runs in the network namespace where terminals' connections are led to it
-	Port   uint16                   // of its loopback addresses; 0: any
-	Mark   int                      // of the packets that it sends to terminals
+	Within func(func() error) error // runs work in the network namespace of the redirected connections
+	Port   uint16                   // at loopback addresses; 0: any
+	Mark   int                      // of packets to terminals
 	Log    *slog.Logger
-	Failed func(error) // it takes nothing any more, before it was ended
+	Failed func(error) // the proxy stopped serving unexpectedly
 }
 
-// Open claims the network namespace, and serves there until the context ends. Nobody is a terminal before there is a plan (By), and
-// nobody is led to it before Write.
+// Open claims the network namespace and serves there until the context ends. Without a plan (By) it knows no terminals,
+// and before Write no connections are redirected to it.
 func Open(ctx context.Context, s Settings) (*Proxy, error) {
-	p := &Proxy{Trouble: &ratelog.Logger{Log: s.Log}, most: memlimit.Connections(), within: s.Within, end: func() {}}
+	p := &Proxy{Trouble: &ratelog.Logger{Log: s.Log}, maxConnections: memlimit.Connections(), within: s.Within, end: func() {}}
 	p.By(&Plan{Choices: Chosen(nil), Sought: &Sought{}})
 	if err := s.Within(func() (err error) {
 		p.Diversion, err = divert.Claim()
@@ -82,39 +82,39 @@ func (p *Proxy) serve(ctx context.Context, listener *net.TCPListener, failed fun
 	p.serving.Add(1)
 	go func() {
 		defer p.serving.Done()
-		if err := acceptloop.Serve(ctx, listener, p.guest); err != nil {
+		if err := acceptloop.Serve(ctx, listener, p.handle); err != nil {
 			failed(err)
 		}
 	}()
 	return listener.Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// By has what comes from now on go by a plan.
+// By sets the plan for new connections.
 func (p *Proxy) By(plan *Plan) { p.plan.Store(plan) }
 
-// Write has connections led here as divert.Diversion does.
+// Write redirects connections to the proxy, as divert.Diversion does.
 func (p *Proxy) Write(order divert.Order) (made []string, err error) {
 	order.Four, order.Six = p.four, p.six
 	return p.Diversion.Write(order)
 }
 
-// Close undoes everything, once the context has ended and all connections have.
+// Close undoes everything, after the context and all connections have ended.
 func (p *Proxy) Close() error {
 	p.serving.Wait()
 	p.end()
 	return p.within(p.Diversion.Close)
 }
 
-// Accepted are the connections that came here, whatever became of them.
+// Accepted returns how many connections were accepted in total.
 func (p *Proxy) Accepted() uint64 { return p.accepted.Load() }
 
-func (p *Proxy) guest(ctx context.Context, conn *net.TCPConn) {
+func (p *Proxy) handle(ctx context.Context, conn *net.TCPConn) {
 	p.accepted.Add(1)
 	end := carry.OfTCP(conn)
 	to := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	plan := p.plan.Load()
 	terminal := plan.terminal(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-	if terminal == nil || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
+	if terminal == nil || to.Addr().IsLoopback() { // a connection to the listener itself has no destination
 		end.Reset()
 		return
 	}
@@ -126,20 +126,21 @@ func (p *Proxy) guest(ctx context.Context, conn *net.TCPConn) {
 	}
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	over := context.AfterFunc(terminal.ctx, cut)
-	defer over()
+	done := context.AfterFunc(terminal.ctx, cut)
+	defer done()
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
-	call{p, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
+	call{p, plan, terminal, newReplay(end, &terminal.counts), to}.carry(ctx)
 }
 
-// enter tells whether there is room for one more: no terminal has more than it leaves to others, where there are others.
+// enter tells whether there is room for another connection. A terminal may not use more than it leaves to others, if
+// there are others.
 func (p *Proxy) enter(terminal *Terminal, alone bool) bool {
 	own, all := terminal.counts.connections.Add(1), p.taken.Add(1)
 	if alone {
 		own = 0
 	}
-	return own+all <= int64(p.most)
+	return own+all <= int64(p.maxConnections)
 }
 
 func (p *Proxy) leave(terminal *Terminal) {
@@ -147,37 +148,37 @@ func (p *Proxy) leave(terminal *Terminal) {
 	p.taken.Add(-1)
 }
 
-// call is one connection that a terminal has made.
+// call is one connection of a terminal.
 type call struct {
 	*Proxy
 	plan     *Plan
 	terminal *Terminal
-	near     *kept
+	near     *replay
 	to       netip.AddrPort
 }
 
-// outcome is what came of a relay.
+// outcome is the result of an attempt with a relay.
 type outcome int
 
 const (
-	over    outcome = iota // it was carried, or reset
-	another                // another relay may lead there
-	without                // no relay does
+	done       outcome = iota // forwarded or reset
+	tryAnother                // another relay may succeed
+	tryNone                   // no relay will succeed
 )
 
 func (c call) carry(ctx context.Context) {
-	roads, directly := c.plan.roads(c.terminal, c.to)
-	for _, road := range roads {
-		relay, err := road.take(ctx)
+	paths, directly := c.plan.paths(c.terminal, c.to)
+	for _, relayPath := range paths {
+		relay, err := relayPath.take(ctx)
 		if err != nil {
 			continue
 		}
-		came := c.through(ctx, road, relay)
-		if came == over {
+		came := c.through(ctx, relayPath, relay)
+		if came == done {
 			return
 		}
-		c.near.again()
-		if came == without {
+		c.near.restart()
+		if came == tryNone {
 			break
 		}
 	}
@@ -189,75 +190,75 @@ func (c call) carry(ctx context.Context) {
 	c.directly(ctx)
 }
 
-// through asks a relay, and sends on what the terminal sends before there is an answer.
-func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outcome {
-	road.begin()
-	defer road.end()
-	for _, lasts := range []context.Context{ctx, road.relay.ctx} {
+// through asks a relay, and already forwards the terminal's data while it waits for the answer.
+func (c call) through(ctx context.Context, relayPath *relayPath, relay *carry.Secure) outcome {
+	relayPath.begin()
+	defer relayPath.end()
+	for _, lasts := range []context.Context{ctx, relayPath.relay.ctx} {
 		stop := context.AfterFunc(lasts, relay.Reset)
 		defer stop()
 	}
 	pair := carry.Pair{Near: c.near, Far: relay}
-	first, err := c.near.first()
+	early, err := c.near.early()
 	if err != nil {
 		pair.Cut()
-		return over
+		return done
 	}
 	target := httpconnect.Of(c.to)
 	target.For = c.near.RemoteAddr().(*net.TCPAddr).AddrPort()
-	if err = relay.Send(append(target.Request(), first...)); err != nil { // so little goes as a whole, or not at all
+	if err = relay.Send(append(target.Request(), early...)); err != nil { // small enough to be sent completely or not at all
 		relay.Reset()
-		return another
+		return tryAnother
 	}
 	up := pair.Begin()
-	silent := context.AfterFunc(road.pool.Heard(), relay.Reset)
+	silent := context.AfterFunc(relayPath.pool.Heard(), relay.Reset)
 	answer, behind, err := answerOf(relay)
 	if !silent() {
 		err = errors.Join(errSilent, err)
 	}
 	if err == nil {
-		road.pool.Answered()
+		relayPath.pool.Answered()
 	}
 	if err == nil && answer.Code == httpconnect.OK {
 		c.terminal.counts.relayed.Add(1)
 		c.near.settle()
 		pair.Far = &carry.Ahead{End: relay, First: behind}
 		pair.Finish(up)
-		return over
+		return done
 	}
 	c.near.leave()
 	relay.Reset()
 	up.Wait()
 	switch {
 	case c.near.broken:
-		return over
-	case err != nil && len(c.near.head) > 0: // the destination may have had those bytes: they are not sent twice
-		c.Trouble.Warn("the relay was lost before it answered: a terminal is reset", "to", c.to, "because", err)
+		return done
+	case err != nil && len(c.near.head) > 0: // the destination may have received the data: do not send it twice
+		c.Trouble.Warn("the relay was lost before it answered: the terminal's connection is reset", "to", c.to, "because", err)
 	case err != nil:
-		return another
+		return tryAnother
 	default:
-		if came := elsewhere(answer.Code); came != over {
+		if came := outcomeOf(answer.Code); came != done {
 			return came
 		}
 	}
 	c.near.Plain.Reset()
-	return over
+	return done
 }
 
-// elsewhere tells whether another way may lead there.
-func elsewhere(code int) outcome {
+// outcomeOf tells whether another attempt may succeed.
+func outcomeOf(code int) outcome {
 	switch code {
 	case httpconnect.Unable, httpconnect.TooMany, httpconnect.TooLong:
-		return another
-	case httpconnect.Forbidden, httpconnect.Loop: // which any relay would say
-		return without
+		return tryAnother
+	case httpconnect.Forbidden, httpconnect.Loop: // any relay would refuse
+		return tryNone
 	default:
-		return over
+		return done
 	}
 }
 
 func answerOf(relay *carry.Secure) (httpconnect.Answer, []byte, error) {
-	relay.SetReadDeadline(time.Now().Add(answerWithin))
+	relay.SetReadDeadline(time.Now().Add(answerTimeout))
 	header, behind, err := httpconnect.Header(relay, make([]byte, httpconnect.HeaderBytes), nil)
 	if err != nil {
 		return httpconnect.Answer{}, nil, err

@@ -13,45 +13,45 @@ import (
 	"bicast/relay/internal/pool"
 )
 
-// Relay is one that terminals' connections may go by. It lives on while plans come and go.
+// Relay is a relay for terminals' connections. It outlives plans.
 type Relay struct {
 	Name    string
 	At      netip.AddrPort
-	KeySum  [sha256.Size]byte // of the public key that its certificate is for
-	Changed func(error)       // whether a terminal reaches it, when that is another thing than before; may be nil
+	KeySum  [sha256.Size]byte // of its certificate's public key
+	Changed func(error)       // called when its reachability changes; may be nil
 
 	ctx         context.Context
 	cancel      context.CancelFunc
-	turns       pool.Turns // of those who open connections to it
+	turns       pool.Turns // limits simultaneous openings
 	draining    atomic.Bool
 	connections atomic.Int64
-	setup       atomic.Int64 // in ns, of the last connection that was opened; 0: none was
-	usual       atomic.Int64 // likewise, of the last eight or so
-	opened      atomic.Int64 // when, in ns since 1970
+	setup       atomic.Int64 // in ns, of the last opening; 0: none
+	usual       atomic.Int64 // in ns, smoothed over about eight openings
+	opened      atomic.Int64 // time of the last opening, in ns since 1970
 }
 
-// KeepAlive returns why keepalive does not bound how long a connection waits for a relay that has gone without a word; nil: it does.
+// KeepAlive returns why keepalive cannot detect a relay that vanished, or nil.
 func KeepAlive() error { return pool.KeepAlive() }
 
-// Begin has connections go by it until End.
+// Begin enables the relay until End.
 func (r *Relay) Begin(ctx context.Context) {
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	r.turns = pool.NewTurns()
 }
 
-// End cuts them.
+// End resets its connections.
 func (r *Relay) End() { r.cancel() }
 
-// Drain has nothing new go by it, or lets it again.
+// Drain stops or resumes new connections over the relay.
 func (r *Relay) Drain(draining bool) { r.draining.Store(draining) }
 
-// Draining tells whether nothing new goes by it.
+// Draining tells whether the relay takes no new connections.
 func (r *Relay) Draining() bool { return r.draining.Load() }
 
-// Connections go by it now.
+// Connections returns the number of current connections.
 func (r *Relay) Connections() int { return int(r.connections.Load()) }
 
-// Setup is how long TCP and TLS took of the last connection that was opened, and when that was.
+// Setup returns how long TCP and TLS took for the last opening, and when that was.
 func (r *Relay) Setup() (took time.Duration, at time.Time) {
 	return time.Duration(r.setup.Load()), time.Unix(0, r.opened.Load())
 }

@@ -7,23 +7,23 @@ import (
 	"testing"
 )
 
-func TestATerminalThatOpensWhatItCanLeavesRoomToOthers(t *testing.T) {
-	const most = 1024
-	proxy, greedy, other := &Proxy{most: most}, &Terminal{}, &Terminal{}
-	for range 2 * most {
+func TestTerminalLeavesConnectionsToOthers(t *testing.T) {
+	const maxConnections = 1024
+	proxy, greedy, other := &Proxy{maxConnections: maxConnections}, &Terminal{}, &Terminal{}
+	for range 2 * maxConnections {
 		if !proxy.enter(greedy, false) {
 			proxy.leave(greedy)
 		}
 	}
-	if n := greedy.Totals().Connections; n != most/2 {
-		t.Fatalf("one alone has %d connections, expected half of %d", n, most)
+	if n := greedy.Totals().Connections; n != maxConnections/2 {
+		t.Fatalf("one alone has %d connections, expected half of %d", n, maxConnections)
 	}
-	for n := range most / 4 {
+	for n := range maxConnections / 4 {
 		if !proxy.enter(other, false) {
 			t.Fatalf("another one's connection %d is refused", n)
 		}
 	}
-	for range most / 4 {
+	for range maxConnections / 4 {
 		proxy.leave(greedy)
 	}
 	if !proxy.enter(greedy, false) {
@@ -31,20 +31,20 @@ func TestATerminalThatOpensWhatItCanLeavesRoomToOthers(t *testing.T) {
 	}
 }
 
-func TestATerminalThatIsAloneHasAllTheRoom(t *testing.T) {
-	const most = 8
-	proxy, only := &Proxy{most: most}, &Terminal{}
-	for n := range most {
+func TestSingleTerminalMayUseAllConnections(t *testing.T) {
+	const maxConnections = 8
+	proxy, only := &Proxy{maxConnections: maxConnections}, &Terminal{}
+	for n := range maxConnections {
 		if !proxy.enter(only, true) {
-			t.Fatalf("connection %d of %d is refused", n, most)
+			t.Fatalf("connection %d of %d is refused", n, maxConnections)
 		}
 	}
 	if proxy.enter(only, true) {
-		t.Fatalf("more than %d connections are taken", most)
+		t.Fatalf("more than %d connections are taken", maxConnections)
 	}
 }
 
-func TestATerminalIsAloneWhereNobodyElseIsTaken(t *testing.T) {
+func TestPlanAloneIsTrueForASingleTerminal(t *testing.T) {
 	one, other := &Terminal{}, &Terminal{}
 	first, second := netip.MustParseAddr("192.168.7.2"), netip.MustParseAddr("fd07::2")
 	for _, c := range []struct {

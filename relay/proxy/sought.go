@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	soughtMost = 64
-	soughtFor  = time.Minute
+	maxSought = 64
+	soughtTTL = time.Minute
 
-	prefix4, prefix6 = 24, 48 // of what is chosen for together
+	prefix4, prefix6 = 24, 48 // prefix lengths of a choice
 )
 
-// Sought is where terminals went for which no choice stands.
+// Sought records destinations without a choice.
 type Sought struct {
 	mutex sync.Mutex
 	last  []Wanted // the newest last
 }
 
-// Wanted is one prefix, and a destination there.
+// Wanted is a prefix and a destination in it.
 type Wanted struct {
 	Prefix netip.Prefix
 	To     netip.AddrPort
@@ -38,25 +38,25 @@ func (s *Sought) note(to netip.AddrPort) {
 		length = prefix6
 	}
 	prefix, err := to.Addr().Prefix(length)
-	if err != nil || reach.Public(to.Addr()) != nil { // where no relay leads there is nothing to choose
+	if err != nil || reach.Public(to.Addr()) != nil { // no relay reaches it, so there is nothing to choose
 		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.last = slices.DeleteFunc(s.last, func(w Wanted) bool { return w.Prefix == prefix })
 	s.last = append(s.last, Wanted{prefix, to, time.Now()})
-	if len(s.last) > soughtMost {
+	if len(s.last) > maxSought {
 		s.last = slices.Delete(s.last, 0, 1)
 	}
 }
 
-// Last are those of the last minute for which these choices have nothing, the newest first.
+// Last returns the destinations of the last minute without a choice, the newest first.
 func (s *Sought) Last(choices *Choices) []Wanted {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.last = slices.DeleteFunc(s.last, func(w Wanted) bool {
 		_, chosen := choices.of(w.To.Addr())
-		return chosen || time.Since(w.at) > soughtFor
+		return chosen || time.Since(w.at) > soughtTTL
 	})
 	newest := slices.Clone(s.last)
 	slices.Reverse(newest)

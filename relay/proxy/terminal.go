@@ -15,18 +15,18 @@ import (
 	"bicast/relay/internal/pool"
 )
 
-// FullStore is how many connections to a relay are in store at most.
+// FullStore is the maximum number of idle connections to a relay.
 const FullStore = pool.Most
 
-// Terminal is one whose connections are taken. It lives on while plans come and go.
+// Terminal is a terminal whose connections are intercepted. It outlives plans.
 type Terminal struct {
 	// Direct connects without a relay, for the terminal at an address.
 	Direct func(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*net.TCPConn, error)
-	// Dial connects to a relay for it, with what the dialer has.
+	// Dial connects to a relay for the terminal, with the dialer's settings.
 	Dial func(ctx context.Context, dialer net.Dialer, relay *Relay) (*net.TCPConn, error)
-	// TLS is what it shows to a relay, and expects there, just then.
+	// TLS returns the current configuration towards a relay.
 	TLS func(*Relay) (*tls.Config, error)
-	// Join is called with each connection that has been opened; false: another one may do better. nil: none may.
+	// Join is called with each new connection; false asks for one replacement. May be nil.
 	Join func(*Relay, net.Conn) bool
 
 	ctx    context.Context
@@ -35,7 +35,7 @@ type Terminal struct {
 
 	mutex sync.Mutex
 	ended bool
-	by    map[*Relay]*road
+	by    map[*Relay]*relayPath
 	kept  sync.WaitGroup
 }
 
@@ -45,14 +45,14 @@ type counts struct {
 	up, down               atomic.Uint64
 }
 
-// Totals are what became of a terminal's connections.
+// Totals are the statistics of a terminal.
 type Totals struct {
-	Connections            int // now
+	Connections            int // current
 	Relayed, Direct, Reset uint64
 	Up, Down               uint64 // bytes
 }
 
-// Totals are as they are now.
+// Totals returns the current statistics.
 func (t *Terminal) Totals() Totals {
 	c := &t.counts
 	return Totals{
@@ -61,13 +61,13 @@ func (t *Terminal) Totals() Totals {
 	}
 }
 
-// Begin has it taken until End.
+// Begin enables the terminal until End.
 func (t *Terminal) Begin(ctx context.Context) {
-	t.by = map[*Relay]*road{}
+	t.by = map[*Relay]*relayPath{}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 }
 
-// End cuts its connections, and lets go of those in store.
+// End resets its connections and closes idle ones.
 func (t *Terminal) End() {
 	t.mutex.Lock()
 	t.ended = true
@@ -76,23 +76,23 @@ func (t *Terminal) End() {
 	t.kept.Wait()
 }
 
-// Only lets go of what is in store for relays that are not among these, or are draining. What is carried goes on.
+// Only closes idle connections to relays that are not listed or are draining. Connections in use continue.
 func (t *Terminal) Only(relays []*Relay) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	for relay, road := range t.by {
+	for relay, relayPath := range t.by {
 		if relay.Draining() || !slices.Contains(relays, relay) {
-			road.rest()
+			relayPath.rest()
 			delete(t.by, relay)
 		}
 	}
 }
 
-// Await keeps so many connections to a relay in store, also where none is used: with one it is known whether the relay can be
-// reached.
+// Await keeps this many idle connections to a relay even without demand. One is enough to know whether the relay is
+// reachable.
 func (t *Terminal) Await(relay *Relay, least int) { t.to(relay).pool.Least(least) }
 
-// Stored is how many connections to a relay are in store, and why it cannot be reached, where that is known.
+// Stored returns the number of idle connections to a relay, and why it is unreachable, if known.
 func (t *Terminal) Stored(relay *Relay) (int, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -102,8 +102,8 @@ func (t *Terminal) Stored(relay *Relay) (int, error) {
 	return 0, nil
 }
 
-// to is the road to a relay.
-func (t *Terminal) to(relay *Relay) *road {
+// to returns the road to a relay.
+func (t *Terminal) to(relay *Relay) *relayPath {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	one := t.by[relay]
@@ -111,7 +111,7 @@ func (t *Terminal) to(relay *Relay) *road {
 		return one
 	}
 	ctx, rest := context.WithCancel(t.ctx)
-	one = &road{relay: relay, rest: rest, pool: pool.New(relay.timed(t.opening(relay)), relay.Changed, relay.turns)}
+	one = &relayPath{relay: relay, rest: rest, pool: pool.New(relay.timed(t.opening(relay)), relay.Changed, relay.turns)}
 	one.pool.Least(0)
 	t.by[relay] = one
 	if t.ended {
@@ -125,7 +125,7 @@ func (t *Terminal) to(relay *Relay) *road {
 	return one
 }
 
-// opening opens connections to a relay.
+// opening returns a function that opens connections to a relay.
 func (t *Terminal) opening(relay *Relay) func(context.Context) (*carry.Secure, error) {
 	open := pool.Opening(
 		func(ctx context.Context) (*net.TCPConn, error) { return t.Dial(ctx, *pool.Dialer(), relay) },
@@ -146,22 +146,22 @@ func (t *Terminal) opening(relay *Relay) func(context.Context) (*carry.Secure, e
 	}
 }
 
-// road is one terminal's to one relay.
-type road struct {
+// relayPath connects one terminal with one relay.
+type relayPath struct {
 	relay *Relay
 	pool  *pool.Pool
-	rest  context.CancelFunc // nothing is kept in store any more
+	rest  context.CancelFunc // stops keeping idle connections
 	live  atomic.Int64
 }
 
-func (r *road) take(ctx context.Context) (*carry.Secure, error) { return r.pool.Take(ctx) }
+func (r *relayPath) take(ctx context.Context) (*carry.Secure, error) { return r.pool.Take(ctx) }
 
-func (r *road) begin() {
+func (r *relayPath) begin() {
 	r.live.Add(1)
 	r.relay.connections.Add(1)
 }
 
-func (r *road) end() {
+func (r *relayPath) end() {
 	r.live.Add(-1)
 	r.relay.connections.Add(-1)
 }

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetCongestion chooses the congestion control of a socket; "": the kernel's stays.
+// SetCongestion sets the congestion control of a socket; "" keeps the kernel's.
 func SetCongestion(raw syscall.RawConn, name string) error {
 	var refused error
 	err := raw.Control(func(fd uintptr) { refused = choose(int(fd), name) })
 	return errors.Join(err, refused)
 }
 
-// Congestion returns the congestion control that a socket has when it chooses this one; "": the network namespace's.
+// Congestion returns the congestion control that a socket gets with this choice; "" means the namespace's default.
 func Congestion(name string) (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,59 +12,59 @@ import (
 	"bicast/relay/internal/httpconnect"
 )
 
-// Of so many of the last answers it is known how long they were here.
+// Size of the window of recent answers for the overhead.
 const answersKept = 128
 
-// Totals are what a relay has done. They only grow, but for those that are of now.
+// Totals are the statistics of a relay. Counters only grow.
 type Totals struct {
-	Connections, Waiting       int // now: carried; opened, and nothing asked for yet
+	Connections, Waiting       int // current: forwarding; open without a request
 	Carried                    uint64
 	Refused, Failed, Strangers uint64
-	Up, Down                   uint64        // bytes, to servers and from them
-	Overhead                   time.Duration // the median of late answers; 0: not known
+	Up, Down                   uint64        // bytes to and from servers
+	Overhead                   time.Duration // median of recent answers; 0: unknown
 }
 
-// Totals are as they are now.
+// Totals returns the current statistics.
 func (s *Server) Totals() Totals {
 	c := &s.count
 	return Totals{
 		Connections: int(c.connections.Load()), Waiting: int(c.waiting.Load()), Carried: c.carried.Load(),
-		Refused: c.refused.Load(), Failed: c.failed.Load(), Strangers: c.strangers.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Strangers: c.unauthenticated.Load(),
 		Up: c.up.Load(), Down: c.down.Load(), Overhead: c.stays.median(),
 	}
 }
 
 type counts struct {
-	connections, waiting       atomic.Int64
-	carried                    atomic.Uint64
-	refused, failed, strangers atomic.Uint64
-	up, down                   atomic.Uint64
-	stays                      stays
+	connections, waiting             atomic.Int64
+	carried                          atomic.Uint64
+	refused, failed, unauthenticated atomic.Uint64
+	up, down                         atomic.Uint64
+	stays                            stays
 }
 
-// no is of a request that was answered with a refusal.
+// no counts a refusal.
 func (c *counts) no(code int) {
 	switch code {
 	case httpconnect.Refused, httpconnect.Unanswering, httpconnect.Unable:
 		c.failed.Add(1)
-	case httpconnect.TooLong: // nothing was asked for
+	case httpconnect.TooLong: // there was no request
 	default:
 		c.refused.Add(1)
 	}
 }
 
-// of has two ends counted.
+// of wraps both ends with counters.
 func (c *counts) of(gateway, server carry.End) (near, far carry.End) {
 	t := &turns{counts: c}
 	return &nearEnd{gateway, t}, &farEnd{server, t}
 }
 
-// turns are of one connection: the first bytes of an answer, which wait for nothing but this relay, tell what it adds. Of
-// those behind them that is not known: they may wait for the gateway to take them.
+// turns measures one connection's overhead: the first bytes of an answer wait for nothing but this relay. Later bytes
+// may wait for the gateway to read.
 type turns struct {
 	counts *counts
-	asked  atomic.Bool // something went to the server since it answered last
-	came   time.Time   // the answer's first bytes, which are on their way; zero: none
+	asked  atomic.Bool // data went to the server since its last answer
+	came   time.Time   // arrival of an answer's first bytes still being sent; zero: none
 }
 
 type farEnd struct {
@@ -102,11 +102,11 @@ func (n *nearEnd) Flush() error {
 	return err
 }
 
-// stays are how long answers were here, of late.
+// stays are the times that recent answers spent in this relay.
 type stays struct {
 	mutex sync.Mutex
 	last  [answersKept]time.Duration
-	n     int // in all
+	n     int // total count
 }
 
 func (s *stays) add(one time.Duration) {

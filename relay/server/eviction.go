@@ -9,41 +9,41 @@ import (
 )
 
 const (
-	mostStrangers = 256 // connections of which it is not known whose they are
-	mostFamiliar  = 256 // hosts of which it is remembered that guests come from there
+	maxPending    = 256 // unauthenticated connections
+	maxKnownHosts = 256 // hosts that authenticated before
 )
 
-// crowd is who has not shown yet who he is. Of too many, the oldest one of the host that has most makes place for a newcomer:
-// a host alone crowds out itself alone. And many hosts crowd out none from which a guest came before.
-type crowd struct {
-	mutex     sync.Mutex
-	strangers []*stranger // in the order in which they came
-	of        map[netip.Prefix]int
-	familiar  []netip.Prefix // the latest last
+// pending holds the unauthenticated connections. If there are too many, it evicts the oldest one of the host with the
+// most. So a single host evicts only itself, and many hosts evict none that authenticated before.
+type pending struct {
+	mutex       sync.Mutex
+	connections []*pendingConn // in order of arrival
+	of          map[netip.Prefix]int
+	known       []netip.Prefix // most recent last
 }
 
-type stranger struct {
-	host     netip.Prefix
-	familiar bool
-	end      interface{ Reset() }
+type pendingConn struct {
+	host  netip.Prefix
+	known bool
+	end   interface{ Reset() }
 }
 
-func (c *crowd) enter(from netip.Addr, end interface{ Reset() }) *stranger {
+func (c *pending) enter(from netip.Addr, end interface{ Reset() }) *pendingConn {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.of == nil {
 		c.of = make(map[netip.Prefix]int)
 	}
 	host := hostOf(from)
-	newcomer := &stranger{host, slices.Contains(c.familiar, host), end}
-	c.strangers = append(c.strangers, newcomer)
+	newcomer := &pendingConn{host, slices.Contains(c.known, host), end}
+	c.connections = append(c.connections, newcomer)
 	c.of[newcomer.host]++
-	if len(c.strangers) > mostStrangers {
-		least := slices.MinFunc(c.strangers, func(a, b *stranger) int {
+	if len(c.connections) > maxPending {
+		least := slices.MinFunc(c.connections, func(a, b *pendingConn) int {
 			switch {
-			case a.familiar == b.familiar:
+			case a.known == b.known:
 				return c.of[b.host] - c.of[a.host]
-			case b.familiar:
+			case b.known:
 				return -1
 			default:
 				return 1
@@ -55,26 +55,26 @@ func (c *crowd) enter(from netip.Addr, end interface{ Reset() }) *stranger {
 	return newcomer
 }
 
-// leave is of one who is a guest, or gone.
-func (c *crowd) leave(s *stranger, guest bool) {
+// leave removes a connection that has authenticated (guest) or closed.
+func (c *pending) leave(s *pendingConn, guest bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.remove(s)
 	if !guest {
 		return
 	}
-	if at := slices.Index(c.familiar, s.host); at >= 0 {
-		c.familiar = slices.Delete(c.familiar, at, at+1)
-	} else if len(c.familiar) == mostFamiliar {
-		c.familiar = slices.Delete(c.familiar, 0, 1)
+	if at := slices.Index(c.known, s.host); at >= 0 {
+		c.known = slices.Delete(c.known, at, at+1)
+	} else if len(c.known) == maxKnownHosts {
+		c.known = slices.Delete(c.known, 0, 1)
 	}
-	c.familiar = append(c.familiar, s.host)
+	c.known = append(c.known, s.host)
 }
 
-func (c *crowd) remove(s *stranger) {
-	for i, each := range c.strangers {
+func (c *pending) remove(s *pendingConn) {
+	for i, each := range c.connections {
 		if each == s {
-			c.strangers = append(c.strangers[:i], c.strangers[i+1:]...)
+			c.connections = append(c.connections[:i], c.connections[i+1:]...)
 			if c.of[s.host]--; c.of[s.host] == 0 {
 				delete(c.of, s.host)
 			}
@@ -83,7 +83,7 @@ func (c *crowd) remove(s *stranger) {
 	}
 }
 
-// hostOf takes the addresses that one host of IPv6 may choose among for one.
+// hostOf returns the /64 for IPv6, since a host may choose any address in it.
 func hostOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	bits := address.BitLen()

@@ -7,46 +7,46 @@ import (
 	"testing"
 )
 
-type guest struct{ reset bool }
+type fakeEnd struct{ reset bool }
 
-func (g *guest) Reset() { g.reset = true }
+func (g *fakeEnd) Reset() { g.reset = true }
 
-// host is one of many.
+// host returns the n-th host.
 func host(n int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, byte(n >> 8), byte(n)}) }
 
-func TestOfTooManyStrangersTheHostThatHasMostMakesPlace(t *testing.T) {
-	var c crowd
-	var alone, first guest
+func TestPendingEvictsTheHostWithMostConnections(t *testing.T) {
+	var c pending
+	var alone, first fakeEnd
 	c.enter(host(1), &alone)
 	c.enter(host(2), &first)
-	for range mostStrangers - 1 {
-		c.enter(host(2), &guest{})
+	for range maxPending - 1 {
+		c.enter(host(2), &fakeEnd{})
 	}
 	if !first.reset || alone.reset {
-		t.Fatalf("the oldest of the crowd was reset: %v, one by himself: %v; expected the former alone", first.reset, alone.reset)
+		t.Fatalf("the oldest of many was reset: %v, the single one: %v; expected only the former", first.reset, alone.reset)
 	}
-	if len(c.strangers) != mostStrangers {
-		t.Fatalf("%d strangers are here, expected %d", len(c.strangers), mostStrangers)
+	if len(c.connections) != maxPending {
+		t.Fatalf("%d connections are pending, expected %d", len(c.connections), maxPending)
 	}
 }
 
-func TestManyHostsCrowdOutNoneThatGuestsCameFrom(t *testing.T) {
-	var c crowd
-	var gateway, stranger guest
+func TestPendingKeepsKnownHosts(t *testing.T) {
+	var c pending
+	var gateway, stranger fakeEnd
 	c.leave(c.enter(host(0), &gateway), true)
 	c.leave(c.enter(host(1), &stranger), false)
 	c.enter(host(0), &gateway)
 	c.enter(host(1), &stranger)
-	for n := range 10 * mostStrangers {
-		c.enter(host(2+n), &guest{})
+	for n := range 10 * maxPending {
+		c.enter(host(2+n), &fakeEnd{})
 	}
 	if gateway.reset || !stranger.reset {
-		t.Fatalf("who comes from where a guest came from was reset: %v, a stranger: %v; expected the latter alone", gateway.reset, stranger.reset)
+		t.Fatalf("the known host was reset: %v, the unknown one: %v; expected only the latter", gateway.reset, stranger.reset)
 	}
-	for n := range 2 * mostFamiliar {
-		c.leave(c.enter(host(n), &guest{}), true)
+	for n := range 2 * maxKnownHosts {
+		c.leave(c.enter(host(n), &fakeEnd{}), true)
 	}
-	if len(c.familiar) != mostFamiliar {
-		t.Fatalf("%d hosts are remembered, expected %d", len(c.familiar), mostFamiliar)
+	if len(c.known) != maxKnownHosts {
+		t.Fatalf("%d hosts are remembered, expected %d", len(c.known), maxKnownHosts)
 	}
 }

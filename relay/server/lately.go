@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	lately     = 10 * time.Minute
-	latelyMost = 1024
-	// Gateways are known by networks: behind a provider's NAT the next connection may have another address of it.
-	lately4, lately6 = 24, 64
+	recentTime  = 10 * time.Minute
+	maxNetworks = 1024
+	// Gateways are recorded by network: behind a provider's NAT the next connection may have another address.
+	networkBits4, networkBits6 = 24, 64
 )
 
-// networkOf is the one that an address is known by.
+// networkOf returns the network that an address is recorded by.
 func networkOf(address netip.Addr) netip.Prefix {
-	bits := lately6
+	bits := networkBits6
 	if address = address.Unmap(); address.Is4() {
-		bits = lately4
+		bits = networkBits4
 	}
 	network, _ := address.WithZone("").Prefix(bits)
 	return network
 }
 
-// Lately are the networks from where gateways came within the last ten minutes, or are here, in order. Who showed no certificate of a
-// gateway is not among them.
+// Lately returns the networks of authenticated gateways that are connected or were within the last ten minutes, in
+// order.
 func (s *Server) Lately(now time.Time) (networks []netip.Prefix) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for visit := range s.visits {
-		s.came(visit.network, now)
+		s.recordNetwork(visit.network, now)
 	}
 	for network, at := range s.networks {
-		if now.Sub(at) > lately {
+		if now.Sub(at) > recentTime {
 			delete(s.networks, network)
 			continue
 		}
@@ -44,9 +44,9 @@ func (s *Server) Lately(now time.Time) (networks []netip.Prefix) {
 	return networks
 }
 
-// came notes a network; of too many the one from where nobody came for longest is forgotten. Under the mutex.
-func (s *Server) came(network netip.Prefix, now time.Time) {
-	if _, known := s.networks[network]; !known && len(s.networks) >= latelyMost {
+// recordNetwork records a network. If there are too many, it drops the least recent one. The caller holds the mutex.
+func (s *Server) recordNetwork(network netip.Prefix, now time.Time) {
+	if _, known := s.networks[network]; !known && len(s.networks) >= maxNetworks {
 		var oldest netip.Prefix
 		for each, at := range s.networks {
 			if !oldest.IsValid() || at.Before(s.networks[oldest]) {

@@ -11,23 +11,23 @@ import (
 	"bicast/internal/ratelog"
 )
 
-func TestWhereGatewaysCameFromIsKnownForAWhileAndBounded(t *testing.T) {
+func TestLatelyIsLimitedInTimeAndNumber(t *testing.T) {
 	server := newServer(100, &ratelog.Logger{})
 	now := time.Now()
 	from := func(text string) netip.Prefix { return networkOf(netip.MustParseAddr(text)) }
 	here := &visit{network: from("2a0f::9:1")}
 	server.visits[here] = struct{}{}
-	server.came(from("::ffff:45.0.0.7"), now.Add(-lately/2))
-	server.came(from("45.0.1.7"), now.Add(-2*lately))
+	server.recordNetwork(from("::ffff:45.0.0.7"), now.Add(-recentTime/2))
+	server.recordNetwork(from("45.0.1.7"), now.Add(-2*recentTime))
 	expected := []netip.Prefix{netip.MustParsePrefix("45.0.0.0/24"), netip.MustParsePrefix("2a0f::/64")}
 	if known := server.Lately(now); !slices.Equal(known, expected) {
 		t.Fatalf("%v, expected %v", known, expected)
 	}
-	for n := range 2 * latelyMost {
-		server.came(from(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1}).String()), now.Add(time.Duration(n)))
+	for n := range 2 * maxNetworks {
+		server.recordNetwork(from(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1}).String()), now.Add(time.Duration(n)))
 	}
 	known := server.Lately(now.Add(time.Second))
-	if len(known) != latelyMost || !slices.Contains(known, here.network) || slices.Contains(known, expected[0]) {
-		t.Fatalf("%d networks, expected the newest %d and that of who is here", len(known), latelyMost)
+	if len(known) != maxNetworks || !slices.Contains(known, here.network) || slices.Contains(known, expected[0]) {
+		t.Fatalf("%d networks, expected the newest %d and that of who is here", len(known), maxNetworks)
 	}
 }

@@ -40,47 +40,47 @@ func endsOf(conn *net.TCPConn) ends {
 	return ends{conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()}
 }
 
-func TestARequestForARelaysOwnConnectionIsRefusedAsALoop(t *testing.T) {
+func TestRequestForTheRelaysOwnConnectionIsALoop(t *testing.T) {
 	s := newServer(8, &ratelog.Logger{Log: slog.New(slog.DiscardHandler)})
 	made, _ := connected(t)
-	own := endsOf(made)
+	isOwn := endsOf(made)
 	asked := func(source netip.AddrPort) int {
-		target := httpconnect.Of(own.to)
+		target := httpconnect.Of(isOwn.to)
 		target.For = source
 		_, answer := s.connect(context.Background(), target)
-		return answer.Code // the order lists no port: whatever is no loop is forbidden
+		return answer.Code // the order lists no port: anything but a loop is forbidden
 	}
 	forget := s.note(made)
 	for source, code := range map[netip.AddrPort]int{
-		own.source: httpconnect.Loop, own.to: httpconnect.Forbidden, {}: httpconnect.Forbidden,
+		isOwn.source: httpconnect.Loop, isOwn.to: httpconnect.Forbidden, {}: httpconnect.Forbidden,
 	} {
 		if got := asked(source); got != code {
 			t.Errorf("a connection from %v is answered with %d, expected %d", source, got, code)
 		}
 	}
-	if forget(); asked(own.source) != httpconnect.Forbidden {
+	if forget(); asked(isOwn.source) != httpconnect.Forbidden {
 		t.Error("a connection that has ended is still taken for the relay's own")
 	}
 }
 
-func TestARelayKnowsItsOwnConnectionsWhileItCarriesThem(t *testing.T) {
+func TestServerRecordsItsConnectionsWhileTheyLive(t *testing.T) {
 	s := newServer(8, &ratelog.Logger{Log: slog.New(slog.DiscardHandler)})
 	near, gateway := connected(t)
 	made, _ := connected(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.relay(context.Background(), carry.Server(near, &tls.Config{}), nil, made) // waits for the gateway's handshake
+		s.relay(context.Background(), carry.Server(near, &tls.Config{}), nil, made) // blocks in the gateway's handshake
 	}()
-	for late := time.Now().Add(time.Minute); !s.own(endsOf(made)); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(time.Minute); !s.isOwn(endsOf(made)); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the relay does not know the connection that it carries")
 		}
 	}
-	own := endsOf(made)
+	isOwn := endsOf(made)
 	gateway.Close()
 	<-ended
-	if s.own(own) {
+	if s.isOwn(isOwn) {
 		t.Fatal("the relay takes a connection that has ended for its own")
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Ports are those that are listed.
+// Ports is a list of port ranges.
 type Ports []Span
 
-// Span is of ports, both ends with it.
+// Span is an inclusive range of ports.
 type Span struct{ First, Last uint16 }
 
-// ParsePorts reads 80,443,8000-8099.
+// ParsePorts parses a list such as 80,443,8000-8099.
 func ParsePorts(text string) (Ports, error) {
 	var ports Ports
 	for _, part := range strings.Split(text, ",") {
@@ -32,7 +32,7 @@ func ParsePorts(text string) (Ports, error) {
 	return ports, nil
 }
 
-// Have tells whether one is listed.
+// Have tells whether a port is in the list.
 func (p Ports) Have(port uint16) bool {
 	for _, each := range p {
 		if each.First <= port && port <= each.Last {

@@ -4,7 +4,7 @@ package server
 
 import "testing"
 
-func TestPortsAreThoseListed(t *testing.T) {
+func TestPortsMatchTheList(t *testing.T) {
 	ports, err := ParsePorts("80, 443,8000-8099")
 	if err != nil || ports.String() != "80,443,8000-8099" {
 		t.Fatalf("%v, %v", ports, err)

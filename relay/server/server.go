@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the relay's side: MPTCP and TLS with gateways, plain TCP with the servers that they ask for.
+// Package server is the relay's side: MPTCP and TLS towards gateways, plain TCP towards the servers that they request.
 package server
 
 import (
@@ -26,53 +26,53 @@ import (
 	"bicast/relay/internal/reach"
 )
 
-const partBytes = 1 << 20 // of what a peer sent before it was refused
+const partBytes = 1 << 20 // limit of data read from a refused peer
 
-// times hold a peer to its part.
+// times are the time limits for a peer.
 type times struct {
-	greet time.Duration
-	idle  time.Duration // opened, and nothing asked for: gateways keep such ones in store
-	ask   time.Duration // from a request's first byte to its last
-	part  time.Duration // for a refusal to be read, and as much for it to be sent
+	handshake   time.Duration
+	idle        time.Duration // open without a requestTime: gateways keep such connections in reserve
+	requestTime time.Duration // from the first to the last byte of a request
+	refuse      time.Duration // to send a refusal, and as much for the peer to read it
 }
 
-var usual = times{greet: 5 * time.Second, idle: 2 * time.Minute, ask: 5 * time.Second, part: 2 * time.Second}
+var defaultTimes = times{handshake: 5 * time.Second, idle: 2 * time.Minute, requestTime: 5 * time.Second, refuse: 2 * time.Second}
 
-// Server is a relay. It is given its first order before it serves.
+// Server is a relay. It needs an order before it serves.
 type Server struct {
-	strangers *ratelog.Logger
-	reach     *reach.Reach
-	close     func() error // what Open opened
+	unauthenticated *ratelog.Logger
+	reach           *reach.Reach
+	close           func() error // releases what Open opened
 
-	times  times
-	most   int // connections of all gateways, with those where nothing was asked yet
-	crowd  crowd
-	count  counts
-	mutex  sync.Mutex
-	order  Order
-	tls    *tls.Config // by the order
-	visits map[*visit]struct{}
-	of     map[string]int // visits, by gateway
-	made   map[ends]struct{}
+	times   times
+	most    int // limit of connections of all gateways, idle ones included
+	pending pending
+	count   counts
+	mutex   sync.Mutex
+	order   Order
+	tls     *tls.Config // of the current order
+	visits  map[*visit]struct{}
+	of      map[string]int // number of visits, by gateway
+	made    map[ends]struct{}
 
-	networks map[netip.Prefix]time.Time // from where gateways came, and when last
+	networks map[netip.Prefix]time.Time // last time of gateways, by network
 }
 
-// ends are a connection's that this relay made to a server.
+// ends are the addresses of a connection from this relay to a server.
 type ends struct{ source, to netip.AddrPort }
 
-// Order is how it serves, for those who come from then on.
+// Order is the configuration for new connections.
 type Order struct {
 	Shows     tls.Certificate
-	Authority *x509.CertPool // who vouches for guests
+	Authority *x509.CertPool // issuer of the guests' certificates
 	Guests    mtls.Guests
 	Ports     Ports
-	// Congestion is the control of what is sent to servers; "": the kernel's.
+	// Congestion is the congestion control towards servers; "": the kernel's.
 	Congestion string
-	Draining   bool // nothing new is carried
+	Draining   bool // refuse new requests
 }
 
-// visit is a guest's connection.
+// visit is an authenticated connection of a gateway.
 type visit struct {
 	name string
 	is   *x509.Certificate
@@ -81,38 +81,38 @@ type visit struct {
 	network netip.Prefix // that it comes from
 }
 
-// Open returns a relay that uses what its host has for it, until Close. It asks for routes where within runs; dial runs what waits
-// for servers and for their names, where those are reached from.
+// Open returns a relay that uses the host's resources until Close. `within` selects the network namespace for route
+// queries, `dial` that for connections to servers and resolvers.
 func Open(within func(func() error) error, dial func(context.Context, func() error) error, log *slog.Logger) (*Server, error) {
-	var roads *reach.Kernel
+	var routes *reach.Kernel
 	if err := within(func() (err error) {
-		roads, err = reach.OpenKernel()
+		routes, err = reach.OpenKernel()
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	s := newServer(memlimit.Connections(), &ratelog.Logger{Log: log})
-	s.reach = &reach.Reach{Resolve: reach.Resolver(dial), Within: dial, Roads: roads}
+	s.reach = &reach.Reach{Resolve: reach.Resolver(dial), Within: dial, Routes: routes}
 	end := footprint.Carry()
 	s.close = func() error {
 		end()
-		return roads.Close()
+		return routes.Close()
 	}
 	return s, nil
 }
 
-// Close lets go of what Open opened, once nothing is served any more.
+// Close releases what Open opened, after serving has ended.
 func (s *Server) Close() error { return s.close() }
 
-// newServer has so many connections at most, of which no gateway has more than it leaves to others.
-func newServer(most int, strangers *ratelog.Logger) *Server {
+// newServer returns a server with a limit of connections. No gateway may use more than it leaves to others.
+func newServer(most int, unauthenticated *ratelog.Logger) *Server {
 	return &Server{
-		strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
+		unauthenticated: unauthenticated, times: defaultTimes, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
 		networks: map[netip.Prefix]time.Time{},
 	}
 }
 
-// Obey has an order take the place of the one before. Who is no guest any more is cut.
+// Obey replaces the order and resets connections of gateways that are no longer guests.
 func (s *Server) Obey(order Order) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -124,13 +124,13 @@ func (s *Server) Obey(order Order) {
 	}
 }
 
-func (s *Server) ordered() (Order, *tls.Config) {
+func (s *Server) current() (Order, *tls.Config) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.order, s.tls
 }
 
-// Listen opens the relay's door: MPTCP, and for peers who have none, TCP.
+// Listen opens the relay's listener: MPTCP, with TCP for peers without it.
 func Listen(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return SetCongestion(raw, congestion)
@@ -143,31 +143,31 @@ func Listen(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCP
 	return listener.(*net.TCPListener), nil
 }
 
-// Serve ends, with all connections, when the context does; when the listener is closed it ends with the last of them.
+// Serve ends with all connections when the context ends. If the listener is closed, it waits for the last connection.
 func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
-	return acceptloop.Serve(ctx, listener, s.guest)
+	return acceptloop.Serve(ctx, listener, s.handle)
 }
 
-func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
+func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	_, config := s.ordered()
+	_, config := s.current()
 	end := carry.Server(conn, config)
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
-	stranger := s.crowd.enter(from.Addr(), end)
-	err := end.Handshake(ctx, s.times.greet)
-	s.crowd.leave(stranger, err == nil)
+	stranger := s.pending.enter(from.Addr(), end)
+	err := end.Handshake(ctx, s.times.handshake)
+	s.pending.leave(stranger, err == nil)
 	if err != nil {
-		end.Close() // with what TLS said of it, and that is all
-		s.count.strangers.Add(1)
-		s.strangers.Warn("nobody whom this relay serves", "from", from.Addr().Unmap(), "because", err)
+		end.Close() // with the alert of TLS, nothing else
+		s.count.unauthenticated.Add(1)
+		s.unauthenticated.Warn("a connection failed to authenticate as a gateway", "from", from.Addr().Unmap(), "because", err)
 		return
 	}
 	visit := &visit{is: end.Peer(), cut: cut, network: networkOf(from.Addr())}
 	if no := s.enter(visit); no != nil {
-		s.part(end, no)
+		s.refuse(end, no)
 		return
 	}
 	defer s.leave(visit)
@@ -180,7 +180,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	}
 	switch {
 	case answer != nil:
-		s.part(end, answer)
+		s.refuse(end, answer)
 	case target == nil:
 		end.Reset()
 	default:
@@ -189,13 +189,13 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 }
 
 func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.TCPConn, *httpconnect.Answer) {
-	order, _ := s.ordered()
+	order, _ := s.current()
 	if order.Draining {
 		return nil, httpconnect.No(httpconnect.Unable, "this relay is being drained")
 	}
-	if target.For.IsValid() && s.own(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
-		return nil, httpconnect.No(httpconnect.Loop, "the connection from %v is this relay's own: its packets come back by a gateway; leave this "+
-			"relay's address out of the networks that the gateway relays", target.For)
+	if target.For.IsValid() && s.isOwn(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
+		return nil, httpconnect.No(httpconnect.Loop, "the connection from %v is this relay's own: its packets come back through a gateway; exclude this "+
+			"relay's address from the networks that the gateway relays", target.For)
 	}
 	if !order.Ports.Have(target.Port) {
 		return nil, httpconnect.No(httpconnect.Forbidden, "port %d is not among those that this relay reaches (%v)", target.Port, order.Ports)
@@ -203,14 +203,14 @@ func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.T
 	return s.reach.Connect(ctx, target, func(_, _ string, raw syscall.RawConn) error { return SetCongestion(raw, order.Congestion) })
 }
 
-func (s *Server) own(one ends) bool {
+func (s *Server) isOwn(one ends) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	_, own := s.made[one]
-	return own
+	_, isOwn := s.made[one]
+	return isOwn
 }
 
-// note keeps which connection this relay has made, until the returned function is called.
+// note records a connection made by this relay, until the returned function is called.
 func (s *Server) note(conn *net.TCPConn) (forget func()) {
 	at := func(address net.Addr) netip.AddrPort {
 		one := address.(*net.TCPAddr).AddrPort()
@@ -227,16 +227,16 @@ func (s *Server) note(conn *net.TCPConn) (forget func()) {
 	}
 }
 
-// request is what is wanted; no target and no answer: the peer has gone.
+// request reads the request. Without target and answer the peer has gone.
 func (s *Server) request(end *carry.Secure) (*httpconnect.Target, []byte, *httpconnect.Answer) {
 	end.SetReadDeadline(time.Now().Add(s.times.idle))
 	header, behind, err := httpconnect.Header(end, make([]byte, httpconnect.HeaderBytes), func() {
-		end.SetReadDeadline(time.Now().Add(s.times.ask))
+		end.SetReadDeadline(time.Now().Add(s.times.requestTime))
 	})
 	var late net.Error
 	switch {
 	case errors.As(err, &late) && late.Timeout():
-		return nil, nil, httpconnect.No(httpconnect.TooLong, "nothing was asked for in time")
+		return nil, nil, httpconnect.No(httpconnect.TooLong, "no request came in time")
 	case errors.Is(err, httpconnect.ErrLong):
 		return nil, nil, httpconnect.No(httpconnect.Malformed, "%v", err)
 	case err != nil:
@@ -267,51 +267,51 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 	pair.Run()
 }
 
-// part answers a refusal. What the peer sent meanwhile is read and forgotten: a connection that is closed with unread bytes
-// is reset, and the answer with it.
-func (s *Server) part(end *carry.Secure, answer *httpconnect.Answer) {
+// refuse sends a refusal. It reads and discards what the peer sends meanwhile: closing a connection with unread data
+// would reset it and lose the answer.
+func (s *Server) refuse(end *carry.Secure, answer *httpconnect.Answer) {
 	s.count.no(answer.Code)
-	late := time.AfterFunc(2*s.times.part, end.Reset) // one that takes nothing is not waited for
+	late := time.AfterFunc(2*s.times.refuse, end.Reset) // a peer that does not read
 	defer late.Stop()
-	end.SetReadDeadline(time.Now().Add(s.times.part))
+	end.SetReadDeadline(time.Now().Add(s.times.refuse))
 	if err := errors.Join(end.Send(answer.Bytes()), end.CloseWrite()); err == nil {
 		io.CopyN(io.Discard, end, partBytes)
 	}
 	end.Close()
 }
 
-// enter refuses who was a guest when he came, and is none any more.
+// enter admits a connection, unless the gateway is no longer a guest or has too many.
 func (s *Server) enter(v *visit) *httpconnect.Answer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	v.name = s.order.Guests.Name(v.is)
 	switch {
 	case v.name == "":
-		return httpconnect.No(httpconnect.Forbidden, "this gateway is not served any more")
+		return httpconnect.No(httpconnect.Forbidden, "this relay no longer serves this gateway")
 	case !s.room(v.name):
-		return httpconnect.No(httpconnect.TooMany, "this gateway has %d connections of %d for which this relay has memory: no more", s.of[v.name], s.most)
+		return httpconnect.No(httpconnect.TooMany, "this gateway has %d connections of %d that fit into this relay's memory: the limit is reached", s.of[v.name], s.most)
 	}
 	s.visits[v] = struct{}{}
 	s.of[v.name]++
-	s.came(v.network, time.Now())
+	s.recordNetwork(v.network, time.Now())
 	return nil
 }
 
-// room tells whether there is room for one more: no gateway has more than it leaves to others, where there are others. Under
-// the mutex.
+// room tells whether there is room for another connection. A gateway may not use more than it leaves to others, if
+// there are others. The caller holds the mutex.
 func (s *Server) room(gateway string) bool {
-	own, all := s.of[gateway]+1, len(s.visits)+1
+	isOwn, all := s.of[gateway]+1, len(s.visits)+1
 	if len(s.order.Guests) == 1 {
-		own = 0
+		isOwn = 0
 	}
-	return own+all <= s.most
+	return isOwn+all <= s.most
 }
 
 func (s *Server) leave(v *visit) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.visits, v)
-	s.came(v.network, time.Now())
+	s.recordNetwork(v.network, time.Now())
 	if s.of[v.name]--; s.of[v.name] == 0 {
 		delete(s.of, v.name)
 	}

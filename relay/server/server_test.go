@@ -24,7 +24,7 @@ const (
 	soon   = 50 * time.Millisecond
 )
 
-// relay is one that serves home and cabin, and who opens connections to it as home.
+// relay serves home and cabin, and opens connections to itself as home.
 type relay struct {
 	t      *testing.T
 	server *Server
@@ -62,18 +62,18 @@ func serving(t *testing.T, most int, times times, guests ...string) *relay {
 	return r
 }
 
-// opens is home's, and let in.
+// opens returns an accepted connection of home.
 func (r *relay) opens() *carry.Secure {
 	r.t.Helper()
 	end := r.comes()
-	if err := end.Welcomed(within); err != nil {
+	if err := end.AwaitAcceptance(within); err != nil {
 		r.t.Fatal(err)
 	}
 	end.SetReadDeadline(time.Now().Add(within))
 	return end
 }
 
-// comes is home's, and may be refused.
+// comes returns a connection of home that may be refused.
 func (r *relay) comes() *carry.Secure {
 	r.t.Helper()
 	config, err := mtls.Gateway(r.home, "tokyo")
@@ -93,7 +93,7 @@ func (r *relay) comes() *carry.Secure {
 	return end
 }
 
-// answered is all that one reads, to its end.
+// answered returns everything the relay sends until it closes.
 func (r *relay) answered(end *carry.Secure) string {
 	r.t.Helper()
 	text, err := io.ReadAll(end)
@@ -103,7 +103,7 @@ func (r *relay) answered(end *carry.Secure) string {
 	return string(text)
 }
 
-// waits is when so many have been let in.
+// waits waits until this many connections are accepted.
 func (r *relay) waits(count int) {
 	r.t.Helper()
 	for late := time.Now().Add(within); r.server.Totals().Waiting != count; time.Sleep(time.Millisecond) {
@@ -113,8 +113,8 @@ func (r *relay) waits(count int) {
 	}
 }
 
-func TestAGatewayHasNoMoreConnectionsThanItLeavesToOthers(t *testing.T) {
-	r := serving(t, 4, usual, "home", "cabin")
+func TestGatewayLeavesConnectionsToOthers(t *testing.T) {
+	r := serving(t, 4, defaultTimes, "home", "cabin")
 	for n := range 2 {
 		r.opens()
 		r.waits(n + 1)
@@ -127,8 +127,8 @@ func TestAGatewayHasNoMoreConnectionsThanItLeavesToOthers(t *testing.T) {
 	}
 }
 
-func TestTheOnlyGatewayHasAllTheRoom(t *testing.T) {
-	r := serving(t, 4, usual, "home")
+func TestSingleGatewayMayUseAllConnections(t *testing.T) {
+	r := serving(t, 4, defaultTimes, "home")
 	for n := range 4 {
 		r.opens()
 		r.waits(n + 1)
@@ -138,11 +138,11 @@ func TestTheOnlyGatewayHasAllTheRoom(t *testing.T) {
 	}
 }
 
-func TestAGatewayThatIsRefusedAsItOpensIsToldWhy(t *testing.T) {
-	r := serving(t, 0, usual, "home")
+func TestRefusedGatewayGetsTheReason(t *testing.T) {
+	r := serving(t, 0, defaultTimes, "home")
 	end := r.comes()
-	err := end.Welcomed(within)
-	if err == nil { // the answer came later than the ticket
+	err := end.AwaitAcceptance(within)
+	if err == nil { // the refusal came after the ticket
 		err = errors.New(r.answered(end))
 	}
 	if !strings.Contains(err.Error(), "HTTP/1.1 429 ") {
@@ -150,8 +150,8 @@ func TestAGatewayThatIsRefusedAsItOpensIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForNothingIsLetGoAfterItsTime(t *testing.T) {
-	short := usual
+func TestConnectionWithoutRequestIsClosedAfterItsTimeout(t *testing.T) {
+	short := defaultTimes
 	short.idle = soon
 	r := serving(t, 4, short, "home")
 	began := time.Now()
@@ -161,13 +161,13 @@ func TestWhoAsksForNothingIsLetGoAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestARequestThatDoesNotEndIsLetGoAfterItsTime(t *testing.T) {
-	short := usual
-	short.ask = soon
+func TestUnfinishedRequestIsClosedAfterItsTimeout(t *testing.T) {
+	short := defaultTimes
+	short.requestTime = soon
 	r := serving(t, 4, short, "home")
 	end := r.opens()
 	r.waits(1)
-	time.Sleep(2 * soon) // it has the time of who asks for nothing until its first byte
+	time.Sleep(2 * soon) // until its first byte the idle timeout applies
 	if err := end.Send([]byte("CONNECT 45.0.0.2:80 HTTP/1.1\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -176,9 +176,9 @@ func TestARequestThatDoesNotEndIsLetGoAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestWhoGoesOnAfterARefusalIsNotHeardForLong(t *testing.T) {
-	short := usual
-	short.part = soon
+func TestRefusedPeerThatKeepsSendingIsCut(t *testing.T) {
+	short := defaultTimes
+	short.refuse = soon
 	r := serving(t, 4, short, "home")
 	end := r.opens()
 	if err := end.Send([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {

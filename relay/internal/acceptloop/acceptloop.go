@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-const pause = 50 * time.Millisecond // where the host has no descriptor left
+const pause = 50 * time.Millisecond // after an error, such as no free descriptor
 
-// Serve ends when the context does, and all guests have.
+// Serve returns when the context and all connections have ended.
 func Serve(ctx context.Context, listener *net.TCPListener, guest func(context.Context, *net.TCPConn)) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
@@ -29,7 +29,7 @@ func Serve(ctx context.Context, listener *net.TCPListener, guest func(context.Co
 				defer guests.Done()
 				guest(ctx, conn)
 			}()
-			runtime.Gosched() // who has come is served before more are let in
+			runtime.Gosched() // serve this connection before the next is accepted
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):

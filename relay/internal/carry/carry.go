@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package carry takes bytes from one connection to another, both ways, and how each way ends: a half-close is a half-close
-// at the other side, a reset is a reset there, and who reads slowly is sent no more than waits in the kernel and in one
-// buffer. A pair in which nothing moves any more is ended.
+// Package carry forwards data between two connections, in both directions, with their ends: a half-close stays a
+// half-close, a reset a reset. A slow reader limits what is read for it to one buffer and the kernel's. An idle pair is
+// ended.
 package carry
 
 import (
@@ -13,71 +13,71 @@ import (
 	"time"
 )
 
-// End is one side's connection.
+// End is one connection of a pair.
 type End interface {
 	io.Reader
-	io.Writer     // what is written may wait for Flush
-	Flush() error // sends what was written
+	io.Writer     // may buffer until Flush
+	Flush() error // sends buffered data
 	SetReadDeadline(time.Time) error
-	CloseWrite() error // nothing more goes there; what comes from there still does
-	Close() error      // both ways have ended
-	Reset()            // it is cut off, and its peer hears so
-	Lost() bool        // its peer has cut it off, and nobody has read that yet
-	Unsent() bool      // not all that was sent is known to have reached whom it is for
+	CloseWrite() error // half-close: no more data to the peer
+	Close() error      // after both directions have ended
+	Reset()            // resets the connection
+	IsReset() bool     // whether the peer has reset it, even if unread
+	HasUnsent() bool   // whether sent data may not have reached its final receiver
 }
 
-// ErrCut is of a connection that ended without its peer having said that it ends: what came may not be all.
+// ErrCut means that a connection ended without its peer's end of data: the data may be incomplete.
 var ErrCut = errors.New("the connection was cut off")
 
-// ErrLeft is what the near end reads as when its bytes shall go elsewhere: nothing is cut off.
+// ErrLeft is returned by the near end if its data must go elsewhere: nothing is reset.
 var ErrLeft = errors.New("the connection was left")
 
 const (
-	// Of a connection where nothing moves, only this much is held; a buffer is lent to those where much does.
+	// An idle connection holds a small buffer; busy ones borrow a large one.
 	idleBytes = 512
-	lentBytes = 32 << 10
-	lentFor   = time.Second // without a byte
+	busyBytes = 32 << 10
+	busyTime  = time.Second // idle time before the buffer is returned
 
-	lookEvery = time.Second // at the one side, while the other takes nothing
+	checkInterval = time.Second // interval of checks for a reset of one side while the other does not read
 
-	idleAtMost    = 2*time.Hour + 4*time.Minute // without a byte (RFC 5382, REQ-5)
-	halfClosedFor = 2 * time.Minute             // likewise, after one way has ended
+	idleTimeout       = 2*time.Hour + 4*time.Minute // without data (RFC 5382, REQ-5)
+	halfClosedTimeout = 2 * time.Minute             // without data, after one direction has ended
 )
 
-var lent = sync.Pool{New: func() any { return new([lentBytes]byte) }}
+var buffers = sync.Pool{New: func() any { return new([busyBytes]byte) }}
 
-// Pair is two ends.
+// Pair is two connections.
 type Pair struct {
 	Near, Far End
 
-	Idle, HalfClosed time.Duration // without a byte; 0: 2 h 4 min, and 2 min after one way has ended
+	Idle, HalfClosed time.Duration // limits without data; 0: 2 h 4 min, and 2 min after one direction has ended
 }
 
-// Run carries both ways until both have ended; nil when both ended by themselves.
+// Run forwards both directions until both have ended, and returns nil if both ended orderly.
 func (p Pair) Run() error { return p.Finish(p.Begin()) }
 
-// Underway is a pair of which the way from near to far is carried.
+// Underway is a pair whose near to far direction is being forwarded.
 type Underway struct {
-	up   chan error
-	life *life
+	up        chan error
+	idleTimer *idleTimer
 }
 
-// Begin carries from near to far.
+// Begin forwards from near to far.
 func (p Pair) Begin() *Underway {
-	u := &Underway{make(chan error, 1), p.live()}
-	go func() { u.up <- p.way(u.life, p.Near, p.Far) }()
+	u := &Underway{make(chan error, 1), p.newIdleTimer()}
+	go func() { u.up <- p.direction(u.idleTimer, p.Near, p.Far) }()
 	return u
 }
 
-// Wait waits until the way from near to far has ended, where the other one is not carried.
+// Wait waits for the end of that direction, if the other one is not forwarded.
 func (u *Underway) Wait() error {
-	defer u.life.end()
+	defer u.idleTimer.end()
 	return <-u.up
 }
 
-// Finish carries from far to near, and awaits what Begin began.
+// Finish forwards from far to near and waits for both directions.
 func (p Pair) Finish(u *Underway) error {
-	err := p.way(u.life, p.Far, p.Near)
+	err := p.direction(u.idleTimer, p.Far, p.Near)
 	if err = errors.Join(err, u.Wait()); err != nil {
 		p.Cut()
 		return err
@@ -85,19 +85,19 @@ func (p Pair) Finish(u *Underway) error {
 	return errors.Join(p.Near.Close(), p.Far.Close())
 }
 
-// Cut resets both.
+// Cut resets both connections.
 func (p Pair) Cut() {
 	p.Near.Reset()
 	p.Far.Reset()
 }
 
-func (p Pair) way(life *life, from, to End) error {
-	w := &way{from: from, to: to, life: life, cut: p.Cut}
+func (p Pair) direction(idleTimer *idleTimer, from, to End) error {
+	w := &direction{from: from, to: to, idleTimer: idleTimer, cut: p.Cut}
 	defer w.end()
 	err := w.copy()
 	if err == nil {
 		if err = to.CloseWrite(); err == nil {
-			life.halfClosed(from, to)
+			idleTimer.halfClosed(from, to)
 		}
 	}
 	if err != nil && !errors.Is(err, ErrLeft) {
@@ -106,19 +106,19 @@ func (p Pair) way(life *life, from, to End) error {
 	return err
 }
 
-// way is one direction of a pair. While its one side takes nothing, it sees a reset at the other, which is not read.
-type way struct {
-	from, to End
-	life     *life
-	cut      func()
+// direction is one direction of a pair. While its destination does not read, it checks its source for a reset.
+type direction struct {
+	from, to  End
+	idleTimer *idleTimer
+	cut       func()
 
 	mutex   sync.Mutex
 	writing bool
 	timer   *time.Timer
 }
 
-// copy ends with what `from` ends with, nil for its end.
-func (w *way) copy() error {
+// copy returns the error of `from`, nil for its end.
+func (w *direction) copy() error {
 	idle := make([]byte, idleBytes)
 	for {
 		n, err := w.from.Read(idle)
@@ -126,7 +126,7 @@ func (w *way) copy() error {
 			return failed
 		}
 		if err == nil && n == len(idle) {
-			err = w.much()
+			err = w.copyBusy()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -137,14 +137,14 @@ func (w *way) copy() error {
 	}
 }
 
-// much is copy with a buffer that is lent, until nothing comes for a while.
-func (w *way) much() error {
+// copyBusy is copy with a borrowed buffer, until no data comes for a while.
+func (w *direction) copyBusy() error {
 	for {
-		if err := w.from.SetReadDeadline(time.Now().Add(lentFor)); err != nil {
+		if err := w.from.SetReadDeadline(time.Now().Add(busyTime)); err != nil {
 			return err
 		}
-		buffer := lent.Get().(*[lentBytes]byte)
-		giveBack := func() { lent.Put(buffer) }
+		buffer := buffers.Get().(*[busyBytes]byte)
+		giveBack := func() { buffers.Put(buffer) }
 		n, err := w.from.Read(buffer[:])
 		if failed := w.send(buffer[:n], giveBack); failed != nil {
 			return failed
@@ -158,55 +158,55 @@ func (w *way) much() error {
 	}
 }
 
-// send writes bytes, and lets go of their buffer before it waits for their being sent where that may be.
-func (w *way) send(b []byte, written func()) error {
+// send writes data. It calls written as soon as the buffer is free, before a Flush that may block.
+func (w *direction) send(b []byte, written func()) error {
 	if len(b) == 0 {
 		written()
 		return nil
 	}
 	w.begin()
 	defer w.pause()
-	w.life.move()
+	w.idleTimer.move()
 	_, err := w.to.Write(b)
 	written()
 	if err == nil {
 		err = w.to.Flush()
 	}
-	w.life.move()
+	w.idleTimer.move()
 	return err
 }
 
-func (w *way) begin() {
+func (w *direction) begin() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.writing = true
 	if w.timer == nil {
-		w.timer = time.AfterFunc(lookEvery, w.look)
+		w.timer = time.AfterFunc(checkInterval, w.check)
 		return
 	}
-	w.timer.Reset(lookEvery)
+	w.timer.Reset(checkInterval)
 }
 
-func (w *way) look() {
+func (w *direction) check() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	switch {
 	case !w.writing:
-	case w.from.Lost():
+	case w.from.IsReset():
 		w.cut()
 	default:
-		w.timer.Reset(lookEvery)
+		w.timer.Reset(checkInterval)
 	}
 }
 
-func (w *way) pause() {
+func (w *direction) pause() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.writing = false
 	w.timer.Stop()
 }
 
-func (w *way) end() {
+func (w *direction) end() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.timer != nil {

@@ -20,10 +20,10 @@ import (
 
 const (
 	within   = time.Minute
-	boundary = 64 << 10 // of each socket's buffers, where it matters
+	boundary = 64 << 10 // size of socket buffers, if a test depends on it
 )
 
-// connected is two ends of one connection.
+// connected returns both ends of a TCP connection.
 func connected(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	var config net.ListenConfig
@@ -50,7 +50,7 @@ func connected(t *testing.T) (near, far *net.TCPConn) {
 	return near, far
 }
 
-// tunnel is TLS between two ends that know each other.
+// tunnel returns both ends of a TLS connection.
 func tunnel(t *testing.T) (gateway, relay *Secure) {
 	t.Helper()
 	authority := mtlstest.New(t)
@@ -66,7 +66,7 @@ func tunnel(t *testing.T) (gateway, relay *Secure) {
 	gateway, relay = Client(near, client), Server(far, server)
 	shaken := make(chan error, 1)
 	go func() { shaken <- relay.Handshake(context.Background(), within) }()
-	if err := errors.Join(gateway.Handshake(context.Background(), within), gateway.Welcomed(within), <-shaken); err != nil {
+	if err := errors.Join(gateway.Handshake(context.Background(), within), gateway.AwaitAcceptance(within), <-shaken); err != nil {
 		t.Fatal(err)
 	}
 	return gateway, relay
@@ -76,12 +76,12 @@ func tunnel(t *testing.T) (gateway, relay *Secure) {
 type road struct {
 	terminal, server *net.TCPConn
 	gateway, relay   *Secure
-	outcomes         chan error // of the two pairs
+	outcomes         chan error // results of both pairs
 }
 
 func newRoad(t *testing.T) road { return newRoadOf(t, Pair{}) }
 
-// newRoadOf has pairs with the times of this one.
+// newRoadOf returns a road whose pairs have these time limits.
 func newRoadOf(t *testing.T, times Pair) road {
 	t.Helper()
 	r := road{outcomes: make(chan error, 2)}
@@ -100,7 +100,7 @@ func newRoadOf(t *testing.T, times Pair) road {
 	return r
 }
 
-func TestEachWayEndsByItself(t *testing.T) {
+func TestDirectionsEndIndependently(t *testing.T) {
 	r := newRoad(t)
 	for _, way := range []struct{ from, to *net.TCPConn }{{r.server, r.terminal}, {r.terminal, r.server}} { // a server may end first
 		sent := bytes.Repeat([]byte("0123456789"), 30_000)
@@ -119,7 +119,7 @@ func TestEachWayEndsByItself(t *testing.T) {
 	}
 }
 
-func TestAResetIsAResetAtTheOtherEnd(t *testing.T) {
+func TestResetIsForwarded(t *testing.T) {
 	for _, fromServer := range []bool{false, true} {
 		r := newRoad(t)
 		from, to := r.terminal, r.server
@@ -136,19 +136,19 @@ func TestAResetIsAResetAtTheOtherEnd(t *testing.T) {
 	}
 }
 
-func TestATunnelThatSimplyEndsWasCutOff(t *testing.T) {
+func TestTunnelWithoutCloseNotifyIsCut(t *testing.T) {
 	r := newRoad(t)
 	r.terminal.Write([]byte("half of it"))
 	if _, err := io.ReadFull(r.server, make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	r.gateway.wire.TCPConn.CloseWrite() // TCP ends between two records, and TLS has not
+	r.gateway.wire.TCPConn.CloseWrite() // TCP ends between two records, TLS does not
 	if n, err := r.server.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Fatalf("the server reads %d bytes and %v, expected a reset: this may not be all", n, err)
 	}
 }
 
-func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
+func TestSlowReaderBoundsBuffering(t *testing.T) {
 	r := newRoad(t)
 	sent, block := 0, make([]byte, 32<<10)
 	for i := range block {
@@ -168,7 +168,7 @@ func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
 			t.Fatalf("%d bytes were taken although nobody reads them", sent)
 		}
 	}
-	if most := 3*2*2*boundary + lentBytes + gatherBytes; sent > 2*most {
+	if most := 3*2*2*boundary + busyBytes + gatherBytes; sent > 2*most {
 		t.Fatalf("%d bytes wait, expected no more than what kernel and buffers hold, some %d", sent, most)
 	}
 	r.terminal.SetWriteDeadline(time.Time{})
@@ -179,7 +179,7 @@ func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
 	}
 }
 
-func TestAResetIsSeenAlsoWhileTheOtherEndTakesNothing(t *testing.T) {
+func TestResetIsNoticedWhileTheOtherEndDoesNotRead(t *testing.T) {
 	r := newRoad(t)
 	r.terminal.SetWriteDeadline(time.Now().Add(time.Second / 4))
 	for block := make([]byte, 32<<10); ; {
@@ -201,13 +201,13 @@ func TestAResetIsSeenAlsoWhileTheOtherEndTakesNothing(t *testing.T) {
 	}
 }
 
-func TestAPairInWhichNothingMovesIsEnded(t *testing.T) {
+func TestIdlePairIsEnded(t *testing.T) {
 	newRoadOf(t, Pair{Idle: time.Second}).rests(t)
 }
 
-func TestTimedAPairLivesWhileSomethingMoves(t *testing.T) {
+func TestTimedPairLivesWhileDataMoves(t *testing.T) {
 	r := newRoadOf(t, Pair{Idle: time.Second})
-	for range 4 { // what moves either way keeps it
+	for range 4 { // data in either direction keeps the pair alive
 		time.Sleep(300 * time.Millisecond)
 		r.server.Write([]byte("x"))
 		if _, err := io.ReadFull(r.terminal, make([]byte, 1)); err != nil {
@@ -217,7 +217,7 @@ func TestTimedAPairLivesWhileSomethingMoves(t *testing.T) {
 	r.rests(t)
 }
 
-// rests awaits that both pairs are cut.
+// rests waits until both pairs are cut.
 func (r road) rests(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -230,9 +230,9 @@ func (r road) rests(t *testing.T) {
 	}
 }
 
-// Its server never closes.
-func TestATerminalThatHasEndedIsNotKeptForEver(t *testing.T) {
-	const rests = 3 * time.Second // the question arrives by then on a stalled machine too
+// The server never closes.
+func TestHalfClosedTerminalIsEventuallyEnded(t *testing.T) {
+	const rests = 3 * time.Second // so long that a stalled machine can still deliver the request
 	r := newRoadOf(t, Pair{HalfClosed: rests})
 	began := time.Now()
 	r.terminal.Write([]byte("question"))
@@ -251,7 +251,7 @@ func TestATerminalThatHasEndedIsNotKeptForEver(t *testing.T) {
 	}
 }
 
-func TestAServerThatHasEndedIsReadToItsLastByteHoweverSlowly(t *testing.T) {
+func TestHalfClosedServerIsReadToTheEnd(t *testing.T) {
 	r := newRoadOf(t, Pair{HalfClosed: 50 * time.Millisecond})
 	sent := bytes.Repeat([]byte("0123456789"), 100_000)
 	go func() {
@@ -259,7 +259,7 @@ func TestAServerThatHasEndedIsReadToItsLastByteHoweverSlowly(t *testing.T) {
 		r.server.CloseWrite()
 	}()
 	var got bytes.Buffer
-	for range 8 { // each longer than it may rest
+	for range 8 { // each longer than the limit
 		time.Sleep(60 * time.Millisecond)
 		if _, err := io.CopyN(&got, r.terminal, 40<<10); err != nil {
 			t.Fatalf("after %d bytes of %d: %v", got.Len(), len(sent), err)
@@ -270,8 +270,8 @@ func TestAServerThatHasEndedIsReadToItsLastByteHoweverSlowly(t *testing.T) {
 	}
 }
 
-// Its kernel forgot it, and answers what asks whether it lives with a reset.
-func TestATerminalThatEndedAndIsGoneIsNoticedThoughNobodyReadsIt(t *testing.T) {
+// The terminal's kernel has forgotten the connection and answers keepalive probes with a reset.
+func TestVanishedHalfClosedTerminalIsNoticed(t *testing.T) {
 	r := newRoadOf(t, Pair{HalfClosed: 400 * time.Millisecond})
 	r.terminal.Write([]byte("x"))
 	r.terminal.CloseWrite()
@@ -279,7 +279,7 @@ func TestATerminalThatEndedAndIsGoneIsNoticedThoughNobodyReadsIt(t *testing.T) {
 	r.terminal.SetLinger(0)
 	r.terminal.Close()
 	late := time.After(within)
-	for stop := time.NewTicker(50 * time.Millisecond); ; { // the server goes on, so it never rests
+	for stop := time.NewTicker(50 * time.Millisecond); ; { // the server keeps sending, so the pair is never idle
 		select {
 		case <-stop.C:
 			r.server.Write([]byte("x"))

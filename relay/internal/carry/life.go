@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-const looksAgain = 8 // times within HalfClosed, while the end of a way is not known to have reached its peer
+const checksPerHalfClosed = 8 // checks per HalfClosed, while the end may not have reached the peer
 
 var began = time.Now()
 
-// life ends a pair in which nothing moves any more. A terminal that has sent its end forgets the connection after a minute, and
-// a server may keep it for ever.
-type life struct {
+// idleTimer ends an idle pair. A terminal that has half-closed forgets the connection after a minute, and a server may
+// keep it for ever.
+type idleTimer struct {
 	pair  Pair
-	moved atomic.Int64 // when, since `began`
+	moved atomic.Int64 // time of the last data, since began
 
 	mutex sync.Mutex
 	timer *time.Timer
 	over  bool
-	ended End // nil: none; else the one that sends nothing more
+	ended End // the end that sends no more; nil: none
 	sink  End // the other one
 }
 
-func (p Pair) live() *life {
-	p.Idle, p.HalfClosed = cmp.Or(p.Idle, idleAtMost), cmp.Or(p.HalfClosed, halfClosedFor)
-	l := &life{pair: p}
+func (p Pair) newIdleTimer() *idleTimer {
+	p.Idle, p.HalfClosed = cmp.Or(p.Idle, idleTimeout), cmp.Or(p.HalfClosed, halfClosedTimeout)
+	l := &idleTimer{pair: p}
 	l.move()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.timer = time.AfterFunc(p.Idle, l.look)
+	l.timer = time.AfterFunc(p.Idle, l.check)
 	return l
 }
 
-func (l *life) move() { l.moved.Store(int64(time.Since(began))) }
+func (l *idleTimer) move() { l.moved.Store(int64(time.Since(began))) }
 
-func (l *life) halfClosed(ended, sink End) {
+func (l *idleTimer) halfClosed(ended, sink End) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.ended, l.sink = ended, sink
@@ -47,16 +47,17 @@ func (l *life) halfClosed(ended, sink End) {
 	}
 }
 
-func (l *life) end() {
+func (l *idleTimer) end() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.over = true
 	l.timer.Stop()
 }
 
-// look ends the pair, or says when to look again. Where one way has ended, and its last byte has reached whom it is for, the
-// other way is not waited for without end: that peer may forget us, as when a process ends, and the other one is reset.
-func (l *life) look() {
+// check ends the pair or schedules the next check. After one direction has ended and its data is acknowledged, the
+// other one has a limit: its receiver may have forgotten the connection, as when a process ends. Then its sender is
+// reset.
+func (l *idleTimer) check() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.over {
@@ -65,15 +66,15 @@ func (l *life) look() {
 	rests := time.Since(began) - time.Duration(l.moved.Load())
 	half := l.ended != nil
 	switch {
-	case rests >= l.pair.Idle, half && l.ended.Lost():
+	case rests >= l.pair.Idle, half && l.ended.IsReset():
 		l.over = true
 		l.pair.Cut()
-	case half && rests >= l.pair.HalfClosed && !l.sink.Unsent():
+	case half && rests >= l.pair.HalfClosed && !l.sink.HasUnsent():
 		l.over = true
 		l.sink.Close()
 		l.ended.Reset()
 	case half:
-		l.timer.Reset(max(l.pair.HalfClosed-rests, l.pair.HalfClosed/looksAgain))
+		l.timer.Reset(max(l.pair.HalfClosed-rests, l.pair.HalfClosed/checksPerHalfClosed))
 	default:
 		l.timer.Reset(l.pair.Idle - rests)
 	}

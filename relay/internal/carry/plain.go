@@ -11,39 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plain is TCP, with a terminal or a server. It is reset when this process is killed: a connection that simply ended would
-// tell its peer that this was all.
+// Plain is a TCP connection to a terminal or a server. It is reset if this process is killed: an orderly end would make
+// the data look complete.
 type Plain struct{ *net.TCPConn }
 
-// OfTCP takes a connection over.
+// OfTCP wraps a connection.
 func OfTCP(conn *net.TCPConn) *Plain {
 	conn.SetLinger(0)
 	return &Plain{conn}
 }
 
-// Close is for both ways having ended.
-func (p *Plain) Close() error { return finish(p.TCPConn) }
+// Close closes the connection after both directions have ended.
+func (p *Plain) Close() error { return closeGracefully(p.TCPConn) }
 
-// Reset cuts it off.
+// Reset resets the connection.
 func (p *Plain) Reset() { p.TCPConn.Close() }
 
-// There reads what came already, if anything: it waits for nothing, and that this was all is told by the next Read.
-func (p *Plain) There(b []byte) (int, error) {
-	n, err := there(p.TCPConn, b)
+// ReadAvailable reads data that has arrived, without waiting. An end of data is left to the next Read.
+func (p *Plain) ReadAvailable(b []byte) (int, error) {
+	n, err := available(p.TCPConn, b)
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF) {
 		return 0, nil
 	}
 	return n, err
 }
 
-// Flush has nothing to do: what is written is sent.
+// Flush does nothing: Write sends at once.
 func (p *Plain) Flush() error { return nil }
 
-// Lost tells whether it was reset.
-func (p *Plain) Lost() bool { return lost(p.TCPConn) }
+// IsReset tells whether the peer has reset the connection.
+func (p *Plain) IsReset() bool { return wasReset(p.TCPConn) }
 
-// Unsent tells whether the peer has not acknowledged everything yet.
-func (p *Plain) Unsent() bool {
+// HasUnsent tells whether the peer has not acknowledged everything yet.
+func (p *Plain) HasUnsent() bool {
 	raw, err := p.SyscallConn()
 	if err != nil {
 		return false
@@ -53,14 +53,14 @@ func (p *Plain) Unsent() bool {
 	return waiting > 0
 }
 
-// finish lets the kernel send what waits.
-func finish(conn *net.TCPConn) error {
+// closeGracefully closes the connection and lets the kernel send the rest.
+func closeGracefully(conn *net.TCPConn) error {
 	conn.SetLinger(-1)
 	return conn.Close()
 }
 
-// lost is by an error that waits in the socket: that both ways have ended is none.
-func lost(conn *net.TCPConn) bool {
+// wasReset tells whether the socket has a pending error. An end in both directions is none.
+func wasReset(conn *net.TCPConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
@@ -75,13 +75,13 @@ func lost(conn *net.TCPConn) bool {
 	return found
 }
 
-// Ahead is an end of which some bytes were read already.
+// Ahead is a connection with data that was read already.
 type Ahead struct {
 	End
 	First []byte
 }
 
-// Read gives those first.
+// Read returns that data first.
 func (a *Ahead) Read(b []byte) (int, error) {
 	if len(a.First) == 0 {
 		return a.End.Read(b)
@@ -94,14 +94,14 @@ func (a *Ahead) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// readable is for SyscallConn.Read: it takes nothing.
+// readable is for SyscallConn.Read; it consumes nothing.
 func readable(fd uintptr) bool {
 	_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return !errors.Is(err, unix.EAGAIN)
 }
 
-// there is Read; it has no more time when nothing is there.
-func there(conn *net.TCPConn, b []byte) (n int, err error) {
+// available reads without waiting; with no data it returns os.ErrDeadlineExceeded.
+func available(conn *net.TCPConn, b []byte) (n int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -15,89 +15,89 @@ import (
 	"time"
 )
 
-const refusalBytes = 200 // of a refusal that comes before anything was asked for
+const refusalBytes = 200 // of a refusal that comes before a request
 
-// Secure is TLS 1.3 over MPTCP (or TCP), between a gateway and a relay. Its half-close is close_notify (RFC 8446, section
-// 6.1); whatever ends without that was cut off.
+// Secure is TLS 1.3 over MPTCP or TCP, between a gateway and a relay. Its half-close is close_notify (RFC 8446, section
+// 6.1); an end without it counts as a reset.
 type Secure struct {
 	*tls.Conn
 	wire *wire
 }
 
-// Client is the gateway's side.
+// Client returns the gateway's side.
 func Client(conn *net.TCPConn, config *tls.Config) *Secure {
 	wire := wireOf(conn)
 	return &Secure{tls.Client(wire, config), wire}
 }
 
-// Server is the relay's.
+// Server returns the relay's side.
 func Server(conn *net.TCPConn, config *tls.Config) *Secure {
 	wire := wireOf(conn)
 	return &Secure{tls.Server(wire, config), wire}
 }
 
-// Handshake is bounded by a time.
+// Handshake performs the handshake within a time limit.
 func (s *Secure) Handshake(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return s.HandshakeContext(ctx)
 }
 
-// Peer is who is there, after the handshake.
+// Peer returns the peer's certificate, after the handshake.
 func (s *Secure) Peer() *x509.Certificate { return s.ConnectionState().PeerCertificates[0] }
 
-// Write makes records, which Flush sends at once.
+// Write buffers records; Flush sends them together.
 func (s *Secure) Write(b []byte) (int, error) {
 	s.wire.gather()
 	return s.Conn.Write(b)
 }
 
-// Flush sends them.
+// Flush sends the buffered records.
 func (s *Secure) Flush() error { return s.wire.send() }
 
-// Send is Write and Flush.
+// Send calls Write and Flush.
 func (s *Secure) Send(b []byte) error {
 	_, err := s.Write(b)
 	return errors.Join(err, s.Flush())
 }
 
-// CloseWrite sends what was written, and that it is all.
+// CloseWrite sends the buffered data and close_notify.
 func (s *Secure) CloseWrite() error { return errors.Join(s.Flush(), s.Conn.CloseWrite()) }
 
-// Close is for both ways having ended.
-func (s *Secure) Close() error { return finish(s.wire.TCPConn) }
+// Close closes the connection after both directions have ended.
+func (s *Secure) Close() error { return closeGracefully(s.wire.TCPConn) }
 
-// Reset cuts it off, without a word of TLS.
+// Reset resets the connection, without a TLS alert.
 func (s *Secure) Reset() { s.wire.TCPConn.Close() }
 
-// Lost tells whether it was reset.
-func (s *Secure) Lost() bool { return lost(s.wire.TCPConn) }
+// IsReset tells whether the peer has reset the connection.
+func (s *Secure) IsReset() bool { return wasReset(s.wire.TCPConn) }
 
-// Unsent is always so: what its peer has taken is still to go to somebody else.
-func (s *Secure) Unsent() bool { return true }
+// HasUnsent is always true: the peer still has to forward what it acknowledged.
+func (s *Secure) HasUnsent() bool { return true }
 
-// Welcomed waits until a relay has taken the certificate that it was shown: in TLS 1.3 the handshake ends before that at
-// the gateway. A session ticket is how the relay says so, an alert how it says no.
-func (s *Secure) Welcomed(within time.Duration) error {
+// AwaitAcceptance waits until a relay has accepted our certificate: in TLS 1.3 the client's handshake ends before that.
+// The relay signals acceptance by a session ticket, refusal by an alert.
+func (s *Secure) AwaitAcceptance(within time.Duration) error {
 	s.SetReadDeadline(time.Now().Add(within))
-	if !s.Stirs() {
+	if !s.AwaitData() {
 		return os.ErrDeadlineExceeded
 	}
-	s.wire.there = true
+	s.wire.available = true
 	said := make([]byte, refusalBytes)
 	n, err := s.Conn.Read(said)
-	s.wire.there = false
+	s.wire.available = false
 	switch {
 	case n > 0:
-		return fmt.Errorf("it refuses what is opened: %q", said[:n])
+		return fmt.Errorf("the relay refuses the connection: %q", said[:n])
 	case !errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.Join(errors.New("it lets nobody in who shows this certificate"), err)
+		return errors.Join(errors.New("the relay does not accept this certificate"), err)
 	}
 	return s.SetReadDeadline(time.Time{})
 }
 
-// Stirs waits until something comes or the connection ends; false at a deadline for reading.
-func (s *Secure) Stirs() bool {
+// AwaitData waits until data comes or the connection ends, and returns false at the read deadline.
+func (s *Secure) AwaitData() bool {
 	raw, err := s.wire.SyscallConn()
 	if err != nil {
 		return true
@@ -105,17 +105,17 @@ func (s *Secure) Stirs() bool {
 	return raw.Read(readable) == nil
 }
 
-// wire is what TLS runs over. crypto/tls writes also while it reads: alerts, and new keys.
+// wire is the connection below TLS. crypto/tls also writes while it reads: alerts and key updates.
 type wire struct {
 	*net.TCPConn
-	mutex    sync.Mutex
-	room     *[gatherBytes]byte // nil: what is written is sent; else it waits for send
-	gathered []byte
-	there    bool // only what is there already is read
+	mutex     sync.Mutex
+	room      *[gatherBytes]byte // nil: Write sends at once; otherwise it buffers
+	gathered  []byte
+	available bool // read without waiting
 }
 
-// Room for what is written at once, in records, each with header, type and tag; where records are small, it is sent in parts.
-const gatherBytes = lentBytes + 4<<10
+// Buffer for data written at once, in records with header, type and tag. With small records it is sent in parts.
+const gatherBytes = busyBytes + 4<<10
 
 var gathers = sync.Pool{New: func() any { return new([gatherBytes]byte) }}
 
@@ -124,12 +124,12 @@ func wireOf(conn *net.TCPConn) *wire {
 	return &wire{TCPConn: conn}
 }
 
-// Read tells an end of TCP from an end of TLS: crypto/tls takes both for the same between two records.
+// Read reports an end of TCP as ErrCut: between records crypto/tls does not distinguish it from an end of TLS.
 func (w *wire) Read(b []byte) (int, error) {
 	var n int
 	var err error
-	if w.there {
-		n, err = there(w.TCPConn, b)
+	if w.available {
+		n, err = available(w.TCPConn, b)
 	} else {
 		n, err = w.TCPConn.Read(b)
 	}
@@ -139,7 +139,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline does nothing: crypto/tls gives close_notify 5 s, and who reads slowly may take longer.
+// SetWriteDeadline does nothing: crypto/tls limits close_notify to 5 s, which is too short for a slow reader.
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 func (w *wire) Write(b []byte) (int, error) {

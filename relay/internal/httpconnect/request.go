@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpconnect encodes and decodes what gateway and relay say: one CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6) and one
-// answer on each connection, and behind them the tunnel's bytes alone. A connection whose request was refused is never read for
-// another one: what a gateway sends before it is answered may be whatever a terminal wrote.
+// Package httpconnect encodes and decodes the protocol between gateway and relay: one HTTP/1.1 CONNECT (RFC 9110,
+// section 9.3.6) and one answer per connection, then the tunnel's data. After a refusal a connection is never read for
+// another request: a gateway sends data of the terminal before the answer, which could look like one.
 package httpconnect
 
 import (
@@ -16,20 +16,20 @@ import (
 	"strings"
 )
 
-// HeaderBytes is how long a request or an answer may be, with the bytes that came with it.
+// HeaderBytes limits a request or an answer, with the data that came with it.
 const HeaderBytes = 4096
 
-const nameBytes = 253 // RFC 1035, section 2.3.4, as it is written
+const nameBytes = 253 // RFC 1035, section 2.3.4, in text form
 
-// Target is what is asked for: an address, or a name.
+// Target is the requested destination: an address or a name.
 type Target struct {
-	Address netip.Addr // not valid: it is a name
+	Address netip.Addr // invalid: use Name
 	Name    string
 	Port    uint16
-	For     netip.AddrPort // the source of the connection that is carried (RFC 7239, section 5.2); not valid: it is not told
+	For     netip.AddrPort // source of the forwarded connection (RFC 7239, section 5.2); invalid: not given
 }
 
-// Of is the target that is an address.
+// Of returns the target for an address.
 func Of(to netip.AddrPort) Target { return Target{Address: to.Addr(), Port: to.Port()} }
 
 func (t Target) String() string {
@@ -40,7 +40,7 @@ func (t Target) String() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(t.Port)))
 }
 
-// Request is the header that asks for a target.
+// Request encodes the request for a target.
 func (t Target) Request() []byte {
 	header := fmt.Appendf(nil, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n", t, t)
 	if t.For.IsValid() {
@@ -55,10 +55,10 @@ func unmapped(at netip.AddrPort) netip.AddrPort {
 
 var headerEnd = []byte("\r\n\r\n")
 
-// ErrLong is of a header that does not end.
+// ErrLong means that a header is too long.
 var ErrLong = fmt.Errorf("no header that ends within %d bytes", HeaderBytes)
 
-// Header reads up to the end of a header; what came behind it is the tunnel's. The buffer is HeaderBytes long.
+// Header reads up to the end of a header; behind is the data after it. The buffer has HeaderBytes.
 func Header(from io.Reader, buffer []byte, began func()) (header, behind []byte, err error) {
 	for n := 0; n < len(buffer); {
 		more, err := from.Read(buffer[n:])
@@ -78,20 +78,20 @@ func Header(from io.Reader, buffer []byte, began func()) (header, behind []byte,
 	return nil, nil, ErrLong
 }
 
-// Parse reads a request's header. It takes what RFC 9112 lets a client send, and nothing that another reader could read
-// otherwise.
+// Parse parses a request's header. It accepts what RFC 9112 allows a client to send, and nothing that another parser
+// could interpret differently.
 func Parse(header []byte) (Target, error) {
 	lines := strings.Split(string(header), "\r\n")
 	words := strings.Split(lines[0], " ")
 	if len(words) != 3 || words[0] != "CONNECT" || words[2] != "HTTP/1.1" {
-		return Target{}, errors.New("expected CONNECT HOST:PORT HTTP/1.1: this is a relay, and serves nothing itself")
+		return Target{}, errors.New("expected CONNECT HOST:PORT HTTP/1.1: this is a relay, not a web server")
 	}
 	hosts := 0
 	var source netip.AddrPort
 	for _, line := range lines[1:] {
 		name, value, found := strings.Cut(line, ":")
 		if !found || !token(name) || !plain(value) {
-			return Target{}, errors.New("a line of the header is none of HTTP's")
+			return Target{}, errors.New("a header line is not valid HTTP")
 		}
 		switch strings.ToLower(name) {
 		case "host":
@@ -99,18 +99,18 @@ func Parse(header []byte) (Target, error) {
 		case "forwarded":
 			source = forwardedFor(value)
 		case "content-length", "transfer-encoding":
-			return Target{}, fmt.Errorf("a CONNECT has no content, and so no %s", name)
+			return Target{}, fmt.Errorf("a CONNECT has no content: unexpected %s", name)
 		}
 	}
 	if hosts != 1 {
-		return Target{}, fmt.Errorf("expected one Host in the header, not %d", hosts)
+		return Target{}, fmt.Errorf("expected one Host header, got %d", hosts)
 	}
 	target, err := parseTarget(words[1])
 	target.For = source
 	return target, err
 }
 
-// forwardedFor reads what a gateway writes; others may write more of RFC 7239, of which nothing is needed here.
+// forwardedFor parses what a gateway sends; the rest of RFC 7239 is ignored.
 func forwardedFor(value string) (source netip.AddrPort) {
 	quoted, found := strings.CutPrefix(strings.TrimSpace(value), `for="`)
 	text, closed := strings.CutSuffix(quoted, `"`)
@@ -151,7 +151,8 @@ func parseTarget(text string) (Target, error) {
 	return Target{Name: host, Port: target.Port}, nil
 }
 
-// isName is of host names (RFC 1123, section 2.1). One whose last label is a number is an address to some resolvers.
+// isName tells whether a text is a host name (RFC 1123, section 2.1). Some resolvers take a numeric last label for an
+// address.
 func isName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
 	labels := strings.Split(text, ".")
@@ -173,7 +174,7 @@ func alphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// token is RFC 9110, section 5.6.2.
+// token is defined in RFC 9110, section 5.6.2.
 func token(text string) bool {
 	for i := range len(text) {
 		if !alphanumeric(text[i]) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(text[i])) {
@@ -183,7 +184,7 @@ func token(text string) bool {
 	return text != ""
 }
 
-// plain is a value without control characters, which a bare CR or LF is, too.
+// plain tells whether a value has no control characters, bare CR and LF included.
 func plain(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-func TestWhatIsAskedForIsReadAsItWasWritten(t *testing.T) {
+func TestParseReturnsTheWrittenTarget(t *testing.T) {
 	for _, target := range []Target{
 		Of(netip.MustParseAddrPort("45.0.0.2:443")), Of(netip.MustParseAddrPort("[2a0f::2]:80")), {Name: "example.com", Port: 65535},
 		{Name: "xn--bcher-kva.example.", Port: 1},
@@ -33,7 +33,7 @@ func TestWhatIsAskedForIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestASourceThatCannotBeReadIsNotTold(t *testing.T) {
+func TestParseIgnoresAnInvalidSource(t *testing.T) {
 	for _, value := range []string{"for=192.168.7.2", `for="192.168.7.2"`, `for="[fe80::1%eth0]:1"`, `for="_hidden"`, `for="1.2.3.4:1";by=x`, ""} {
 		target, err := Parse([]byte("CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\nForwarded: " + value))
 		if err != nil || target.For.IsValid() {
@@ -42,7 +42,7 @@ func TestASourceThatCannotBeReadIsNotTold(t *testing.T) {
 	}
 }
 
-func TestWhatCouldBeReadOtherwiseIsRefused(t *testing.T) {
+func TestParseRefusesAmbiguousRequests(t *testing.T) {
 	const host = "\r\nHost: a.example:80"
 	for _, header := range []string{
 		"", "GET / HTTP/1.1" + host, "connect a.example:80 HTTP/1.1" + host, "CONNECT a.example:80 HTTP/1.0" + host,
@@ -70,7 +70,7 @@ func TestWhatCouldBeReadOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-func TestAHeaderMayComeInAnyPieces(t *testing.T) {
+func TestHeaderAcceptsAnyFragmentation(t *testing.T) {
 	whole := "CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n"
 	began := 0
 	header, behind, err := Header(iotest.OneByteReader(strings.NewReader(whole+"more")), make([]byte, HeaderBytes), func() { began++ })
@@ -105,7 +105,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
+func TestParseAnswerReturnsTheWrittenAnswer(t *testing.T) {
 	for _, answer := range []Answer{{Code: OK}, *No(Refused, "%s refuses", "45.0.0.2:80")} {
 		header, behind, err := Header(bytes.NewReader(answer.Bytes()), make([]byte, HeaderBytes), nil)
 		if err != nil {

@@ -14,17 +14,17 @@ import (
 	"bicast/relay/internal/carry"
 )
 
-// Where a relay has gone without a word, connections end by this in some 8 s, if KeepAlive says so.
+// Ends connections to a relay that vanished after some 8 s, if KeepAlive returns nil.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
-// Dialer dials relays, with MPTCP where both have it.
+// Dialer returns a dialer for relays, with MPTCP if both ends support it.
 func Dialer() *net.Dialer {
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	dialer.SetMultipathTCP(true)
 	return dialer
 }
 
-// Opening opens connections that dial makes, and shows what counts just then.
+// Opening returns a function that dials and completes TLS with the current configuration.
 func Opening(
 	dial func(context.Context) (*net.TCPConn, error), config func() (*tls.Config, error),
 ) func(context.Context) (*carry.Secure, error) {
@@ -38,7 +38,7 @@ func Opening(
 			return nil, err
 		}
 		end := carry.Client(conn, shown)
-		within := fillWithin
+		within := keeperTimeout
 		if deadline, limited := ctx.Deadline(); limited {
 			within = time.Until(deadline)
 		}
@@ -46,7 +46,7 @@ func Opening(
 			end.Reset()
 			return nil, err
 		}
-		if err := end.Welcomed(within); err != nil {
+		if err := end.AwaitAcceptance(within); err != nil {
 			end.Reset()
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func Opening(
 	}
 }
 
-// KeepAlive returns why keepalive does not bound how long a connection waits for a relay that has gone without a word; nil: it does.
+// KeepAlive returns why keepalive cannot detect a relay that vanished, or nil.
 func KeepAlive() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
 	if err != nil {
@@ -62,8 +62,8 @@ func KeepAlive() error {
 	}
 	defer unix.Close(fd)
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAlive.Idle.Seconds())); err != nil {
-		return fmt.Errorf("MPTCP sockets take no times of keepalive (%w), expected Linux 6.10 or newer: a connection whose other end goes "+
-			"without a word waits for net.ipv4.tcp_keepalive_time, 2 h where nobody changed it", err)
+		return fmt.Errorf("MPTCP sockets have no keepalive times (%w), expected Linux 6.10 or newer: a connection whose other end vanishes "+
+			"waits for net.ipv4.tcp_keepalive_time, 2 h by default", err)
 	}
 	return nil
 }

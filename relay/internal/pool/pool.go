@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pool keeps connections to a relay that are opened already, so that a request costs no round trip for TCP and TLS.
+// Package pool keeps idle connections to a relay open, so that a request costs no round trips for TCP and TLS.
 package pool
 
 import (
@@ -14,55 +14,55 @@ import (
 	"bicast/relay/internal/carry"
 )
 
-// Most is how many are in store at most.
+// Most is the maximum number of idle connections.
 const Most = 16
 
 const (
-	stored     = Most
-	began      = 2                // when one was wanted where none was in store; twice as many each time that it happens again
-	usedFor    = time.Minute      // after one was wanted; then only the least are in store
-	atOnce     = 8                // opened by the keeper
-	callers    = 32               // who open one each at the same time
-	sharers    = 128              // likewise, of all pools with one Turns: a relay resets some of 256 that it does not know yet
-	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
-	openWithin = time.Second      // for who waits, without a sign of life; the keeper gives it more
-	fillWithin = 3 * time.Second
-	openAtMost = 5 * time.Second // in all, which is what a relay gives a handshake
-	attempts   = 2               // of who waits, at a relay that lives
-	tryEvery   = time.Second     // where the relay cannot be reached
+	stored            = Most
+	began             = 2                // initial size after a request found the pool empty; doubles each time
+	demandTimeout     = time.Minute      // after the last request; then only the minimum is kept
+	maxKeeperOpenings = 8                // openings by the keeper
+	maxCallers        = 32               // callers that open one each at the same time
+	maxSharedOpenings = 128              // of all pools with one Turns: a relay evicts some of 256 unauthenticated ones
+	idleTimeout       = 60 * time.Second // below the relay's idle limit of 2 min
+	callerTimeout     = time.Second      // for a caller, without a sign of life; the keeper waits longer
+	keeperTimeout     = 3 * time.Second
+	openTimeout       = 5 * time.Second // in total; a relay allows as much for a handshake
+	attempts          = 2               // by a caller, if the relay lives
+	retryInterval     = time.Second     // while the relay is unreachable
 )
 
-// Turns bounds how many connections are being opened to a relay at the same time, by all pools that share it.
+// Turns limits simultaneous openings to a relay, over all pools that share it.
 type Turns chan struct{}
 
-// NewTurns returns a bound for the pools of one relay.
-func NewTurns() Turns { return make(Turns, sharers) }
+// NewTurns returns a limit for the pools of one relay.
+func NewTurns() Turns { return make(Turns, maxSharedOpenings) }
 
-// Pool is of one relay.
+// Pool holds idle connections to one relay.
 type Pool struct {
 	Open    func(context.Context) (*carry.Secure, error)
-	Changed func(error) // whether the relay can be reached, when that is another thing than before
+	Changed func(error) // called when its reachability changes
 
-	mutex    sync.Mutex
-	least    int // in store, also where none is wanted
-	size     int // in store, while some are
-	used     time.Time
-	idle     []*waiting // the oldest first
-	opening  int
-	down     error     // why the relay cannot be reached; nil: it can, as far as known
-	answered time.Time // when the relay was heard of last
-	shunned  time.Time // when one that was just opened was ended by the relay
-	heard    context.Context
-	silent   context.CancelFunc // ends it
-	stirred  chan struct{}
-	calls    chan struct{} // of those who wait for one that is opened
-	turns    Turns
+	mutex         sync.Mutex
+	least         int // minimum size, without demand
+	size          int // size during demand
+	used          time.Time
+	idle          []*idleConn // oldest first
+	opening       int
+	down          error     // why the relay is unreachable; nil: it is reachable, as far as known
+	answered      time.Time // last sign of life of the relay
+	closedEarlyAt time.Time // when the relay closed a connection just after its opening
+	alive         context.Context
+	declareSilent context.CancelFunc // cancels heard
+	wakeups       chan struct{}
+	calls         chan struct{} // limits callers that open connections
+	turns         Turns
 }
 
-type waiting struct {
-	end    *carry.Secure
-	since  time.Time
-	parted chan struct{} // who watches it has ended
+type idleConn struct {
+	end       *carry.Secure
+	since     time.Time
+	unwatched chan struct{} // closed when watch has returned
 }
 
 var (
@@ -71,43 +71,43 @@ var (
 	errSlow   = errors.New("the relay answers others, and not this")
 )
 
-// New is a pool without a connection, that fills itself.
+// New returns an empty pool, to be filled by Keep.
 func New(open func(context.Context) (*carry.Secure, error), changed func(error), turns Turns) *Pool {
 	p := &Pool{
-		Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1), calls: make(chan struct{}, callers), turns: turns,
+		Open: open, Changed: changed, least: stored, wakeups: make(chan struct{}, 1), calls: make(chan struct{}, maxCallers), turns: turns,
 	}
-	p.heard, p.silent = context.WithCancel(context.Background())
+	p.alive, p.declareSilent = context.WithCancel(context.Background())
 	return p
 }
 
-// Heard is over when the relay has gone silent: whoever waits for its answer then waits in vain. One that refuses, or lets
-// nobody in, is not silent, and may answer those who are in.
+// Heard returns a context that ends when the relay goes silent, so that callers stop waiting for its answer. A relay
+// that refuses is not silent, and may still answer authenticated connections.
 func (p *Pool) Heard() context.Context {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return p.heard
+	return p.alive
 }
 
-// Least is how many are in store also where none is wanted: with none of them, nothing is known of a relay that is not used.
+// Least sets the minimum size. With 0 the reachability of an unused relay is unknown.
 func (p *Pool) Least(n int) {
 	p.mutex.Lock()
 	p.least = n
 	p.mutex.Unlock()
-	p.stir()
+	p.wake()
 }
 
-// Stored is how many wait, and why the relay cannot be reached, where that is known.
+// Stored returns the number of idle connections, and why the relay is unreachable, if known.
 func (p *Pool) Stored() (int, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return len(p.idle), p.down
 }
 
-// Take returns an opened connection, or why there is none: at once where the relay is known to be out of reach, and elsewhere
-// within a second in which nothing is heard of the relay. A relay to which none could be opened just now may be silent on those
-// that wait, too.
+// Take returns an open connection or the reason why there is none. It fails at once if the relay is known to be
+// unreachable, otherwise after a second without a sign of life. If an opening has just failed, idle connections may be
+// dead, too.
 func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
-	defer p.stir()
+	defer p.wake()
 	called := false
 	for tried := 0; ; {
 		one, down := p.stored()
@@ -118,7 +118,7 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 		case down != nil:
 			return nil, down
 		case called:
-			end, err := p.open(ctx, openWithin)
+			end, err := p.open(ctx, callerTimeout)
 			if tried++; err == nil || tried == attempts || errors.Is(err, errSlow) || ctx.Err() != nil {
 				return end, err
 			}
@@ -126,7 +126,7 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 			select {
 			case p.calls <- struct{}{}:
 				defer func() { <-p.calls }()
-				called = true // and meanwhile there may be one, or none at all
+				called = true // meanwhile one may be free, or the relay down
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -134,8 +134,8 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 	}
 }
 
-// stored is the youngest in store; nil: there is none, or why the relay cannot be reached.
-func (p *Pool) stored() (*waiting, error) {
+// stored returns the youngest idle connection, or nil; the error says why the relay is unreachable.
+func (p *Pool) stored() (*idleConn, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.used = time.Now()
@@ -149,12 +149,12 @@ func (p *Pool) stored() (*waiting, error) {
 	}
 	one := p.idle[n-1]
 	p.idle = p.idle[:n-1]
-	p.size = max(p.size, 1) // by what is opened in its place it is known whether the relay still answers
+	p.size = max(p.size, 1) // opening a replacement checks that the relay still answers
 	return one, nil
 }
 
-// open opens a connection. It gives the relay a time from its last sign of life: under load, or over a full or lossy uplink, one
-// handshake may take long while others are answered.
+// open opens a connection. Its time limit starts at the relay's last sign of life: under load, or over a full or lossy
+// uplink, one handshake may take long while others succeed.
 func (p *Pool) open(parent context.Context, within time.Duration) (*carry.Secure, error) {
 	select {
 	case p.turns <- struct{}{}:
@@ -162,26 +162,26 @@ func (p *Pool) open(parent context.Context, within time.Duration) (*carry.Secure
 	case <-parent.Done():
 		return nil, parent.Err()
 	}
-	ctx, cancel := context.WithTimeout(parent, openAtMost)
+	ctx, cancel := context.WithTimeout(parent, openTimeout)
 	defer cancel()
 	began := time.Now()
-	go p.hold(ctx, began, within, cancel)
+	go p.cancelIfSilent(ctx, began, within, cancel)
 	end, err := p.Open(ctx)
 	switch {
 	case err == nil:
 	case parent.Err() != nil:
-		return nil, parent.Err() // which tells nothing of the relay
+		return nil, parent.Err() // says nothing about the relay
 	case ctx.Err() != nil && p.heardSince(began):
 		err = fmt.Errorf("%w, within %v", errSlow, time.Since(began).Round(time.Millisecond))
 	case ctx.Err() != nil:
 		err = fmt.Errorf("%w within %v", errSilent, within)
 	}
-	p.found(began, err)
+	p.recordResult(began, err)
 	return end, err
 }
 
-// hold gives up when nothing was heard of the relay for a time.
-func (p *Pool) hold(ctx context.Context, began time.Time, within time.Duration, giveUp func()) {
+// cancelIfSilent cancels an opening after some time without a sign of life.
+func (p *Pool) cancelIfSilent(ctx context.Context, began time.Time, within time.Duration, giveUp func()) {
 	for last := began; ; {
 		select {
 		case <-time.After(time.Until(last.Add(within))):
@@ -205,15 +205,15 @@ func (p *Pool) heardSince(began time.Time) bool {
 	return p.answered.After(began)
 }
 
-// Answered says that the relay has just been heard of, by a connection that was taken.
+// Answered records a sign of life on a connection in use.
 func (p *Pool) Answered() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.answered = time.Now()
 }
 
-// found is whether the relay can be reached. One that has answered since an opening began can, whatever became of that one.
-func (p *Pool) found(began time.Time, err error) {
+// recordResult records the reachability. A failed opening does not count if the relay has answered since it began.
+func (p *Pool) recordResult(began time.Time, err error) {
 	p.mutex.Lock()
 	if err != nil && p.answered.After(began) {
 		p.mutex.Unlock()
@@ -224,8 +224,8 @@ func (p *Pool) found(began time.Time, err error) {
 	if err == nil {
 		p.answered = time.Now()
 	}
-	if err == nil && p.heard.Err() != nil {
-		p.heard, p.silent = context.WithCancel(context.Background())
+	if err == nil && p.alive.Err() != nil {
+		p.alive, p.declareSilent = context.WithCancel(context.Background())
 	}
 	p.mutex.Unlock()
 	if changed && p.Changed != nil && !errors.Is(err, errEnded) {
@@ -233,9 +233,9 @@ func (p *Pool) found(began time.Time, err error) {
 	}
 }
 
-func (p *Pool) stir() {
+func (p *Pool) wake() {
 	select {
-	case p.stirred <- struct{}{}:
+	case p.wakeups <- struct{}{}:
 	default:
 	}
 }
@@ -243,7 +243,7 @@ func (p *Pool) stir() {
 // Keep fills the pool until the context ends.
 func (p *Pool) Keep(ctx context.Context) {
 	var openings sync.WaitGroup
-	ticks := time.NewTicker(tryEvery)
+	ticks := time.NewTicker(retryInterval)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
 		p.retire(time.Now())
@@ -255,22 +255,22 @@ func (p *Pool) Keep(ctx context.Context) {
 			}()
 		}
 		ticked := ticks.C
-		if p.rests() {
+		if p.isUnused() {
 			ticked = nil
 		}
 		select {
-		case <-p.stirred:
+		case <-p.wakeups:
 		case <-ticked:
 		case <-ctx.Done():
 		}
 	}
 	openings.Wait()
-	p.found(time.Now(), errEnded)
-	p.retire(time.Now().Add(2 * keptFor))
+	p.recordResult(time.Now(), errEnded)
+	p.retire(time.Now().Add(2 * idleTimeout))
 }
 
-// rests tells whether there is nothing to look after; what is known of the relay grows old then, and is forgotten.
-func (p *Pool) rests() bool {
+// isUnused tells whether the pool is empty and without demand. Then it forgets an old failure.
+func (p *Pool) isUnused() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.target(time.Now()) > 0 || len(p.idle) > 0 || p.opening > 0 {
@@ -280,23 +280,23 @@ func (p *Pool) rests() bool {
 	return true
 }
 
-// target is how many are to be in store. Under the mutex.
+// target returns the intended size. The caller holds the mutex.
 func (p *Pool) target(now time.Time) int {
-	if now.Sub(p.used) > usedFor {
+	if now.Sub(p.used) > demandTimeout {
 		p.size = 0
 	}
 	return max(p.least, p.size)
 }
 
-// wanted is how many are to be opened: where the relay cannot be reached, one finds out whether it can; where it, or somebody on
-// the way, ends what was opened, it is not asked over and over.
+// wanted returns the number of openings to start. For an unreachable relay that is one, as a probe. If connections are
+// closed just after their opening, by the relay or a middlebox, it waits before the next.
 func (p *Pool) wanted() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if time.Since(p.shunned) < tryEvery {
+	if time.Since(p.closedEarlyAt) < retryInterval {
 		return 0
 	}
-	n := min(p.target(time.Now())-len(p.idle), atOnce) - p.opening
+	n := min(p.target(time.Now())-len(p.idle), maxKeeperOpenings) - p.opening
 	if p.down != nil {
 		n = min(n, 1-p.opening)
 	}
@@ -306,53 +306,53 @@ func (p *Pool) wanted() int {
 }
 
 func (p *Pool) fill(ctx context.Context) {
-	end, err := p.open(ctx, fillWithin)
+	end, err := p.open(ctx, keeperTimeout)
 	p.mutex.Lock()
 	p.opening--
 	if errors.Is(err, errSilent) && ctx.Err() == nil {
-		p.silent()
+		p.declareSilent()
 	}
 	if err == nil {
-		one := &waiting{end, time.Now(), make(chan struct{})}
+		one := &idleConn{end, time.Now(), make(chan struct{})}
 		p.idle = append(p.idle, one)
 		go p.watch(one)
 	}
 	p.mutex.Unlock()
 	if err == nil {
-		p.stir() // there may be more to open
+		p.wake() // there may be more to open
 	}
 }
 
-// watch waits for a relay's end of a connection that nobody has asked anything of: it can say nothing else. Whether the relay
-// can be reached is found out by opening another one.
-func (p *Pool) watch(one *waiting) {
-	defer close(one.parted)
-	if !one.end.Stirs() {
+// watch waits for the end of an idle connection: without a request the relay sends nothing else. Opening another one
+// shows whether the relay is reachable.
+func (p *Pool) watch(one *idleConn) {
+	defer close(one.unwatched)
+	if !one.end.AwaitData() {
 		return // it was taken
 	}
 	p.mutex.Lock()
 	if at := slices.Index(p.idle, one); at >= 0 {
 		p.idle = slices.Delete(p.idle, at, at+1)
 	}
-	if time.Since(one.since) < tryEvery {
-		p.shunned = time.Now()
+	if time.Since(one.since) < retryInterval {
+		p.closedEarlyAt = time.Now()
 	}
 	p.mutex.Unlock()
 	one.end.Reset()
-	p.stir()
+	p.wake()
 }
 
-// claim ends the watch; false: the connection has ended.
-func (w *waiting) claim() bool {
+// claim ends the watch, and returns false if the connection has ended.
+func (w *idleConn) claim() bool {
 	w.end.SetReadDeadline(time.Unix(1, 0))
-	<-w.parted
+	<-w.unwatched
 	return w.end.SetReadDeadline(time.Time{}) == nil
 }
 
 func (p *Pool) retire(now time.Time) {
 	p.mutex.Lock()
-	var old []*waiting
-	for len(p.idle) > 0 && now.Sub(p.idle[0].since) > keptFor {
+	var old []*idleConn
+	for len(p.idle) > 0 && now.Sub(p.idle[0].since) > idleTimeout {
 		old = append(old, p.idle[0])
 		p.idle = p.idle[1:]
 	}

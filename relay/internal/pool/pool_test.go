@@ -24,14 +24,14 @@ import (
 
 const within = time.Minute
 
-// relay counts whom it has let in; it answers nothing.
+// relay counts the connections that it accepted, and answers no requests.
 type relay struct {
 	t        *testing.T
 	files    mtls.Files
 	at       string
 	listener *net.TCPListener
 	in       chan *carry.Secure
-	silent   atomic.Bool // to whoever comes
+	silent   atomic.Bool // ignores new connections
 }
 
 func (r *relay) open() {
@@ -109,7 +109,7 @@ func await[T any](t *testing.T, what string, from <-chan T) (one T) {
 	return one
 }
 
-func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
+func TestPoolOpensConnectionsInAdvance(t *testing.T) {
 	r, pool, _ := begin(t, "home")
 	for range stored {
 		await(t, "the pool is filled", r.in)
@@ -129,31 +129,31 @@ func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
 	await(t, "another one takes its place", r.in).Reset()
 }
 
-// As a relay does that has too many of this gateway's.
-func TestARelayThatEndsWhatWasJustOpenedIsNotAskedOverAndOver(t *testing.T) {
+// A relay behaves like this if the gateway has too many connections.
+func TestPoolWaitsWhenTheRelayClosesNewConnections(t *testing.T) {
 	r, pool, _ := begin(t, "home")
 	pool.Least(1)
-	const counted = 5 * tryEvery / 2
+	const counted = 5 * retryInterval / 2
 	asked, began := 0, time.Now()
 	for asked < 2 || time.Since(began) < counted {
 		end := await(t, "the relay is asked again", r.in)
 		asked++
 		time.AfterFunc(time.Millisecond, end.Reset)
 	}
-	if most := stored * int(time.Since(began)/tryEvery); asked > max(2*stored, most) {
+	if most := stored * int(time.Since(began)/retryInterval); asked > max(2*stored, most) {
 		t.Fatalf("a relay that ends what was just opened is asked %d times in %v, expected once a second", asked, time.Since(began))
 	}
 }
 
-func TestARelayThatEndsIsOutOfReachAndUsedAgainWhenItIsBack(t *testing.T) { endsAndIsBack(t) }
+func TestPoolNoticesARelayThatStopsAndReturns(t *testing.T) { endsAndIsBack(t) }
 
-func TestTimedARelayThatEndsIsOutOfReachAtOnce(t *testing.T) {
-	if took := endsAndIsBack(t); took > openWithin/2 {
+func TestTimedTakeFailsAtOnceWhenTheRelayStops(t *testing.T) {
+	if took := endsAndIsBack(t); took > callerTimeout/2 {
 		t.Fatalf("that the relay is out of reach is said after %v, expected at once", took)
 	}
 }
 
-// endsAndIsBack returns how long a caller waited for the word that the relay is out of reach.
+// endsAndIsBack returns how long a caller waited for the error.
 func endsAndIsBack(t *testing.T) (took time.Duration) {
 	r, pool, changes := begin(t, "home")
 	r.listener.Close()
@@ -201,7 +201,7 @@ func endsAndIsBack(t *testing.T) (took time.Duration) {
 	return took
 }
 
-func TestWhomTheRelayDoesNotServeGetsNoConnection(t *testing.T) {
+func TestTakeFailsForAnUnauthorizedGateway(t *testing.T) {
 	_, pool, changes := begin(t, "elsewhere")
 	if err := await(t, "it is said", changes); err == nil {
 		t.Fatal("the relay is said to be in reach")
@@ -212,13 +212,13 @@ func TestWhomTheRelayDoesNotServeGetsNoConnection(t *testing.T) {
 	}
 }
 
-func TestARelayThatGoesSilentIsOutOfReachThoughConnectionsToItWait(t *testing.T) {
+func TestSilentRelayIsUnreachableDespiteIdleConnections(t *testing.T) {
 	r, pool, changes := begin(t, "home")
 	for range stored {
 		await(t, "the pool is filled", r.in)
 	}
 	r.silent.Store(true)
-	one, err := pool.Take(context.Background()) // the next is opened in its place, and is not
+	one, err := pool.Take(context.Background()) // the replacement is never answered
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +234,9 @@ func TestARelayThatGoesSilentIsOutOfReachThoughConnectionsToItWait(t *testing.T)
 	}
 }
 
-// A relay lets go of some where too many come who have not shown yet who they are.
-func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
-	const many = 4 * callers
+// A relay evicts some connections if too many are unauthenticated.
+func TestHundredsOfCallersOpenFewAtOnce(t *testing.T) {
+	const many = 4 * maxCallers
 	opening, opened := make(chan bool, many), make(chan bool)
 	pool := New(func(context.Context) (*carry.Secure, error) {
 		opening <- true
@@ -250,12 +250,12 @@ func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
 			took <- err
 		}()
 	}
-	for range callers {
+	for range maxCallers {
 		await(t, "as many as may be are opened", opening)
 	}
 	select {
 	case <-opening:
-		t.Errorf("more than %d are opened at once", callers)
+		t.Errorf("more than %d are opened at once", maxCallers)
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(opened)
@@ -266,7 +266,7 @@ func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
 	}
 }
 
-// slow is a pool whose relay answers at once, but for one opening that it never answers.
+// slow returns a pool whose relay answers at once, except for one opening.
 func slow(t *testing.T) (pool *Pool, stuck chan struct{}) {
 	t.Helper()
 	var opened atomic.Int64
@@ -281,23 +281,23 @@ func slow(t *testing.T) (pool *Pool, stuck chan struct{}) {
 	}, nil, NewTurns()), stuck
 }
 
-func TestARelayThatAnswersOthersIsInReachHoweverLongOneOpeningTakes(t *testing.T) {
+func TestSlowOpeningDoesNotMakeALiveRelayUnreachable(t *testing.T) {
 	for late := time.Now().Add(within); ; {
 		stalled, err := answersOthers(t)
 		if err == nil {
 			return
 		}
-		if !stalled || time.Now().After(late) { // while the machine stands still, the relay answers nobody
+		if !stalled || time.Now().After(late) { // a stalled machine stalls the relay, too
 			t.Fatal(err)
 		}
 	}
 }
 
-// answersOthers tells what is wrong, and whether the machine kept the relay from answering.
+// answersOthers returns the failure, and whether the machine stalled the relay.
 func answersOthers(t *testing.T) (stalled bool, err error) {
 	t.Helper()
 	pool, stuck := slow(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*openWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*callerTimeout)
 	defer cancel()
 	gaveUp := make(chan error, 1)
 	go func() {
@@ -309,8 +309,8 @@ func answersOthers(t *testing.T) (stalled bool, err error) {
 		if _, err := pool.Take(context.Background()); err != nil {
 			return stalled, fmt.Errorf("while one opening is not answered another one's fails: %w", err)
 		}
-		time.Sleep(openWithin / 10)
-		stalled = stalled || time.Since(last) > openWithin/2
+		time.Sleep(callerTimeout / 10)
+		stalled = stalled || time.Since(last) > callerTimeout/2
 		last = time.Now()
 	}
 	if err := await(t, "who waits gives up with his own context", gaveUp); !errors.Is(err, context.DeadlineExceeded) {
@@ -322,7 +322,7 @@ func answersOthers(t *testing.T) (stalled bool, err error) {
 	return stalled, nil
 }
 
-func TestATerminalThatGoesAwayTellsNothingOfTheRelay(t *testing.T) {
+func TestCancelledTakeDoesNotMarkTheRelay(t *testing.T) {
 	pool, stuck := slow(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -337,42 +337,42 @@ func TestATerminalThatGoesAwayTellsNothingOfTheRelay(t *testing.T) {
 	}
 }
 
-func TestPoolsOfOneRelayOpenNoMoreAtOnceThanItTakesFromStrangers(t *testing.T) {
-	const pools = sharers/callers + 2
-	opening, release := make(chan bool, pools*callers), make(chan bool)
+func TestPoolsOfARelayShareTheLimitOfOpenings(t *testing.T) {
+	const pools = maxSharedOpenings/maxCallers + 2
+	opening, release := make(chan bool, pools*maxCallers), make(chan bool)
 	open := func(context.Context) (*carry.Secure, error) {
 		opening <- true
 		<-release
 		return &carry.Secure{}, nil
 	}
 	turns := NewTurns()
-	took := make(chan error, pools*callers)
+	took := make(chan error, pools*maxCallers)
 	for range pools {
 		pool := New(open, nil, turns)
-		for range callers {
+		for range maxCallers {
 			go func() {
 				_, err := pool.Take(context.Background())
 				took <- err
 			}()
 		}
 	}
-	for range sharers {
+	for range maxSharedOpenings {
 		await(t, "as many as may be are opened", opening)
 	}
 	select {
 	case <-opening:
-		t.Errorf("more than %d are opened at once", sharers)
+		t.Errorf("more than %d are opened at once", maxSharedOpenings)
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
-	for range pools * callers {
+	for range pools * maxCallers {
 		if err := await(t, "all have one", took); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func TestWhatIsSaidOfKeepAliveIsWhatADialledConnectionHas(t *testing.T) {
+func TestKeepAliveMatchesADialledConnection(t *testing.T) {
 	r, _, _ := begin(t, "home")
 	conn, err := Dialer().Dial("tcp", r.at)
 	if err != nil {

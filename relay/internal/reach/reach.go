@@ -15,42 +15,42 @@ import (
 	"bicast/relay/internal/httpconnect"
 )
 
-// How long a name may take, and then a destination.
+// Time limits for resolving a name, and then for connecting.
 const (
-	resolveWithin = 5 * time.Second
-	connectWithin = 10 * time.Second
+	resolveTimeout = 5 * time.Second
+	connectTimeout = 10 * time.Second
 )
 
-// Reach is a relay's.
+// Reach connects a relay to servers.
 type Reach struct {
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
-	Within  Within // runs in the network namespace that connections are made from
-	Roads   Roads
+	Within  Within // runs work in the network namespace of the connections
+	Routes  Routes
 }
 
-// Within runs work somewhere; it does not begin when the context has ended.
+// Within runs work in some environment, unless the context has ended.
 type Within func(context.Context, func() error) error
 
-// Control is a net.Dialer's.
+// Control is the type of net.Dialer's Control.
 type Control func(network, address string, raw syscall.RawConn) error
 
-// Roads is the kernel's table of routes.
-type Roads interface {
-	// Beyond is nil where packets for an address leave this host, or says what becomes of them.
+// Routes queries the kernel's routes.
+type Routes interface {
+	// Beyond returns nil if packets to an address leave this host, or why not.
 	Beyond(netip.Addr) error
 }
 
-// ErrNoRoad is of an address to which there is no way from here.
-var ErrNoRoad = errors.New("this relay has no way there")
+// ErrNoRoute means that there is no route to an address.
+var ErrNoRoute = errors.New("this relay has no route there")
 
-// Connect makes the connection to a target, or says why not; control sets the options of its socket. A name is resolved once; what
-// is checked is what is then connected to.
+// Connect connects to a target, or returns a refusal; control sets socket options. It resolves a name once, and
+// connects only to addresses that it has checked.
 func (r *Reach) Connect(ctx context.Context, target httpconnect.Target, control Control) (*net.TCPConn, *httpconnect.Answer) {
 	addresses, refusal := r.addresses(ctx, target)
 	if refusal != nil {
 		return nil, refusal
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for i, address := range addresses {
 		var conn *net.TCPConn
@@ -62,11 +62,11 @@ func (r *Reach) Connect(ctx context.Context, target httpconnect.Target, control 
 	return nil, refusal
 }
 
-// addresses are those that may be connected to, in the order in which they are tried.
+// addresses returns the permitted addresses, in the order of attempts.
 func (r *Reach) addresses(ctx context.Context, target httpconnect.Target) ([]netip.Addr, *httpconnect.Answer) {
 	found := []netip.Addr{target.Address}
 	if !target.Address.IsValid() {
-		ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+		ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 		defer cancel()
 		var err error
 		if found, err = r.Resolve(ctx, target.Name); err != nil {
@@ -90,13 +90,13 @@ func (r *Reach) addresses(ctx context.Context, target httpconnect.Target) ([]net
 
 func (r *Reach) allows(address netip.Addr) *httpconnect.Answer {
 	if err := Public(address); err != nil {
-		return httpconnect.No(httpconnect.Forbidden, "no relay reaches that: %v", err)
+		return httpconnect.No(httpconnect.Forbidden, "relays may not reach this address: %v", err)
 	}
-	switch err := r.Roads.Beyond(address); {
-	case errors.Is(err, ErrNoRoad):
+	switch err := r.Routes.Beyond(address); {
+	case errors.Is(err, ErrNoRoute):
 		return httpconnect.No(httpconnect.Unable, "%v: %v", address, err)
 	case err != nil:
-		return httpconnect.No(httpconnect.Forbidden, "no relay reaches that: %v", err)
+		return httpconnect.No(httpconnect.Forbidden, "relays may not reach this address: %v", err)
 	}
 	return nil
 }
@@ -107,13 +107,13 @@ func unresolved(name string, err error) *httpconnect.Answer {
 	case errors.As(err, &wrong) && wrong.IsNotFound:
 		return httpconnect.No(httpconnect.Refused, "there is no %s", name)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &wrong) && wrong.IsTimeout:
-		return httpconnect.No(httpconnect.Unanswering, "nobody says within %v which addresses %s has", resolveWithin, name)
+		return httpconnect.No(httpconnect.Unanswering, "no resolver answered within %v for %s", resolveTimeout, name)
 	default:
-		return httpconnect.No(httpconnect.Unable, "which addresses %s has cannot be found out by this relay", name)
+		return httpconnect.No(httpconnect.Unable, "this relay cannot resolve %s", name)
 	}
 }
 
-// dial gives one address its part of the time that is left.
+// dial tries one address with its share of the remaining time.
 func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int, control Control) (*net.TCPConn, *httpconnect.Answer) {
 	if deadline, limited := ctx.Deadline(); limited && left > 1 {
 		var cancel context.CancelFunc
@@ -132,7 +132,7 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int, control C
 	case err == nil:
 		return conn.(*net.TCPConn), nil
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
-		return nil, httpconnect.No(httpconnect.Refused, "%v refuses", to)
+		return nil, httpconnect.No(httpconnect.Refused, "%v refuses the connection", to)
 	case errors.As(err, &late) && late.Timeout():
 		return nil, httpconnect.No(httpconnect.Unanswering, "%v does not answer", to)
 	case errors.Is(err, unix.EHOSTUNREACH):
@@ -142,7 +142,7 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int, control C
 	}
 }
 
-// Resolver asks as this host is set up to, from the network namespace that within is of.
+// Resolver returns a resolver with the host's configuration, in the network namespace of within.
 func Resolver(within Within) func(context.Context, string) ([]netip.Addr, error) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		err = within(ctx, func() (err error) {

@@ -14,7 +14,7 @@ import (
 	"bicast/relay/internal/httpconnect"
 )
 
-func TestOnlyAddressesOfTheInternetAreReached(t *testing.T) {
+func TestPublicAcceptsOnlyGlobalAddresses(t *testing.T) {
 	for _, never := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255", "127.0.0.1",
 		"127.255.255.254", "168.63.129.16", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1",
@@ -40,7 +40,7 @@ func TestOnlyAddressesOfTheInternetAreReached(t *testing.T) {
 	}
 }
 
-// relay is a host with a server's address behind it, and with addresses of its own.
+// relay returns a relay host with several addresses, and a host behind it.
 func relay(t *testing.T) (own, beyond *lab.Host) {
 	own, beyond = lab.One(t), lab.One(t)
 	own.Run("ip", "link", "add", "out", "type", "veth", "peer", "name", "out", "netns", beyond.Path())
@@ -60,7 +60,7 @@ func relay(t *testing.T) (own, beyond *lab.Host) {
 	return own, beyond
 }
 
-func TestWhatIsTheRelaysOwnTheKernelSays(t *testing.T) {
+func TestBeyondRecognizesTheRelaysOwnAddresses(t *testing.T) {
 	own, _ := relay(t)
 	own.Do(func() error {
 		kernel, err := OpenKernel()
@@ -70,7 +70,7 @@ func TestWhatIsTheRelaysOwnTheKernelSays(t *testing.T) {
 		defer kernel.Close()
 		for address, want := range map[string]func(error) bool{
 			"45.0.0.1": isOwn, "46.0.0.1": isOwn, "45.0.0.255": isOwn, "2a0f::1": isOwn, "47.0.0.9": isOwn, "127.0.0.1": isOwn, "::1": isOwn,
-			"45.0.0.2": isBeyond, "2a0f::2": isBeyond, "48.0.0.1": hasNoRoad, "1.1.1.1": hasNoRoad, "2606::1": hasNoRoad,
+			"45.0.0.2": isBeyond, "2a0f::2": isBeyond, "48.0.0.1": hasNoRoute, "1.1.1.1": hasNoRoute, "2606::1": hasNoRoute,
 		} {
 			if err := kernel.Beyond(netip.MustParseAddr(address)); !want(err) {
 				t.Errorf("of %s the kernel says: %v", address, err)
@@ -80,13 +80,13 @@ func TestWhatIsTheRelaysOwnTheKernelSays(t *testing.T) {
 	})
 }
 
-func isOwn(err error) bool     { return err != nil && !errors.Is(err, ErrNoRoad) }
-func isBeyond(err error) bool  { return err == nil }
-func hasNoRoad(err error) bool { return errors.Is(err, ErrNoRoad) }
+func isOwn(err error) bool      { return err != nil && !errors.Is(err, ErrNoRoute) }
+func isBeyond(err error) bool   { return err == nil }
+func hasNoRoute(err error) bool { return errors.Is(err, ErrNoRoute) }
 
 func here(_ context.Context, work func() error) error { return work() }
 
-func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
+func TestConnectUsesTheCheckedAddressesOfOneLookup(t *testing.T) {
 	own, beyond := relay(t)
 	var listener net.Listener
 	beyond.Do(func() (err error) {
@@ -95,7 +95,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 	})
 	defer listener.Close()
 	for _, c := range []struct {
-		answers [][]string // to the first question, to the second one, ...
+		answers [][]string // by query
 		to      string     // "": nowhere
 		code    int
 	}{
@@ -105,7 +105,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 		{answers: [][]string{{"45.0.0.1"}}, code: httpconnect.Forbidden},
 		{answers: [][]string{{"::ffff:127.0.0.1"}}, code: httpconnect.Forbidden},
 		{answers: [][]string{{"1.1.1.1"}}, code: httpconnect.Unable},
-		{answers: [][]string{{"2a0f::2"}}, code: httpconnect.Refused}, // nobody listens there
+		{answers: [][]string{{"2a0f::2"}}, code: httpconnect.Refused}, // no listener there
 		{answers: [][]string{{"2a0f::2", "45.0.0.2"}}, to: "45.0.0.2:80"},
 		{answers: [][]string{{}}, code: httpconnect.Refused},
 	} {
@@ -116,7 +116,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 				return err
 			}
 			defer kernel.Close()
-			r := Reach{Roads: kernel, Within: here, Resolve: func(context.Context, string) (found []netip.Addr, err error) {
+			r := Reach{Routes: kernel, Within: here, Resolve: func(context.Context, string) (found []netip.Addr, err error) {
 				for _, address := range c.answers[asked] {
 					found = append(found, netip.MustParseAddr(address))
 				}
@@ -139,7 +139,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeResolvedIsSaid(t *testing.T) {
+func TestConnectReportsResolverFailures(t *testing.T) {
 	for err, code := range map[error]int{
 		&net.DNSError{IsNotFound: true}: httpconnect.Refused, &net.DNSError{IsTimeout: true}: httpconnect.Unanswering,
 		context.DeadlineExceeded: httpconnect.Unanswering, &net.DNSError{}: httpconnect.Unable,

@@ -9,54 +9,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ways are what leads packets here and to the bridge, as far as somebody else may take it away: who has networks in hand, such
-// as systemd-networkd, drops rules and routes that are not its own when it begins anew.
-type ways struct {
-	led           [2]bool // by the mark, of IPv4 and of IPv6
+// routing is a snapshot of the routing that this package needs and other programs may remove: network managers, such as
+// systemd-networkd, drop foreign rules and routes when they restart.
+type routing struct {
+	routed        [2]bool // to the proxy, by the mark; IPv4, IPv6
 	rules, routes int     // of the ground
 }
 
-// waysThere is asked often, and so not of `ip`.
-func waysThere() (w ways, err error) {
+// readRouting takes the snapshot over netlink, since it is called often.
+func readRouting() (w routing, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err == nil {
 		defer conn.Close()
-		err = conn.SetOption(netlink.GetStrictCheck, true) // or routes of others come, too
+		err = conn.SetOption(netlink.GetStrictCheck, true) // without it the kernel ignores the protocol filter
 	}
 	if err != nil {
-		return w, fmt.Errorf("whether connections are led to the proxy cannot be seen: %w", err)
+		return w, fmt.Errorf("cannot check the routes to the proxy: %w", err)
 	}
 	for i, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		w.led[i] = leads(conn, family)
-		rules, err := conn.Execute(asks(unix.RTM_GETRULE, netlink.Dump, family, 0))
+		w.routed[i] = isRouted(conn, family)
+		rules, err := conn.Execute(routeRequest(unix.RTM_GETRULE, netlink.Dump, family, 0))
 		if err != nil {
-			return w, fmt.Errorf("rules of routing cannot be read: %w", err)
+			return w, fmt.Errorf("cannot read the routing rules: %w", err)
 		}
 		for _, each := range rules {
 			if ours(each.Data) {
 				w.rules++
 			}
 		}
-		routes, err := conn.Execute(asks(unix.RTM_GETROUTE, netlink.Dump, family, origin))
+		routes, err := conn.Execute(routeRequest(unix.RTM_GETROUTE, netlink.Dump, family, routeProtocol))
 		if err != nil {
-			return w, fmt.Errorf("routes cannot be read: %w", err)
+			return w, fmt.Errorf("cannot read the routes: %w", err)
 		}
 		w.routes += len(routes)
 	}
 	return w, nil
 }
 
-// asks has struct rtmsg, or struct fib_rule_hdr, which are alike that far.
-func asks(what netlink.HeaderType, flags netlink.HeaderFlags, family, protocol byte) netlink.Message {
+// routeRequest builds a request. The first fields of struct rtmsg and struct fib_rule_hdr are the same.
+func routeRequest(what netlink.HeaderType, flags netlink.HeaderFlags, family, protocol byte) netlink.Message {
 	data := make([]byte, unix.SizeofRtMsg)
 	data[0], data[5] = family, protocol
 	return netlink.Message{Header: netlink.Header{Type: what, Flags: netlink.Request | flags}, Data: data}
 }
 
-// leads tells where a packet with the mark goes, wherever it is for.
-func leads(conn *netlink.Conn, family byte) bool {
+// isRouted tells whether packets with the mark are routed to this host.
+func isRouted(conn *netlink.Conn, family byte) bool {
 	address := make([]byte, map[byte]int{unix.AF_INET: 4, unix.AF_INET6: 16}[family])
-	address[0] = 0x2d // in the Internet, in both
+	address[0] = 0x2d // a public address in both families
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Bytes(unix.RTA_DST, address)
 	attributes.Uint32(unix.RTA_MARK, intercepted)
@@ -64,7 +64,7 @@ func leads(conn *netlink.Conn, family byte) bool {
 	if err != nil {
 		return false
 	}
-	ask := asks(unix.RTM_GETROUTE, 0, family, 0)
+	ask := routeRequest(unix.RTM_GETROUTE, 0, family, 0)
 	ask.Data[1] = byte(8 * len(address))
 	ask.Data = append(ask.Data, encoded...)
 	said, err := conn.Execute(ask)
@@ -75,7 +75,7 @@ func ours(rule []byte) bool {
 	attributes, err := netlink.NewAttributeDecoder(rule[min(len(rule), unix.SizeofRtMsg):])
 	for err == nil && attributes.Next() {
 		if attributes.Type() == unix.FRA_PROTOCOL {
-			return attributes.Uint8() == origin
+			return attributes.Uint8() == routeProtocol
 		}
 	}
 	return false

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel asks for the route of each address: what is this host's own it knows best, whatever has come up since we began.
+// Kernel queries the route of each address: the kernel always knows the host's current addresses.
 type Kernel struct{ conn *netlink.Conn }
 
-// OpenKernel is of this process's network namespace.
+// OpenKernel opens a handle for the calling thread's network namespace.
 func OpenKernel() (*Kernel, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return nil, fmt.Errorf("which addresses are this host's own cannot be asked: %w", err)
+		return nil, fmt.Errorf("cannot query this host's routes: %w", err)
 	}
 	return &Kernel{conn}, nil
 }
 
-// Close lets go.
+// Close closes the handle.
 func (k *Kernel) Close() error { return k.conn.Close() }
 
-// Beyond is Roads.
+// Beyond implements Roads.
 func (k *Kernel) Beyond(address netip.Addr) error {
 	family, octets := unix.AF_INET6, address.AsSlice()
 	if address.Is4() {
@@ -44,17 +44,17 @@ func (k *Kernel) Beyond(address netip.Addr) error {
 	})
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES):
-		return ErrNoRoad // a route that says so, blackholes (EINVAL) and prohibited ones (EACCES), too
+		return ErrNoRoute // also for blackhole (EINVAL) and prohibit routes (EACCES)
 	case err != nil:
-		return fmt.Errorf("whether %v is this relay's own cannot be found out (%w)", address, err)
+		return fmt.Errorf("cannot determine whether %v is this relay's own (%w)", address, err)
 	case len(answers) != 1 || len(answers[0].Data) < unix.SizeofRtMsg:
-		return fmt.Errorf("whether %v is this relay's own cannot be found out", address)
+		return fmt.Errorf("cannot determine whether %v is this relay's own", address)
 	}
 	switch kind := answers[0].Data[7]; kind { // rtm_type
 	case unix.RTN_UNICAST:
 		return nil
 	case unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT:
-		return ErrNoRoad
+		return ErrNoRoute
 	default:
 		return fmt.Errorf("%v is the relay's own", address)
 	}

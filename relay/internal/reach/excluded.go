@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reach is what a gateway reaches through a relay: servers of the Internet at listed ports, and nothing that is the
-// relay's own, or near it.
+// Package reach decides what gateways may reach through a relay: listed ports of Internet servers, and nothing of the
+// relay's own host or network.
 package reach
 
 import (
@@ -9,21 +9,21 @@ import (
 	"net/netip"
 )
 
-// Network is of addresses that no relay reaches, and what they are.
+// Network is a range of addresses that no relay reaches, and its description.
 type Network struct {
 	Prefix netip.Prefix
 	What   string
 }
 
-// Never is by the registries of special addresses (RFC 6890, as IANA keeps them): whatever is not for everybody. Of IPv6 what
-// is for everybody lies in 2000::/3. Forms that have an IPv4 address inside (mapped, 6to4, Teredo, NAT64) lead to that by
-// ways that a relay does not know: who means it, names it.
+// Never lists the addresses that are not global (RFC 6890, IANA's registries). Global IPv6 is in 2000::/3. Addresses
+// with an embedded IPv4 address (mapped, 6to4, Teredo, NAT64) are excluded, because the relay does not know where they
+// lead: use the IPv4 address instead.
 var Never = []Network{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "a provider's own"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud's own service"}, // Azure's, beside 169.254.169.254
+	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud's own service"}, // Azure, besides 169.254.169.254
 	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"},
 	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "for protocols"},
@@ -44,7 +44,7 @@ var Never = []Network{
 	{netip.MustParsePrefix("8000::/1"), "not for everybody (private, link-local, multicast, ...)"},
 }
 
-// Public is nil for an address of the Internet, or says what it is.
+// Public returns nil for a global address, or an error that describes it.
 func Public(address netip.Addr) error {
 	for _, network := range Never {
 		if network.Prefix.Contains(address.WithZone("")) {
