@@ -320,7 +320,7 @@ func TestUndoRefusesAnotherNamespace(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state.json")
 	b.run(0, "setup", "--state", state)
 	b.client = b.server
-	b.wants(b.run(1, "setup", "--undo", "--state", state), "of another network namespace")
+	b.wants(b.run(1, "setup", "--undo", "--state", state), "belongs to another network namespace")
 }
 
 func (b *bench) everything() string {
