@@ -66,7 +66,7 @@ UPLINKS = (
 HOME = 50
 
 
-def both_families(subnet: int, host: int) -> list[str]:
+def both(subnet: int, host: int) -> list[str]:
     return [f"192.168.{subnet}.{host}", f"fd00:{subnet}::{host}"]
 
 
@@ -81,8 +81,8 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000002")
         self._subflow_terminal("laptop", 3, [uplink.name for uplink in UPLINKS])
         self._subflow_terminal("phone", 4, ["wlan"] * len(UPLINKS))
-        self._plain_terminal("camera", both_families(HOME, 5))
-        self._plain_terminal("sensor", both_families(HOME, 6)[1:])
+        self._plain_terminal("camera", both(HOME, 5))
+        self._plain_terminal("sensor", both(HOME, 6)[1:])
         air = ["phone", "camera", "sensor"]
         self.addHost("air", cls=Machine, bridge=["uplink", *air])
         for number, uplink in enumerate(UPLINKS, 1):
@@ -96,20 +96,16 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self._link("router", "server", "lan", "lan")
 
     def _outside(self, congestion_control: str | None) -> None:
-        addresses = {uplink.name: with_prefix_length(both_families(uplink.outer, 1)) for uplink in UPLINKS}
+        addresses = {uplink.name: with_prefix_length(both(uplink.outer, 1)) for uplink in UPLINKS}
         routes = [
             Route(subnet, gateway)
             for uplink in UPLINKS
-            for subnet, gateway in zip(
-                with_prefix_length(both_families(uplink.inner, 0)), both_families(uplink.outer, 2), strict=True
-            )
+            for subnet, gateway in zip(with_prefix_length(both(uplink.inner, 0)), both(uplink.outer, 2), strict=True)
         ]
         # Terminals with one address are answered over the first uplink, whichever they used.
         routes += [
             Route(subnet, gateway)
-            for subnet, gateway in zip(
-                with_prefix_length(both_families(HOME, 0)), both_families(UPLINKS[0].outer, 2), strict=True
-            )
+            for subnet, gateway in zip(with_prefix_length(both(HOME, 0)), both(UPLINKS[0].outer, 2), strict=True)
         ]
         addresses["lan"] = ["192.168.0.1/24", "fd00:1::1/64"]
         self.addHost("router", cls=Machine, forwards=True, addresses=addresses, routes=routes)
@@ -120,17 +116,17 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 
     def _subflow_terminal(self, name: str, host: int, devices: list[str]) -> None:
         addresses: dict[str, list[str]] = {}
-        routes = [Route("default", via) for via in both_families(UPLINKS[0].inner, 2)]
+        routes = [Route("default", via) for via in both(UPLINKS[0].inner, 2)]
         endpoints = []
         for uplink, device in zip(UPLINKS, devices, strict=True):
-            addresses.setdefault(device, []).extend(with_prefix_length(both_families(uplink.inner, host)))
-            for own, via in zip(both_families(uplink.inner, host), both_families(uplink.inner, 2), strict=True):
+            addresses.setdefault(device, []).extend(with_prefix_length(both(uplink.inner, host)))
+            for own, via in zip(both(uplink.inner, host), both(uplink.inner, 2), strict=True):
                 routes.append(Route("default", via, table=uplink.inner, source=own))
                 endpoints.append(SubflowEndpoint(own, device, uplink.backup))
         self.addHost(name, cls=Machine, addresses=addresses, routes=routes, endpoints=endpoints)
 
     def _plain_terminal(self, name: str, own: list[str]) -> None:
-        gateways = both_families(HOME, 2)[-len(own) :]
+        gateways = both(HOME, 2)[-len(own) :]
         routes = [Route("default", via) for via in gateways]
         self.addHost(name, cls=Machine, addresses={"wlan": with_prefix_length(own)}, routes=routes)
 

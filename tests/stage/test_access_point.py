@@ -31,9 +31,9 @@ def test_the_gateway_s_file_knows_the_ten_terminals_and_their_air() -> None:
     ("parameters", "named"),
     [
         ({"terminals": 0}, "terminals=0"),
-        ({"terminals": MOST_TERMINALS + 1}, "expected 1 to 10"),
+        ({"terminals": MOST_TERMINALS + 1}, "whole number from 1 to 10"),
         ({"contention": 1}, "contention is 1"),
-        ({"foo": 1}, "no parameter foo"),
+        ({"foo": 1}, "unknown parameter foo"),
     ],
 )
 def test_a_bad_parameter_is_refused(parameters: dict[str, int], named: str) -> None:
