@@ -125,6 +125,6 @@ func TestAddSubflowRefusesAnExistingPath(t *testing.T) {
 	b.conn = other
 	c := b.connection()
 	b.conn = wifis
-	refused(c, fromWifi, "an endpoint that opens nothing, and making it one that does would close the subflows from there "+
-		"of 1 connection")
+	refused(c, fromWifi, "an endpoint that opens nothing, and replacing it would close the live subflows from "+
+		"there of 1 connection")
 }

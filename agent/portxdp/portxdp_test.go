@@ -262,7 +262,7 @@ func TestSomebodyElsesProgramIsLeftWhereItIs(t *testing.T) {
 	other := New(h.own.Try, discard())
 	defer other.Close()
 	other.Number([]string{"wifi"})
-	if err := other.Missing()["wifi"]; err == nil || !strings.Contains(err.Error(), "somebody else's") {
+	if err := other.Missing()["wifi"]; err == nil || !strings.Contains(err.Error(), "has an XDP program already") {
 		t.Fatalf("%v, expected to be told", err)
 	}
 }
