@@ -170,7 +170,7 @@ func TestTwoAgentsAreNotAtOnePort(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
 	other := newExecutor(s.host)
-	if _, err := other.Order(ordered("lte", "wifi")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+	if _, err := other.Order(ordered("lte", "wifi")); err == nil || !strings.Contains(err.Error(), "has an XDP program already") {
 		t.Fatalf("%v, expected the second to be refused", err)
 	}
 	if err := other.let(); err != nil {

@@ -207,7 +207,7 @@ class FakeHand:
                 reached += 1
                 error = self._switch(connection, wanted, left, order.hard) or error
             elif left:
-                error = "none of the paths to prefer is established"
+                error = "none of the preferred paths is established"
         return reached, error
 
     def _switch(self, connection: FakeConnection, wanted: Mine, left: Mine, hard: bool) -> str | None:
