@@ -73,7 +73,7 @@ def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) 
     theirs = TREE / "agent" / "portxdp" / "terminal_port.bpf.o"
     run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
     with agent(twin.controller, None, "far", "gateway") as at_far:
-        until(lambda: "has an XDP program already" in (why_not(twin, "far") or ""), "it is told why it does not eliminate")
+        until(lambda: "has an XDP program already" in (why_not(twin, "far") or ""), "the reason is reported")
         until(lambda: not copied(BRIDGE), "what goes to far is TCP alone, in copies")
         run("ip", "link", "set", "fe-lte", "xdpgeneric", "off")
         at_far.await_eliminating()
