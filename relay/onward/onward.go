@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package onward passes further subflows on to other relays, packet by packet: MPTCP knows them by the token that they show,
-// and so one connection with a relay goes by another one's way, too. nftables rewrites addresses both ways, and lets nothing
-// but what joins an MPTCP connection begin.
+// Package onward forwards additional subflows to other relays, packet by packet: the peer assigns them by their token.
+// So one connection with a relay also uses the path through another one. nftables rewrites addresses in both
+// directions, and lets only MP_JOINs start a flow.
 //
-// Where a device does not forward it is made to, and what else would be forwarded from there by that is dropped. Which devices were
-// changed is kept in a file: so whoever comes after a killed agent knows it, and after a firewall that flushed the table.
+// It enables forwarding on devices that lack it, and drops everything else that would then be forwarded from there. A
+// file records these devices for the next agent after a killed one, and for restoring a flushed table.
 package onward
 
 import (
@@ -27,28 +27,28 @@ import (
 const (
 	table = "bicast-onward"
 
-	// Subflows that begin from where no gateway came lately, of all such networks together.
-	strangersRate, strangersBurst = 4, 16
+	// Rate per second and burst of new subflows from unknown networks, all together.
+	unknownRate, unknownBurst = 4, 16
 )
 
-// Way is to another relay.
+// Way leads to another relay.
 type Way struct {
-	Port uint16 // of TCP, here
+	Port uint16 // TCP port of this host
 	To   netip.AddrPort
 }
 
-// Place is this network namespace's one place for ways.
+// Place is the claim on this network namespace, with its ways.
 type Place struct {
-	name   io.Closer
-	opened record
-	ways   []Way
-	rules  int            // of the table, as it was written
-	guests []netip.Prefix // from where gateways came lately
+	name       io.Closer
+	forwarding record
+	ways       []Way
+	rules      int            // of the table, as written
+	guests     []netip.Prefix // networks of recent gateways
 }
 
-// Claim has the calling thread's network namespace for this process, before anything is changed.
+// Claim claims the calling thread's network namespace, before anything is changed.
 func Claim() (*Place, error) {
-	name, err := claim.Take("onward", "passes subflows on in this network namespace")
+	name, err := claim.Take("onward", "forwards subflows in this network namespace")
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +56,14 @@ func Claim() (*Place, error) {
 	if err != nil {
 		return nil, errors.Join(err, name.Close())
 	}
-	return &Place{name: name, opened: record(path)}, nil
+	return &Place{name: name, forwarding: record(path)}, nil
 }
 
-// Close takes all ways away, and gives the place free.
+// Close removes all ways and releases the claim.
 func (p *Place) Close() error { return errors.Join(p.Lead(nil), p.name.Close()) }
 
-// Release takes away what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
+// Release undoes what a killed process left, and tells whether there was anything. It does nothing while a live one has
+// the claim.
 func Release() (released bool, err error) {
 	place, err := Claim()
 	if errors.Is(err, claim.ErrTaken) {
@@ -71,31 +72,31 @@ func Release() (released bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	left, err := place.opened.read()
+	left, err := place.forwarding.read()
 	if err != nil {
 		return false, errors.Join(err, place.name.Close())
 	}
-	if _, err := nft("", "list", "table", "inet", table); err != nil && left.none() {
-		return false, place.name.Close() // there is none, or nobody here can have made one
+	if _, err := nft("", "list", "table", "inet", table); err != nil && left.isEmpty() {
+		return false, place.name.Close() // there is none, or no nft that could have made one
 	}
 	return true, place.Close()
 }
 
-// Lead has these ways in the place of those before. What goes by one that stays goes on.
+// Lead replaces the ways. Flows over a way that stays continue.
 func (p *Place) Lead(ways []Way) error {
-	before, err := p.opened.read()
+	before, err := p.forwarding.read()
 	if err != nil {
 		return err
 	}
-	after := opened{}
+	after := forwarding{}
 	for _, f := range families {
 		if slices.ContainsFunc(ways, f.has) {
-			if after.devices[f.index], err = f.closed(before.devices[f.index]); err != nil {
+			if after.devices[f.index], err = f.notForwarding(before.devices[f.index]); err != nil {
 				return err
 			}
 		}
 	}
-	if err := p.opened.write(before.with(after)); err != nil { // before anything is changed
+	if err := p.forwarding.write(before.with(after)); err != nil { // before any change, for the next agent
 		return err
 	}
 	text := removal
@@ -109,24 +110,24 @@ func (p *Place) Lead(ways []Way) error {
 	p.ways = ways
 	var unread error
 	p.rules, unread = nftable.Rules(table)
-	return errors.Join(err, unread, after.forward(true, opened{}), p.opened.write(after))
+	return errors.Join(err, unread, after.forward(true, forwarding{}), p.forwarding.write(after))
 }
 
-// Tend sees to it that the rules are there, which a firewall that begins anew flushes with its own. Without them the devices that
-// were opened would forward for everybody, so they are closed until the rules are there again. lost: they were not.
+// Tend restores the rules after a firewall restart has flushed them. Without the rules the opened devices would forward
+// everything, so they stop until the rules are back. lost means that the rules were gone.
 func (p *Place) Tend() (lost bool, err error) {
 	rules, err := nftable.Rules(table)
 	if err != nil || rules == p.rules || len(p.ways) == 0 {
 		return false, err
 	}
-	devices, err := p.opened.read()
+	devices, err := p.forwarding.read()
 	if err != nil {
 		return true, err
 	}
-	return true, errors.Join(devices.forward(false, opened{}), p.Lead(p.ways))
+	return true, errors.Join(devices.forward(false, forwarding{}), p.Lead(p.ways))
 }
 
-// Admit lets subflows begin that come from these networks. All others share a few each second: a gateway's uplink may be new.
+// Admit admits new subflows from these networks. All others share a small rate: a gateway's uplink may be new.
 func (p *Place) Admit(guests []netip.Prefix) error {
 	if slices.Equal(guests, p.guests) {
 		return nil
@@ -146,14 +147,14 @@ func (p *Place) Admit(guests []netip.Prefix) error {
 	return err
 }
 
-// opened are the devices that forward only because of us.
-type opened struct {
+// forwarding are the devices that forward only because of this package.
+type forwarding struct {
 	devices [2][]string // by family
 }
 
-func (o opened) none() bool { return len(o.devices[0])+len(o.devices[1]) == 0 }
+func (o forwarding) isEmpty() bool { return len(o.devices[0])+len(o.devices[1]) == 0 }
 
-func (o opened) with(more opened) (both opened) {
+func (o forwarding) with(more forwarding) (both forwarding) {
 	for i := range both.devices {
 		both.devices[i] = append(slices.Clone(o.devices[i]), more.devices[i]...)
 		slices.Sort(both.devices[i])
@@ -162,22 +163,22 @@ func (o opened) with(more opened) (both opened) {
 	return both
 }
 
-// forward has all of these devices forward, or not, but for some.
-func (o opened) forward(so bool, but opened) (err error) {
+// forward switches forwarding of all these devices except some.
+func (o forwarding) forward(on bool, but forwarding) (err error) {
 	for _, f := range families {
 		for _, device := range o.devices[f.index] {
 			if !slices.Contains(but.devices[f.index], device) {
-				err = errors.Join(err, f.forward(device, so))
+				err = errors.Join(err, f.forward(device, on))
 			}
 		}
 	}
 	return err
 }
 
-// removal is no error where there is no table.
+// removal deletes the table; adding it first avoids an error if there is none.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
-func (o opened) rules(ways []Way, guests []netip.Prefix) string {
+func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
 	var sets, joins, coming, going, through strings.Builder
 	for _, f := range families {
 		fmt.Fprintf(&sets, "set %s {\ntype ifname\n", f.set())
@@ -204,7 +205,7 @@ func (o opened) rules(ways []Way, guests []netip.Prefix) string {
 		fmt.Fprintf(&going, "%s daddr %v tcp dport %d ct original proto-dst %d masquerade\n",
 			f.ip, way.To.Addr(), way.To.Port(), way.Port)
 	}
-	fmt.Fprintf(&joins, "limit rate %d/second burst %d packets accept\ndrop\n", strangersRate, strangersBurst)
+	fmt.Fprintf(&joins, "limit rate %d/second burst %d packets accept\ndrop\n", unknownRate, unknownBurst)
 	return fmt.Sprintf("table inet %s {\n%schain joins {\n%s}\nchain opening {\ntype filter hook prerouting priority mangle\n"+
 		"fib daddr type local tcp dport { %s } tcp flags & (syn | ack) == syn jump joins\n}\nchain coming {\ntype nat hook prerouting priority dstnat\n%s}\n"+
 		"chain going {\ntype nat hook postrouting priority srcnat\n%s}\n"+
@@ -221,12 +222,12 @@ func quoted(names []string) (all []string) {
 
 // family is IPv4 or IPv6.
 type family struct {
-	index    int
-	ip, nft  string
-	switches string // of a device, in /proc/sys/net
-	missing  string // why a kernel has it not
-	mask     string // of the networks that guests are known by
-	bits     int
+	index   int
+	ip, nft string
+	sysctl  string // sysctl of a device, below /proc/sys/net
+	lacking string // why a kernel lacks the sysctl
+	mask    string // of the networks that gateways are recorded by
+	bits    int
 }
 
 var families = []family{
@@ -240,7 +241,7 @@ func (f family) set() string { return "opened_" + f.nft }
 
 func (f family) guests() string { return "guests_" + f.nft }
 
-// networks are the elements of a set.
+// networks returns the elements of a set.
 func (f family) networks(all []netip.Prefix) (elements []string) {
 	for _, each := range all {
 		if each.Addr().Is6() == (f.index == 1) {
@@ -250,8 +251,8 @@ func (f family) networks(all []netip.Prefix) (elements []string) {
 	return elements
 }
 
-// closed are the devices that do not forward by themselves.
-func (f family) closed(before []string) (names []string, err error) {
+// notForwarding returns the devices that do not forward by themselves.
+func (f family) notForwarding(before []string) (names []string, err error) {
 	devices, err := net.Interfaces()
 	if err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (f family) closed(before []string) (names []string, err error) {
 		}
 		text, err := os.ReadFile(f.path(device.Name))
 		if err != nil {
-			return nil, fmt.Errorf("nothing can be passed on: %s (%w)", f.missing, err)
+			return nil, fmt.Errorf("cannot forward subflows: %s (%w)", f.lacking, err)
 		}
 		if strings.TrimSpace(string(text)) == "0" || slices.Contains(before, device.Name) {
 			names = append(names, device.Name)
@@ -271,12 +272,12 @@ func (f family) closed(before []string) (names []string, err error) {
 	return names, nil
 }
 
-func (f family) path(device string) string { return "/proc/sys/net/" + fmt.Sprintf(f.switches, device) }
+func (f family) path(device string) string { return "/proc/sys/net/" + fmt.Sprintf(f.sysctl, device) }
 
-// forward is no error for a device that has gone.
-func (f family) forward(device string, so bool) error {
+// forward switches forwarding of one device; a missing device is no error.
+func (f family) forward(device string, on bool) error {
 	value := "0"
-	if so {
+	if on {
 		value = "1"
 	}
 	err := os.WriteFile(f.path(device), []byte(value), 0)
@@ -286,10 +287,10 @@ func (f family) forward(device string, so bool) error {
 	return err
 }
 
-// record is the file that keeps which devices were opened: a family and a device a line, below the network namespace's own number.
+// record is the path of the file with the opened devices: the namespace's cookie, then a family and a device per line.
 type record string
 
-func (r record) read() (o opened, err error) {
+func (r record) read() (o forwarding, err error) {
 	text, err := os.ReadFile(string(r))
 	if errors.Is(err, os.ErrNotExist) {
 		return o, nil
@@ -302,7 +303,7 @@ func (r record) read() (o opened, err error) {
 		return o, err
 	}
 	lines := strings.Split(string(text), "\n")
-	if lines[0] != space { // of a namespace that has gone, whose inode another one has now
+	if lines[0] != space { // of an earlier namespace with the same inode
 		return o, nil
 	}
 	for _, line := range lines[1:] {
@@ -315,9 +316,9 @@ func (r record) read() (o opened, err error) {
 	return o, nil
 }
 
-// write replaces the file whole.
-func (r record) write(o opened) error {
-	if o.none() {
+// write replaces the file.
+func (r record) write(o forwarding) error {
+	if o.isEmpty() {
 		if err := os.Remove(string(r)); !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -335,7 +336,7 @@ func (r record) write(o opened) error {
 	}
 	fresh := string(r) + ".new"
 	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("which devices forward because of us cannot be kept, so nothing is passed on: %w", err)
+		return fmt.Errorf("cannot record the devices with forwarding enabled, so no subflows are forwarded: %w", err)
 	}
 	return os.Rename(fresh, string(r))
 }
@@ -343,7 +344,7 @@ func (r record) write(o opened) error {
 func nft(text string, words ...string) ([]byte, error) {
 	said, err := hostcommand.Run("nftables", text, "nft", words...)
 	if err != nil {
-		return nil, fmt.Errorf("nothing can be passed on to other relays: %w", err)
+		return nil, fmt.Errorf("cannot forward subflows to other relays: %w", err)
 	}
 	return said, nil
 }

@@ -23,11 +23,11 @@ import (
 
 const (
 	within  = time.Minute
-	unheard = 500 * time.Millisecond // nobody answers a SYN that is dropped
+	unheard = 500 * time.Millisecond // a dropped SYN has no answer
 )
 
-// corner is gateway .1 ─ 10.0.1.0/24 ─ .2 relay .1 ─ 10.0.2.0/24 ─ .2 other, and gateway .1 ─ 10.0.3.0/24 ─ .2 other; likewise fd01::/64
-// and so on. The other one does not know the way back to the gateway by the relay.
+// corner is gateway .1 ─ 10.0.1.0/24 ─ .2 relay .1 ─ 10.0.2.0/24 ─ .2 other, and gateway .1 ─ 10.0.3.0/24 ─ .2 other;
+// likewise fd01::/64 and so on. The other relay has no route to the gateway through this relay.
 func corner(t *testing.T) (gateway, relay, other *lab.Host) {
 	gateway, relay, other = lab.One(t), lab.One(t), lab.One(t)
 	for n, link := range [][2]*lab.Host{{gateway, relay}, {relay, other}, {gateway, other}} {
@@ -46,7 +46,7 @@ func corner(t *testing.T) (gateway, relay, other *lab.Host) {
 	return gateway, relay, other
 }
 
-func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
+func TestOnwardForwardsOnlySubflows(t *testing.T) {
 	gateway, relay, other := corner(t)
 	ports := map[string]uint16{"10.0.2.2": 5004, "fd02::2": 5006}
 	echo := other.Echo("[::]:4433")
@@ -54,14 +54,14 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 	for address, port := range ports {
 		ways = append(ways, Way{port, netip.AddrPortFrom(netip.MustParseAddr(address), echo.Port())})
 	}
-	gateway.Sysctl("mptcp/pm_type", "1") // the subflow is made by hand
+	gateway.Sysctl("mptcp/pm_type", "1") // the test itself opens the subflow
 	before := relay.Run("sysctl", "-a", "-r", "forwarding")
 	var place *Place
 	relay.Do(func() (err error) {
 		if place, err = Claim(); err != nil {
 			return err
 		}
-		return errors.Join(place.Lead(ways), place.Lead(ways)) // the same once more changes nothing
+		return errors.Join(place.Lead(ways), place.Lead(ways)) // idempotent
 	})
 	if released(t, relay) {
 		t.Fatal("what is of a process that lives is taken away")
@@ -93,7 +93,7 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 	}
 	gateway.Run("ip", "route", "add", "10.0.2.0/24", "via", "10.0.1.2")
 	other.Run("ip", "route", "add", "10.0.1.0/24", "via", "10.0.2.1")
-	for _, to := range []string{"10.0.1.2:5004", fmt.Sprintf("10.0.2.2:%d", echo.Port())} { // who joins nothing; who would be routed
+	for _, to := range []string{"10.0.1.2:5004", fmt.Sprintf("10.0.2.2:%d", echo.Port())} { // a SYN without MP_JOIN; a destination that would need routing
 		if err := gateway.Try(func() error {
 			_, err := net.DialTimeout("tcp", to, unheard)
 			return err
@@ -107,7 +107,7 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 			t.Fatalf("it left %s", left)
 		}
 	}
-	place.name.Close() // as a process that is killed
+	place.name.Close() // as if the process were killed
 	if !released(t, relay) || released(t, relay) {
 		t.Fatal("what a killed process left is not taken away once")
 	}
@@ -122,7 +122,7 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 }
 
 // Debian's `systemctl reload nftables` flushes all tables.
-func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
+func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 	gateway, relay, other := corner(t)
 	gateway.Run("ip", "route", "add", "10.0.2.0/24", "via", "10.0.1.2")
 	other.Run("ip", "route", "add", "10.0.1.0/24", "via", "10.0.2.1")
@@ -139,7 +139,7 @@ func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
 	table := relay.Run("nft", "list", "ruleset")
 	for _, c := range []struct {
 		what, flush string
-		broken      bool // nobody can make rules
+		broken      bool // nft is missing
 	}{
 		{"the rules of its table", "table inet bicast-onward", false},
 		{"all tables, and its rules are there again", "ruleset", false},
@@ -166,18 +166,18 @@ func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
 			}
 		})
 	}
-	relay.Do(func() error { return place.Lead(ways) }) // as is tried again each second
+	relay.Do(func() error { return place.Lead(ways) }) // as the agent retries each second
 	if again := relay.Run("nft", "list", "ruleset"); again != table {
 		t.Errorf("%s, expected %s", again, table)
 	}
 	relay.Run("nft", "flush", "ruleset")
-	place.name.Close() // as a process that is killed
+	place.name.Close() // as if the process were killed
 	if !released(t, relay) || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
 		t.Error("devices forward on for nobody")
 	}
 }
 
-func TestFewSubflowsOfStrangersBeginAndAllOfGateways(t *testing.T) {
+func TestAdmitLimitsSubflowsOfUnknownNetworks(t *testing.T) {
 	gateway, relay, other := corner(t)
 	other.Run("nft", "add table inet count; add chain inet count came { type filter hook input priority 0; }; "+
 		"add rule inet count came tcp dport 4433 tcp option mptcp subtype 1 counter drop")
@@ -196,11 +196,11 @@ func TestFewSubflowsOfStrangersBeginAndAllOfGateways(t *testing.T) {
 	const joins = 200
 	began := time.Now()
 	join(gateway, 10_000, joins)
-	eventually(t, "strangers begin some", func() bool { return came() > 0 })
+	eventually(t, "some unknown subflows start", func() bool { return came() > 0 })
 	n := came()
-	most := strangersBurst + int(strangersRate*time.Since(began).Seconds()) + 1
+	most := unknownBurst + int(unknownRate*time.Since(began).Seconds()) + 1
 	if n > most {
-		t.Errorf("%d of %d subflows of strangers begin, expected 1 to %d", n, joins, most)
+		t.Errorf("%d of %d unknown subflows started, expected 1 to %d", n, joins, most)
 	}
 	relay.Do(func() error { return place.Admit([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}) })
 	before := came()
@@ -221,7 +221,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// join sends SYNs with MP_JOIN from 10.0.1.1 to the relay's port 5004, as anybody can.
+// join sends SYNs with MP_JOIN from 10.0.1.1 to the relay's port 5004.
 func join(from *lab.Host, port uint16, many int) {
 	from.Do(func() error {
 		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
@@ -259,7 +259,7 @@ func released(t *testing.T, host *lab.Host) (so bool) {
 	return so
 }
 
-// known is the gateway's one connection, once it has so many subflows that carry.
+// known returns the gateway's only connection once it has this many active subflows.
 func known(t *testing.T, handle *mptcp.Handle, subflows int) mptcp.Connection {
 	t.Helper()
 	for late := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
