@@ -39,7 +39,6 @@ WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # the router's route to 
 
 
 def add_client(topo: Topo, lte_backup: bool = True) -> None:
-    """Add a client with one MPTCP subflow address on each side."""
     topo.addHost(
         "client",
         cls=Machine,

@@ -35,8 +35,6 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One phase of a run."""
-
     phase: Phase
     since: float
     until: float

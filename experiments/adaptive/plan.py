@@ -40,8 +40,6 @@ SCRIPT = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of the script in one mode."""
-
     mode: str
     number: int  # from 1
     phase_s: float

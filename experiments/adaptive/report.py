@@ -61,7 +61,6 @@ def _of_phase(number: int, by_mode: Mapping[str, Mapping[int, ScriptRun]]) -> It
 def _pairs(
     number: int, by_mode: Mapping[str, Mapping[int, ScriptRun]]
 ) -> Iterator[tuple[ScriptRun, ScriptRun, Part, Part]]:
-    """Pair the runs of the same round."""
     for each, ours in by_mode[ADAPTIVE].items():
         theirs = by_mode[ALWAYS].get(each)
         if theirs is not None:

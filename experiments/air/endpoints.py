@@ -90,7 +90,7 @@ def uploading(
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What one terminal delivered: `before` has the bytes before each moment (time.monotonic()), and then all."""
+    """A terminal's delivery: `before` has the bytes before each moment (time.monotonic()), and then all."""
 
     moments: Sequence[float]
     before: Sequence[float]

@@ -61,7 +61,6 @@ class Laboratory:
             server.run("sysctl", "--quiet", "--write", f"{RECEIVE_BUFFER}={receive}")
 
     def set_rule(self, variant: Variant) -> None:
-        """Set the rule and wait until it is in force."""
         text = self.controller.file.read_text(encoding="utf-8")
         wanted = RULE.sub(f"rule: {variant.rule}, tables: {variant.tables}", text)
         if wanted == text:

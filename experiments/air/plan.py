@@ -85,8 +85,6 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run."""
-
     scene: Scene
     variant: Variant
 

@@ -32,8 +32,6 @@ def _packets_out() -> int:
 
 
 class Iperf:
-    """TCP transfers between client and server by iperf3."""
-
     def __init__(self, net: Stage, seconds: int = SECONDS) -> None:
         self._seconds = seconds
         self._client = net.machine("client")

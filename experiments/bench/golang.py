@@ -49,7 +49,6 @@ def elimination() -> Iterator[Figure]:
 
 
 def elimination_figures(said: str) -> Iterator[Figure]:
-    """Yield figures from the output of Go's benchmark."""
     for name, measured in sorted(read(said).items(), key=lambda each: sizes_of(each[0])):
         length, _, room = name.removeprefix(SPEED).partition("/room ")
         for kind, what in ORDERS.items():
@@ -92,7 +91,6 @@ def windows() -> Iterator[Figure]:
 
 
 def window_figures(said: str) -> Iterator[Figure]:
-    """Yield figures from the output of Go's benchmarks."""
     for name, measured in read(said).items():
         case = name.removeprefix(GATEWAY).removeprefix(TERMINAL)
         for unit, (what, told) in UNITS.items():

@@ -86,7 +86,6 @@ def _run_call(lab: Laboratory, stage: StagePlan, scene: Scene, mode: str) -> Cal
 
 
 def _restore_wifi(lab: Laboratory) -> None:
-    """Restore Wi-Fi, and make it active again."""
     wifi = lab.net.uplink(ACTIVE)
     for way in (wifi.forward, wifi.backward):
         way.set(loss_percent=0.0, bursts=None)

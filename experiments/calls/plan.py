@@ -31,8 +31,6 @@ SCENES = (LOSING, Scene("bursts", bursts=BURSTS), Scene("dead downwards", 0.0, 1
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """Two sites with their agents."""
-
     name: str
     modes: tuple[str, ...]
     scenes: tuple[Scene, ...] = SCENES

@@ -20,7 +20,6 @@ def table(calls: list[Call]) -> str:
 
 
 def _row(calls: list[Call]) -> str:
-    """Return the row of one stage, scene and mode."""
     one, worst = calls[0], max(call.lost_percent for call in calls)
     lost = f"{100 * sum(call.lost for call in calls) / sum(call.sent for call in calls):.1f} %, {worst:.1f} %"
     after = [call.copies_after_s for call in calls if call.copies_after_s is not None]

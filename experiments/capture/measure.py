@@ -85,7 +85,7 @@ def _flag_values(*words: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What each machine saw; the router at its port towards each uplink.
+    """The segments that each machine saw; the router has a port per uplink.
 
     `words` were exchanged before the active subflow was switched, and as many after.
     """

@@ -15,8 +15,6 @@ BLACK, DOWN = "black both ways", "link down at the gateway"
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """A protection of a transfer."""
-
     name: str
     mode: str  # of the gateway
     tuned: bool = False  # `bicast mptcp setup` at both ends
@@ -40,8 +38,6 @@ PROTECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One transfer and one fault."""
-
     fault: str
     direction: str
     way: Protection

@@ -91,7 +91,6 @@ class RelayedHome:
         return [one.delivered_bytes for one in subflows if one.client in RELAYS.values()]
 
     def await_passed_on(self, terminal: str) -> None:
-        """Wait until a connection uses several relays."""
         self._await(
             lambda: bool(self.seen(terminal) and self.passed_on()), "a connection has subflows through two relays"
         )

@@ -25,8 +25,6 @@ DEFAULT_QUEUE = "4096 16384 4194304"
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
-    """A stage with a client, a server and a controller."""
-
     net: Stage
     controller: Controller
 
@@ -45,8 +43,6 @@ class Controlled:
 
 
 class Laboratory(Controlled):
-    """Two paths with different delay."""
-
     def stalled(self) -> str:
         """Return which links the machine stalled since the previous call, and for how long; "" if none."""
         found = {name: self.net.uplink(name).lateness() for name in UPLINKS}

@@ -82,7 +82,6 @@ class Laboratory(Controlled):
         self.await_tunnels()
 
     def await_tunnels(self) -> None:
-        """Wait until all tunnels are up and their MTU is measured."""
         deadline = time.monotonic() + WITHIN_S
         while waiting := [each for each in self._tunnels() if not each["up"] or not each["end"]["mtu_bytes"]]:
             if time.monotonic() > deadline:

@@ -58,7 +58,7 @@ LONGEST = "20m"
 
 @dataclass(frozen=True, slots=True)
 class FloodRun:
-    """Packet counts, as Go prints them."""
+    """Packet counts; the fields are those of the Go test's JSON."""
 
     sent: int
     lost_by_both: int  # on both paths
@@ -295,7 +295,6 @@ def _pings(lab: Laboratory, plan: Plan, reordered: bool) -> Iterator[PingRun]:
 
 
 def _counting(lab: Laboratory, plan: Plan, scenario: Scenario) -> Iterator[PingRun]:
-    """Repeat the run while the machine stalls."""
     for _ in range(ATTEMPTS):
         run = run_pings(lab, scenario, plan.pings)
         yield run

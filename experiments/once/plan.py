@@ -35,8 +35,6 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario of pings; LTE is clean."""
-
     name: str
     before_percent: float  # Wi-Fi's loss, each way, in the first half
     after_percent: float

@@ -34,8 +34,6 @@ UNDO_COUNTERS = tuple(f"TcpExt:TCP{how}Undo" for how in ("Full", "Partial", "DSA
 
 @dataclass(frozen=True, slots=True)
 class FrameBytes:
-    """Bytes of frames."""
-
     came: int
     left: int  # without what a queue or a loss took
 
@@ -177,7 +175,6 @@ def _received_bytes(lab: Laboratory) -> int:
 
 
 def _await_received(lab: Laboratory, wanted: int) -> None:
-    """Wait until the client has received this many bytes of frames."""
     deadline = time.monotonic() + DOWNLOAD_WITHIN_S
     while _received_bytes(lab) < wanted:
         if time.monotonic() > deadline:

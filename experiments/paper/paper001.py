@@ -12,8 +12,6 @@ FILE = Path(__file__).parent / "001_said.csv"
 
 @dataclass(frozen=True, slots=True)
 class RelayCounts:
-    """One set of hosts."""
-
     pairs: int
     better: int  # pairs with a better relay by ping; the next three are about these
     any_count: int | None  # ping's relay passes the filter of numbers with (p, q) = (0, 1)

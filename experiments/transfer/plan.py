@@ -17,8 +17,6 @@ REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The settings of one laboratory."""
-
     congestion_control: str  # of the server
     lte_backup: bool
 
@@ -31,8 +29,6 @@ SETTINGS = tuple(Setting(*each) for each in product(("cubic", "bbr"), (True, Fal
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One download."""
-
     setting: Setting
     up_percent: int  # loss of Wi-Fi
     down_percent: int

@@ -33,8 +33,6 @@ def limit_bps(setting: Setting) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The times of one cell and mode."""
-
     runs: tuple[float, ...]  # seconds, sorted
 
     @property
@@ -80,7 +78,6 @@ class Results:
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
 
     def ratio(self, setting: Setting, cell: Cell) -> float | None:
-        """Return bicast's time as a share of plain's."""
         bicast, plain = (self.reading(setting, cell, how) for how in ("bicast", "plain"))
         return bicast.seconds / plain.seconds if bicast and plain else None
 
@@ -88,7 +85,6 @@ class Results:
         return self.size_bytes * 8 / reading.seconds
 
     def of_limit(self, setting: Setting, cell: Cell) -> float | None:
-        """Return bicast's time as a share of what the limit allows."""
         bicast = self.reading(setting, cell, "bicast")
         return limit_bps(setting) / self.bps(bicast) if bicast else None
 

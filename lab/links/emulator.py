@@ -93,7 +93,6 @@ class Emulator:
         return process
 
     def run(self, *argv: str, given: str | None = None, check: bool = True) -> Done:
-        """Run a program in the namespace of the link's inner ends."""
         prefix = ("nsenter", f"--net=/proc/{self.pid}/ns/net")
         return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
 

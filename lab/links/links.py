@@ -90,7 +90,6 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
             self._emulator.stop()
 
     def counters(self) -> tuple[Counters, Counters]:
-        """Return the counters of an emulated link, forward and backward."""
         return self._carrier().counters()
 
     def lateness(self) -> Lateness:

@@ -98,8 +98,6 @@ class NftLoss:
 
 
 class Shaper:
-    """The kernel's shaping of what leaves one interface."""
-
     def __init__(self, run: Runner, device: str, shape: Shape = UNSHAPED) -> None:
         self.device = device
         self.shape = UNSHAPED

@@ -83,8 +83,6 @@ class Agent:
         return next((one for one in agents if one["name"] == self._name), {})
 
     def await_seeing(self) -> None:
-        """Wait until the agent has reported the terminal."""
-
         self._await(lambda: TERMINAL in self._status().get("terminals", ()) or None, f"reports terminal {TERMINAL}")
 
     def _await(self, look: Callable[[], Found | None], what: str) -> Found:

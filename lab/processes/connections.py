@@ -28,7 +28,6 @@ class Subflow:
 
 
 def mptcp(machine: Machine, *words: str) -> Done:
-    """Run a subcommand of `bicast mptcp` in this machine's namespace."""
     return command.run(AGENT, "mptcp", *words, "--netns", netns(machine), where=machine.name)
 
 

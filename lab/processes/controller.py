@@ -140,7 +140,6 @@ class Controller:
             raise self._exit_error()
 
     def needed(self) -> WatchedProcess:
-        """Return the controller as a process to watch."""
         return WatchedProcess("controller", self.process.pid, self._complete_log)
 
     def _complete_log(self) -> str:

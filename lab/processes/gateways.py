@@ -49,7 +49,6 @@ def ports_of(site: dict[str, Any]) -> list[str]:
 
 
 def bridge_of(site: dict[str, Any]) -> list[str]:
-    """Return ovs-vsctl arguments for the site's bridge and internal ports."""
     bridge = site["bridge"]
     words = ["add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", "fail_mode=secure"]
     words += ["protocols=OpenFlow13", f"other_config:datapath-id={site['dpid']}", "other_config:disable-in-band=true"]

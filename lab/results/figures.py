@@ -82,7 +82,6 @@ def _short(number: float) -> str:
 
 
 def keep(figures: Sequence[Figure], directory: Path, name: str) -> None:
-    """Write the figures as CSV and as JSON."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [asdict(each) for each in figures]
     (directory / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -109,7 +109,6 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
 
 
 def _mounted_cgroups() -> Path | None:
-    """Return where cgroup v2 is mounted, or None."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     return next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
 

@@ -96,7 +96,6 @@ def _stop_daemon(name: str, pid: int) -> None:
 
 
 def needed(directory: Path = DIRECTORY) -> tuple[WatchedProcess, ...]:
-    """Return the daemons that run in this directory."""
     return tuple(
         WatchedProcess(name, int((directory / f"{name}.pid").read_text()), (directory / f"{name}.log").read_text)
         for name in EXIT_COMMANDS

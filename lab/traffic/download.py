@@ -39,7 +39,6 @@ class Flowing:
         return self._process.poll() is not None
 
     def received(self) -> Received:
-        """Wait for the end of the download."""
         out, errors = self._process.communicate()
         if self._process.returncode != 0:
             raise CommandFailed(f"{self._where}: the download failed: {errors.strip()}")

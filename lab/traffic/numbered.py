@@ -33,7 +33,6 @@ class Counted:
 
     @property
     def duplicates(self) -> int:
-        """Return how many duplicates arrived."""
         return self.copies.total() - len(self.copies)
 
 

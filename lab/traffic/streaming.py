@@ -67,8 +67,6 @@ class Stream:
 
 
 class _Program:
-    """The program at one end, and its output."""
-
     def __init__(self, machine: Machine, *words: str) -> None:
         self._name = machine.name
         self._process = machine.popen([*PROGRAM, *words], stdin=subprocess.PIPE, stderr=None, text=True)

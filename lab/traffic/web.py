@@ -77,7 +77,6 @@ class WebServer:
         return f"{self._origin}/{name}"
 
     def file(self, name: str) -> Path:
-        """Return the path of an offered or uploaded file."""
         return self._files / name
 
     def offer(self, name: str, size_bytes: int) -> WebFile:

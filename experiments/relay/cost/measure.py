@@ -23,8 +23,6 @@ from lab.stage.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class TransferRun:
-    """One transfer."""
-
     way: str
     direction: str
     number: int
@@ -62,16 +60,12 @@ class FirstByteRun:
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """A process's memory and open files."""
-
     resident_mb: float
     files: int
 
 
 @dataclass(frozen=True, slots=True)
 class CrowdRun:
-    """Many connections open at once."""
-
     way: str
     asked: int
     answered: int  # again, once all were open

@@ -35,18 +35,15 @@ class Identity:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the agent's options."""
         return ("--certificate", str(self.certificate), "--key", str(self.key), "--ca", str(self.authority))
 
     def joined(self) -> Path:
-        """Write certificate and key into one file."""
         file = self.certificate.with_suffix(".both")
         file.write_text(self.certificate.read_text() + self.key.read_text())
         return file
 
 
 def issue(directory: Path) -> tuple[Identity, Identity]:
-    """Issue the relay's and the gateway's identity."""
     authority, key = directory / "ca.pem", directory / "ca.key"
     _openssl(authority, key, "relays", "basicConstraints=critical,CA:TRUE")
     relay = _leaf(directory, RELAY_NAME, "serverAuth")
@@ -300,7 +297,6 @@ def _await_answer(net: Stage, way: TrafficRoute) -> None:
 
 
 def ask(net: Stage, what: str, way: TrafficRoute, *words: object) -> list[dict[str, float]]:
-    """Run the terminal's program and return its output."""
     done = net.machine("terminal").run(*words_of(what, way, *words), timeout_s=PATIENCE_S)
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -68,7 +68,6 @@ def _begin(home: RelayedHome) -> None:
 
 
 def _download_bps(home: RelayedHome, seconds: int) -> float:
-    """Return the rate of a download within this time."""
     file = home.web.offer("file", WIFI_BPS // 8 * seconds)
     words = (*CURL, "--max-time", str(seconds), "--output", "/dev/null", "--write-out", "%{size_download}", file.url)
     return int(home.machine(TERMINAL).run(*words, check=False, timeout_s=seconds + 30).stdout) * 8 / seconds

@@ -82,7 +82,6 @@ MOST = 1.5
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
-    """Plot the first planet."""
     first = [run for run in runs if run.seed == runs[0].seed]
     drawing = Drawing(figsize=(12, 4 * len(first)), layout="constrained")
     FigureCanvasAgg(drawing)

@@ -64,8 +64,6 @@ CAMPUS_ROUTERS = (1, 3)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A router's place."""
-
     network: str
     city: str
 

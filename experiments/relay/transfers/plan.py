@@ -24,8 +24,6 @@ SENDING_FROM = {"US-Europe": "us", "Asia-US": "asia"}
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One relayed transfer, and a direct one at the same time."""
-
     set: str
     sender: str
     receiver: str
