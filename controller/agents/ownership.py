@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from controller.model.config import Site
+from controller.model.known import WishedRelay
 from controller.policy.paths.uplinks import Home, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
@@ -143,22 +145,57 @@ class OwnershipArbiter:
 
 # Confirmation: a server's report of a connection counts if the terminal's agent or its gateway's reports the same one
 #
-# Both addresses and both ports must agree. Servers that gateway.yaml lists need no confirmation.
+# Both addresses and both ports must agree, and the server's address must be the claimant's own. Servers that
+# gateway.yaml lists need no confirmation.
+#
+# A claim is one connection in a server's reports. It counts from its second report on, because a reading is the
+# difference of two. If the terminal's own side reports, but not that connection, the claim was a guess. Guesses are
+# remembered, so that new ones in each report do not find a connection that exists.
 
-KEPT_S = 3.5  # of reports that come each second, and not at the same moments at both ends
-AT_RANDOM, TIMES = 16, 8  # a server whose unconfirmed connections are more than these has guessed those that agree
+KEPT_S = 3.5  # both ends report each second, but not at the same moment
+GUESSES_KEPT_S = 300.0
+AT_RANDOM, TIMES = 16, 8  # a server with more unconfirmed claims than these has guessed the confirmed ones, too
+MOST_GUESSES = 512  # remembered, of one server about one terminal
+
+
+def proved_addresses(peer: str, relay: WishedRelay | None) -> frozenset[str]:
+    """Return the addresses that are known to be a server's: those it says itself prove nothing.
+
+    `peer` is where its session comes from, as ADDRESS:PORT; `relay` is what a person said of it in `relay add`.
+    """
+    proved = {str(relay.address)} if relay is not None else set()
+    with contextlib.suppress(ValueError):
+        address = ip_address(peer.rpartition(":")[0].strip("[]"))
+        proved.add(str((isinstance(address, IPv6Address) and address.ipv4_mapped) or address))
+    return frozenset(proved)
+
+
+class Claim:
+    """A connection with a terminal that a server reports."""
+
+    __slots__ = ("agrees", "confirmed", "first", "last", "repeated")
+
+    def __init__(self, now: float) -> None:
+        self.first = self.last = now
+        self.repeated = False  # in more than one report
+        self.agrees = False  # with a recent report of the terminal's own side
+        self.confirmed = False  # such a report agreed at some time
 
 
 class OwnSideReports:
     def __init__(self) -> None:
         self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: its end first, and when it was last reported
+        self._reported_at: dict[str, float] = {}  # by terminal: the last report of its own side
+        self._claims: dict[tuple[str, str], dict[SubflowKey, Claim]] = {}  # by server and terminal, oldest first
 
     def keep(self, terminals: Iterable[str]) -> None:
-        """Others are forgotten."""
+        """Forget other terminals."""
         self._seen = {name: self._seen.get(name, {}) for name in terminals}
+        self._reported_at = {name: at for name, at in self._reported_at.items() if name in self._seen}
+        self._claims = {pair: claims for pair, claims in self._claims.items() if pair[1] in self._seen}
 
     def report(self, event: Reported, homes: Mapping[str, Home], now: float) -> None:
-        """A report of the terminals' own side. `homes`: the addresses of those for whom that agent speaks."""
+        """Take a report of the terminals' own side. `homes`: the addresses of those for whom that agent speaks."""
         keys = [subflow.key for connection in event.connections for subflow in connection.subflows]
         if event.capping is not None:
             keys += [
@@ -173,23 +210,59 @@ class OwnSideReports:
         for name, there in reported.items():
             lately = ((key, at) for key, at in self._seen.get(name, {}).items() if now - at <= KEPT_S)
             self._seen[name] = {**dict(lately), **there}
+            self._reported_at[name] = now
 
     def confirmed(
-        self, connections: Iterable[Connection], homes: Mapping[str, Home], now: float
+        self,
+        server: str,
+        own: Collection[str],
+        connections: Iterable[Connection],
+        homes: Mapping[str, Home],
+        now: float,
     ) -> tuple[frozenset[SubflowKey], frozenset[str]]:
-        """The subflows of a server's report that the terminals' own side reports too, and the terminals of which it
-        reports none such."""
-        told: Counter[str] = Counter()
-        good: dict[str, list[SubflowKey]] = {}
+        """Return the subflows of a server's report that count, and the terminals of which it reports none such.
+
+        `own` are the addresses that are known to be the server's.
+        """
+        told: dict[str, list[SubflowKey]] = {}
         for subflow in (each for connection in connections for each in connection.subflows):
             home = homes.get(subflow.remote_address)
-            if home is None:
-                continue
-            name = home.terminal.name
-            told[name] += 1
-            here, there = subflow.key[:2], subflow.key[2:]
-            at = self._seen.get(name, {}).get((*there, *here))
-            if at is not None and now - at <= KEPT_S:
-                good.setdefault(name, []).append(subflow.key)
-        good = {name: keys for name, keys in good.items() if told[name] <= AT_RANDOM + TIMES * len(keys)}
-        return frozenset(key for keys in good.values() for key in keys), frozenset(told.keys() - good.keys())
+            if home is not None:
+                told.setdefault(home.terminal.name, []).append(subflow.key)
+        good: list[SubflowKey] = []
+        unconfirmed: set[str] = set()
+        for name, keys in told.items():
+            counting = self._counting(server, name, [key for key in keys if key[0] in own], now)
+            good += counting
+            if not counting:
+                unconfirmed.add(name)
+        return frozenset(good), frozenset(unconfirmed)
+
+    def _counting(self, server: str, terminal: str, keys: Iterable[SubflowKey], now: float) -> list[SubflowKey]:
+        claims = self._claims.setdefault((server, terminal), {})
+        for key in keys:
+            claim = claims.setdefault(key, Claim(now))
+            claim.repeated = claim.repeated or claim.first < now
+            claim.last = now
+        seen = self._seen.get(terminal, {})
+        for key, claim in claims.items():
+            at = seen.get((*key[2:], *key[:2]))
+            claim.agrees = at is not None and now - at <= KEPT_S
+            claim.confirmed = claim.confirmed or claim.agrees
+        guesses = self._forget(claims, terminal, now)
+        counting = [key for key, claim in claims.items() if claim.last == now and claim.repeated and claim.agrees]
+        return counting if guesses < AT_RANDOM + TIMES * len(counting) else []
+
+    def _forget(self, claims: dict[SubflowKey, Claim], terminal: str, now: float) -> int:
+        """Forget claims that ended, except guesses, which are remembered. Return the number of guesses."""
+        reported_at = self._reported_at.get(terminal)
+        guesses = 0
+        for key, claim in reversed(list(claims.items())):
+            guess = claim.repeated and not claim.confirmed
+            could_agree = guess and reported_at is not None and reported_at >= claim.first
+            kept = could_agree and guesses < MOST_GUESSES and now - claim.last <= GUESSES_KEPT_S
+            if claim.last < now and not kept:
+                del claims[key]
+            else:
+                guesses += guess
+        return guesses

@@ -18,7 +18,7 @@ from controller.features.probing.manager import ProbingManager
 from controller.features.probing.path_record import Estimate, Estimated, PathEstimate
 from controller.features.probing.schedule import PathDirection
 from controller.features.relays.manager import RelayManager
-from controller.features.steering.logbook import Logbook, LogEntry
+from controller.features.steering.logbook import Logbook, LogEntry, reported_by
 from controller.features.steering.manager import SteeringManager
 from controller.model.config import Config, ConfigError, Site
 from controller.model.known import Wanted
@@ -315,7 +315,8 @@ class Core:
         """It is the gateways that copy, at both ends; no agent is ordered."""
         for decision in decisions:
             name = decision.terminal
-            log.info("%s: %s, because %s", name, "copies" if decision.copies else "one path", decision.because)
+            does, because = "copies" if decision.copies else "one path", decision.because
+            log.info("%s: %s, because %s%s", name, does, because, reported_by(decision.reporters))
             if self.copying.decides_of(name):
                 self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
             entry = self.pilot.copied(decision, now)

@@ -63,8 +63,9 @@ def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
 def unconfirmed(agent: Agent) -> str:
     terminals = ", ".join(sorted(agent.unconfirmed))
     return (
-        f"it reports connections of {terminals}, and no agent of those, nor of their gateway, reports the same: what "
-        f"it says of them counts nothing; where {agent.name} is yours, add it to `servers` in gateway.yaml"
+        f"it reports connections of {terminals}, and no agent of those, nor of their gateway, reports the same at the "
+        f"address from which {agent.name} comes here ({agent.peer}): its reports of them do not count; if it is your "
+        "server, add it to `servers` in gateway.yaml"
     )
 
 

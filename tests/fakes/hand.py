@@ -99,7 +99,9 @@ class FakeHand:
         path_manager: PathManager | None = None,
         unable: str | None = None,
         terminal: str | None = None,
+        peer: str | None = None,
     ) -> None:
+        self.peer = peer or f"{addresses[0] if addresses else '192.0.2.1'}:40000"
         self.terminal = terminal  # that it was enrolled for; None: the one of its name
         self.name, self.role, self.addresses, self.world = name, role, addresses, world
         by_role = PathManager.USERSPACE if role is Role.RELAY else PathManager.KERNEL
@@ -128,7 +130,7 @@ class FakeHand:
         return AgentOpened(
             session,
             self.name,
-            "fake",
+            self.peer,
             self.role,
             self.path_manager,
             "fake",

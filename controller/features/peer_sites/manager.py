@@ -17,13 +17,14 @@ from controller.model.config import Config, Site
 from controller.model.known import Neighbour, Wanted
 from controller.policy.paths import arrivals
 from controller.policy.paths.arrivals import Screen, screened, screening_answered
+from controller.policy.paths.health import SilentUplink
 from controller.protocol.orders import Direct, Eliminate, Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Elimination, Reported, Resulted, Role
 
 log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
-Dead = dict[str, str] | None  # uplinks, and why they are taken so; None: nobody watches them
+Dead = dict[str, SilentUplink] | None  # by uplink; None: nobody watches them
 BELIEVED_S = 10.0  # after a start, until agents have come back: they eliminate on without us
 
 
@@ -35,7 +36,7 @@ class PeerSites:
         self.tunnels = SiteTunnels(tickets)
         self._silence = Silence()
         self._unidentified: dict[str, arrivals.UnidentifiedWindows] = {}  # by site
-        self._silent: dict[str, dict[str, str] | None] = {}  # by site, as told
+        self._silent: dict[str, Dead] = {}  # by site, as told
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
         self._out: dict[str, frozenset[str]] = {}  # by site: uplinks that get no copies, as told
         self._kept, self._kept_until = once, now + BELIEVED_S
@@ -107,9 +108,14 @@ class PeerSites:
         uplinks = self._unidentified.get(site.name, {})
         return {name: one.because for name, one in uplinks.items() if one.because is not None}
 
-    def _dead(self, *ends: Site) -> dict[str, str]:
-        """Those, and through whose tunnel nobody is heard."""
-        return self.silent(*ends) | {name: why for end in ends for name, why in self.tunnels.dead(end).items()}
+    def _dead(self, *ends: Site) -> dict[str, SilentUplink]:
+        """Return the uplinks that the agents at these sites report as silent, by copies or by tunnels."""
+        return {
+            name: SilentUplink(why, end.name)  # a site's agent has its name
+            for told in (self.silent, self.tunnels.dead)
+            for end in ends
+            for name, why in told(end).items()
+        }
 
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
         """Sites whose terminals it concerns that other uplinks are silent at either end than when this was asked. None:
@@ -118,7 +124,8 @@ class PeerSites:
             ends = (site, other) if other is not None else (site,)
             of_switches = [found for end in ends if (found := seen(end)) is not None]
             watched = bool(of_switches) or any(end.name in self.once or self.tunnels.ends(end) for end in ends)
-            dead = {name: why for each in of_switches for name, why in each.items()} | self._dead(*ends)
+            dead = {name: SilentUplink(why, None) for each in of_switches for name, why in each.items()}
+            dead |= self._dead(*ends)
             silent = dead if watched else None
             before = self._silent.get(site.name)
             if (silent is None) != (before is None) or (silent or {}).keys() != (before or {}).keys():

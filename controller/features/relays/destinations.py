@@ -22,6 +22,7 @@ from controller.policy.paths.relays import (
     OLD_S,
     Candidate,
     RelaySelection,
+    believed,
     parallel,
     ping,
     predicted,
@@ -353,7 +354,7 @@ class Seeking:
             return None
         relaying = scene.site.relaying
         uplink_bps = (relaying and relaying.bandwidth_bps) or self._uplink_bps(name, now)
-        candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
+        candidates = (self._candidate(scene, each, place, direct, uplink_bps, now) for each in scene.relays)
         there = tuple(each for each in candidates if each is not None)
         return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
 
@@ -383,14 +384,15 @@ class Seeking:
         return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
 
     def _candidate(
-        self, scene: Scene, name: str, place: Destination, uplink_bps: float | None, now: float
+        self, scene: Scene, name: str, place: Destination, direct: Leg, uplink_bps: float | None, now: float
     ) -> Candidate | None:
         near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
         far = self.ways.leg(name, place.address, now)
         if near is None or far is None:
             return None
         figures = scene.figures.get(name)
-        return candidate(name, replace(near, bandwidth_bps=uplink_bps), far, figures.told if figures else None)
+        told = figures.told if figures else None
+        return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), told)
 
     def _waits(self, scene: Scene, place: Destination) -> bool:
         """For walks, and for relays that nobody has heard: after a restart they come one after the other."""

@@ -81,6 +81,12 @@ def _says(terminal: str, outcome: Outcome) -> str:
     return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
 
 
+def reported_by(reporters: Iterable[str]) -> str:
+    """Return the end of a log line that names the agents behind a decision, or ""."""
+    names = ", ".join(reporters)
+    return f"; reported by {names}" if names else ""
+
+
 class Logbook:
     def __init__(self) -> None:
         self._entries: dict[str, deque[LogEntry]] = {}  # by terminal

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.agents.agent import ANSWERS_WITHIN_S, PERIOD_S, Agent
-from controller.agents.ownership import AddressIndex, AgentScope, OwnershipArbiter, OwnSideReports
-from controller.features.steering.logbook import By, Logbook, LogEntry
+from controller.agents.ownership import AddressIndex, AgentScope, OwnershipArbiter, OwnSideReports, proved_addresses
+from controller.features.steering.logbook import By, Logbook, LogEntry, reported_by
 from controller.features.steering.orders import Orders
 from controller.features.steering.terminal import Steered, all_steered, unmovable
 from controller.model.config import Config, Site
 from controller.model.known import Port, Wanted
 from controller.policy.copies.adaptive import CopyDecision
+from controller.policy.paths.health import SilentUplink
 from controller.policy.paths.movers import ReachChoice
 from controller.policy.paths.uplinks import Leaves
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
@@ -81,8 +82,10 @@ class SteeringManager:
         self._up[site.name] = up
         return self._all_told(site, lambda steered: steered.ports_seen(up, now), wanted, now)
 
-    def silence(self, site: Site, silent: Mapping[str, str] | None, wanted: Wanted, now: float) -> list[LogEntry]:
-        """Uplinks that bring no copies at one of their ends, and why; the others do. None: nobody watches them."""
+    def silence(
+        self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
+    ) -> list[LogEntry]:
+        """Take the uplinks that bring nothing at one of their ends; the others do. None: nobody watches them."""
         return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
@@ -143,7 +146,10 @@ class SteeringManager:
         if listed:
             agent.unconfirmed = frozenset()
             return event
-        confirmed, agent.unconfirmed = self._witnesses.confirmed(event.connections, self._residents.alone, now)
+        own = proved_addresses(agent.peer, wanted.relays.get(agent.name))
+        confirmed, agent.unconfirmed = self._witnesses.confirmed(
+            agent.name, own, event.connections, self._residents.alone, now
+        )
         return replace(event, confirmed=confirmed)
 
     def _look_for_unlisted(self) -> None:
@@ -252,11 +258,11 @@ class SteeringManager:
         if decision is None:
             return []
         steered.follow(decision)
-        log.info("%s: from %s to %s, because %s", steered.name, left, decision.prefer, decision.because)
         self._touched[steered.name] = None
         name, to = steered.name, decision.prefer
         entry = self.logbook.write(name, now, By.POLICY, to, left, decision.because, decision.hard)
         entry.reporters = steered.reporters((left, to), now)
+        log.info("%s: from %s to %s, because %s%s", name, left, to, decision.because, reported_by(entry.reporters))
         return [entry]
 
     # Requests of people

@@ -12,7 +12,7 @@ from controller.model.known import Wanted
 from controller.policy.paths import health
 from controller.policy.paths.evidence import TerminalConnections
 from controller.policy.paths.failover import Reflex, reflex
-from controller.policy.paths.health import Throughput, UplinkPath, UplinkReading
+from controller.policy.paths.health import SilentUplink, Throughput, UplinkPath, UplinkReading
 from controller.policy.paths.movers import Reach, ReachChoice, choose
 from controller.policy.paths.uplink_choice import Course, UplinkDecision, decide, kept_because, left_by
 from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
@@ -123,6 +123,8 @@ class Steered:
         self._could_not: dict[str, Failed] = {}  # by agent
         self._found: dict[str, OriginalBackupFlags] = {}  # by agent
         self._reported_at: dict[str, dict[str, float]] = {}  # by uplink and agent
+        self._silent: dict[str, SilentUplink] = {}  # by uplink
+        self._ended_silence: dict[str, str] = {}  # by uplink: the agent, until another report of the uplink
 
     @property
     def name(self) -> str:
@@ -134,6 +136,7 @@ class Steered:
             known, written_bps = other.paths[name], self.paths[name].throughput.written_bps
             self.paths[name] = replace(known, throughput=replace(known.throughput, written_bps=written_bps))
         self._found = other._found
+        self._silent = {name: one for name, one in other._silent.items() if name in self.paths}
         if other.course.active == self.course.active:
             self.course = other.course
 
@@ -142,25 +145,37 @@ class Steered:
     def ports_seen(self, up: Mapping[str, bool], now: float) -> None:
         self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
 
-    def silence(self, silent: Mapping[str, str] | None, now: float) -> None:
-        """What the ends of its uplinks tell of them, whether or not an agent does. None: nobody watches them."""
+    def silence(self, silent: Mapping[str, SilentUplink] | None, now: float) -> None:
+        """Take what the ends of its uplinks tell of them, whether or not an agent does. None: nobody watches them."""
         self.watched = silent is not None
         told = silent or {}
-        self.paths = {name: health.silence(path, told.get(name), now) for name, path in self.paths.items()}
+        for name, before in self._silent.items():
+            if name not in told and before.reporter is not None:
+                self._ended_silence[name] = before.reporter
+        self._silent = dict(told)
+        because = {name: one.because for name, one in told.items()}
+        self.paths = {name: health.silence(path, because.get(name), now) for name, path in self.paths.items()}
 
     def reported(self, uplink: str, reading: UplinkReading, agent: str, now: float) -> None:
         self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
         if reading.segments or reading.acked_bytes or reading.stalled_ms:
+            self._ended_silence.pop(uplink, None)
             self._reported_at.setdefault(uplink, {})[agent] = now
 
     def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
-        """The agents by whose reports these uplinks fare as they do. What a port or copies tell is nobody's report."""
+        """Return the agents whose reports decided the health of these uplinks. A port's state is nobody's report."""
         found: dict[str, None] = {}
         for uplink in uplinks:
-            path = self.paths.get(uplink)
-            if path is not None and path.port_up and path.silent is None:
+            path, silent = self.paths.get(uplink), self._silent.get(uplink)
+            if path is None or not path.port_up:
+                continue
+            if silent is None:
+                if uplink in self._ended_silence:
+                    found[self._ended_silence[uplink]] = None
                 lately = self._reported_at.get(uplink, {}).items()
                 found |= {agent: None for agent, at in lately if now - at <= REPORTED_LATELY_S}
+            elif silent.reporter is not None:
+                found[silent.reporter] = None
         return tuple(found)
 
     def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from controller.model.text import counted
 
@@ -130,6 +131,13 @@ class UplinkReading:
     @property
     def delivered_bps(self) -> float:
         return self.acked_bytes * 8000 / max(1, self.interval_ms)
+
+
+class SilentUplink(NamedTuple):
+    """An uplink that brings nothing at one of its ends."""
+
+    because: str
+    reporter: str | None  # the agent; None: the switch counted it
 
 
 @dataclass(frozen=True, slots=True)

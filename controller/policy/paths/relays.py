@@ -33,6 +33,15 @@ class Candidate:
     draining: bool = False
 
 
+def believed(direct: Leg, near: Leg, far: Leg) -> Leg:
+    """Return the far leg as far as the gateway's own measurements allow it.
+
+    Only the relay measures the far leg, and a false round trip would attract connections. The gateway measured the
+    other two sides of the triangle, so the far leg counts as their difference at least.
+    """
+    return replace(far, rtt_ms=max(far.rtt_ms, direct.rtt_ms - near.rtt_ms))
+
+
 @dataclass(frozen=True, slots=True)
 class RelaySelection:
     """`relays` are names; none of them: direct."""

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
-from controller.agents.ownership import AT_RANDOM, KEPT_S, TIMES
+from controller.agents.ownership import AT_RANDOM, GUESSES_KEPT_S, KEPT_S, TIMES, proved_addresses
+from controller.model.known import WishedRelay
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.reports import Role
 from controller.readout.why import agent_view, course
@@ -93,22 +94,99 @@ def test_what_a_server_counted_before_there_was_a_witness_is_no_news() -> None:
     assert scene.health("wifi") is not UplinkHealth.LOSSY
 
 
-def test_a_server_that_names_every_port_has_guessed() -> None:
+def guesses(count: int, *, hit: int | None = None) -> list[FakeConnection]:
+    """Invent connections of the terminal with the server; one of them has the port `hit`."""
+    invented = [FakeConnection.between(RELAY_ADDRESS, WIFI) for _ in range(count)]
+    if hit is not None:
+        invented[0].subflows[0].port = hit
+    return invented
+
+
+def test_guesses_are_remembered_for_minutes() -> None:
     scene = listed()
     scene.client()
-    scene.connection()
-    scene.downloads(1)
-    port = scene.world[0].subflows[0].port
-    guesses = [replace(FakeConnection.between(RELAY_ADDRESS, WIFI)) for _ in range(AT_RANDOM + TIMES + 1)]
-    guesses[0].subflows[0].port = port
-    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), guesses)
+    port = scene.connection().subflows[0].port
+    world = guesses(AT_RANDOM + TIMES + 1, hit=port)
+    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
-    lost(scene, guesses, 5)
+    lost(scene, world, 5)
     assert scene.core.pilot.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
-    del guesses[-2:]
-    scene.downloads(1)
-    scene.second()
-    assert not scene.core.pilot.agents["www"].unconfirmed, "so few may be those that have just begun or ended"
+    del world[1:]
+    lost(scene, world, int(GUESSES_KEPT_S) - 5)
+    assert scene.core.pilot.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    lost(scene, world, 10)
+    assert not scene.core.pilot.agents["www"].unconfirmed and scene.active == "lte"
+
+
+def test_a_server_that_guesses_new_ports_in_each_report_moves_nobody() -> None:
+    """24 ports at once, each for a few reports, until the terminal's own port is among them."""
+    scene = listed()
+    scene.client()
+    port = scene.connection().subflows[0].port
+    world: list[FakeConnection] = []
+    scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world))
+    for _ in range(10):
+        world[:] = guesses(AT_RANDOM + TIMES)
+        lost(scene, world, 3)
+    world[:] = guesses(AT_RANDOM + TIMES, hit=port)
+    lost(scene, world, 10)
+    assert scene.active == "wifi" and not scene.entries()
+
+
+def test_a_reconnect_does_not_clear_guesses() -> None:
+    scene = listed()
+    scene.client()
+    port = scene.connection().subflows[0].port
+    world = guesses(AT_RANDOM + TIMES + 1, hit=port)
+    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
+    scene.join(guest)
+    lost(scene, world, 3)
+    scene.leave(guest)
+    del world[1:]
+    scene.join(guest)
+    lost(scene, world, 10)
+    assert scene.active == "wifi"
+
+
+def test_short_connections_cost_a_server_nothing() -> None:
+    """Each is in one report of the server and in none of the terminal."""
+    scene = listed()
+    scene.client()
+    served = [scene.connection()]
+    served[0].subflows[1].terminal.backup = True
+    scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), served))
+    for _ in range(20):
+        served[1:] = guesses(10)
+        lost(scene, [served[0]], 1)
+    assert scene.active == "lte"
+
+
+def test_a_server_speaks_for_the_address_that_it_comes_from_only() -> None:
+    """It reports exactly what the terminal reports, and says that the address is its own."""
+    scene = listed()
+    scene.client()
+    connection = scene.connection()
+    connection.subflows[1].terminal.backup = True
+    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), scene.world, peer="198.51.100.66:40000")
+    scene.join(guest)
+    lost(scene, [connection], 10)
+    assert scene.active == "wifi" and not scene.entries() and not prefers(guest)
+    (reason,) = (each.reason for each in agent_view(scene.core.pilot.agents["www"], 0.0).missing)
+    assert "the address from which www comes here (198.51.100.66:40000)" in reason
+
+
+@pytest.mark.parametrize(
+    ("peer", "proved"),
+    [
+        ("198.51.100.66:5", {"198.51.100.66"}),
+        ("[::ffff:198.51.100.66]:5", {"198.51.100.66"}),
+        ("[2001:db8::1]:5", {"2001:db8::1"}),
+        ("", set()),
+    ],
+)
+def test_a_relay_has_the_address_of_its_session_and_of_relay_add(peer: str, proved: set[str]) -> None:
+    assert proved_addresses(peer, None) == proved
+    assert proved_addresses(peer, WishedRelay(ip_address("192.0.2.9"), 443)) == proved | {"192.0.2.9"}
 
 
 def test_an_unlisted_server_moves_what_both_report_where_the_own_agent_cannot() -> None:

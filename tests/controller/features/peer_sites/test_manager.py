@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from controller.protocol.orders import Eliminate
 from controller.protocol.reports import Role
 from controller.protocol.switch_messages import Ask, NeighbourSeen
 from controller.readout.build import snapshot
+from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.core.test_core import all_answer
 from tests.controller.features.peer_sites.test_peer_program import GATEWAY_MAC, SERVER, document
@@ -281,6 +283,19 @@ def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_an
     for _ in range(int(RETURN_AFTER_S) + 2):
         both_bring(ends, agent, "lte", "wifi")
     assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
+
+
+def test_decisions_from_a_gateway_agents_report_name_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ends, agent = without_wifi()
+    (left,) = ends.core.pilot.logbook.entries("client")
+    assert left.uplink == "lte" and left.reporters == ("far",)
+    assert course(ends.core, "client", ends.now, 0.0).decisions[0].reporters == ("far",)
+    assert any("from wifi to lte" in line and line.endswith("; reported by far") for line in caplog.messages)
+    for _ in range(int(RETURN_AFTER_S) + 3):
+        both_bring(ends, agent, "lte", "wifi")
+    returned, _ = ends.core.pilot.logbook.entries("client")
+    assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.because
 
 
 def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be(

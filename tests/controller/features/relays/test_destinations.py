@@ -12,7 +12,7 @@ from controller.model.known import WishedRelay
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import SoughtDestination
-from tests.controller.features.relays.test_manager import PLACE, PREFIX, far_away, seeking, standing
+from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, far_away, seeking, standing
 from tests.controller.pair import Pair
 
 OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
@@ -104,3 +104,14 @@ def test_by_another_way_to_choose_it_is_chosen_anew_at_once() -> None:
     world.carry(world.core.reconfigure(replace(world.core.config, sites=(written,)), world.now))
     world.seconds(2)
     assert world.chosen() == {PREFIX: ()}
+
+
+def test_a_relay_that_reports_a_false_distance_attracts_nothing() -> None:
+    """Tokyo is near the site, and says that every destination is 1 us from there."""
+    world = standing()
+    world.internet.rtt_ms = far_away() | {("home", RELAYS["tokyo"]): 20, ("tokyo", PLACE.address): 0.001}
+    world.home.seeks.append(PLACE)
+    world.second()
+    for _ in range(5):
+        world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from controller.policy.paths.relays import (
     Candidate,
     Filters,
     RelaySelection,
+    believed,
     parallel,
     ping,
     predicted,
@@ -75,6 +77,22 @@ def test_ping_takes_the_least_of_the_longer_legs() -> None:
     assert choice.relays == ("half",)
     assert choice.because == "half splits 200 ms into 100 and 100 ms, the best of 2"
     assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct 200 ms")
+
+
+@pytest.mark.parametrize("rule", [ping, predicted])
+def test_a_relay_gains_nothing_by_a_false_round_trip(rule: Callable[[Leg, list[Candidate]], RelaySelection]) -> None:
+    near, lie = Leg(20.0), Leg(0.001)
+    liar = relay("liar", near, believed(DIRECT, near, lie))
+    assert liar.far.rtt_ms == 180.0
+    assert rule(DIRECT, [liar, HALF_WAY]).relays == ("half",)
+    assert rule(DIRECT, [relay("far", Leg(230.0), believed(DIRECT, Leg(230.0), lie))]).relays == ()
+
+
+def test_the_far_leg_counts_as_reported_if_the_triangle_allows_it() -> None:
+    """A detour; and a shortcut, which counts less than reported but still is one."""
+    assert believed(DIRECT, Leg(120.0), Leg(110.0)).rtt_ms == 110.0
+    near = Leg(70.0)
+    assert ping(DIRECT, [relay("shortcut", near, believed(DIRECT, near, Leg(70.0)))]).relays == ("shortcut",)
 
 
 def way(*routers: str, rtt_ms: float = 200.0) -> Leg:
