@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from ipaddress import IPv6Address, ip_address
+from math import exp
 from typing import Protocol, TypeVar
 
 MOST_FAMILIAR = 1024  # hosts
@@ -77,12 +78,39 @@ class TokenBucket:
         self._rate_per_s, self._at = rate_per_s, now
         self._left = rate_per_s * BURST_S
 
-    def take(self, now: float) -> bool:
+    def left(self, now: float) -> float:
         self._left = min(self._left + (now - self._at) * self._rate_per_s, self._rate_per_s * BURST_S)
         self._at = now
-        if self._left < 1:
+        return self._left
+
+    def take(self, now: float) -> bool:
+        if self.left(now) < 1:
             return False
         self._left -= 1
+        return True
+
+
+class HostRate:
+    """The connections of one host: its own bucket, and its recent use of the bucket that unfamiliar hosts share."""
+
+    def __init__(self, now: float) -> None:
+        self.bucket = TokenBucket(EACH_S, now)
+        self._used, self._at = 0.0, now
+
+    def used(self, now: float) -> float:
+        self._used *= exp((self._at - now) / BURST_S)
+        self._at = now
+        return self._used
+
+    def share(self, shared: TokenBucket, now: float) -> bool:
+        """Take from the shared bucket, but never more than it keeps for the others.
+
+        So two hosts at their full rate leave half of the bucket, and a host that has used little is always served. The
+        rule is that of shared buffers with dynamic thresholds (Choudhury and Hahne, 1998).
+        """
+        if self.used(now) >= shared.left(now) or not shared.take(now):
+            return False
+        self._used += 1
         return True
 
 
@@ -92,18 +120,18 @@ def too_often() -> str:
 
 
 class Admission:
-    """Whether one more connection may come in now. A host's own rate binds all, that of all hosts the unfamiliar."""
+    """Whether one more connection may come in now. Its own rate binds each host, a shared one those unfamiliar."""
 
     def __init__(self, familiar: Familiar, now: float) -> None:
         self._familiar = familiar
         self._all = TokenBucket(ALL_S, now)
-        self._each: OrderedDict[str, TokenBucket] = OrderedDict()  # the latest last
+        self._each: OrderedDict[str, HostRate] = OrderedDict()  # the latest last
 
     def admits(self, host: str, now: float) -> bool:
-        bucket = self._each.get(host)
-        if bucket is None:
-            bucket = self._each[host] = TokenBucket(EACH_S, now)
+        rate = self._each.get(host)
+        if rate is None:
+            rate = self._each[host] = HostRate(now)
         self._each.move_to_end(host)
         if len(self._each) > MOST_RATED:
             self._each.popitem(last=False)
-        return bucket.take(now) and (host in self._familiar or self._all.take(now))
+        return rate.bucket.take(now) and (host in self._familiar or rate.share(self._all, now))

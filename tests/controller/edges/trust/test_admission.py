@@ -77,6 +77,24 @@ def test_many_hosts_together_keep_out_none_that_is_familiar() -> None:
     assert admission.admits("ours", 0.0)
 
 
+@pytest.mark.parametrize("greedy", [["a", "b"], ["2001:db8:1::/64", "2001:db8:2::/64", "c", "d"]])
+def test_few_hosts_leave_a_place_for_every_other(greedy: list[str]) -> None:
+    """As after a start of the controller, when it knows no host yet."""
+    admission, refused = Admission(Familiar(), 0.0), []
+    for tenth in range(600):
+        now = tenth / 10
+        admitted(admission, greedy * 100, now)
+        if not tenth % 10 and not admission.admits(f"agent {tenth}", now):
+            refused.append(now)
+    assert refused == []
+
+
+def test_two_greedy_hosts_together_use_most_of_the_rate() -> None:
+    admission = Admission(Familiar(), 0.0)
+    taken = sum(admitted(admission, ["a", "b"] * 100, tenth / 10) for tenth in range(600))
+    assert taken >= 0.8 * ALL_S * 60
+
+
 def test_no_number_of_hosts_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_admission, "MOST_RATED", 10)
     admission = Admission(Familiar(), 0.0)
