@@ -103,8 +103,8 @@ def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
             streamed = stream.finish()
         look.now()
         told = read_changes(lab.controller.client, TERMINAL)
-    said = told[-1].because if told else "not used up"
-    return BudgetRun(budget_bytes, began, look.carried, streamed, ended, said, stalled)
+    reason = told[-1].because if told else "not used up"
+    return BudgetRun(budget_bytes, began, look.carried, streamed, ended, reason, stalled)
 
 
 @contextmanager

@@ -104,12 +104,12 @@ class BudgetRun:
     carried: Carried  # up only, at the far end of LTE
     streamed: Streamed
     ended: float
-    told: str  # the budget's last reason
+    reason: str  # the budget's last reason
     stalled: str
 
     def __str__(self) -> str:
         told = f"{self.copied_bytes} bytes came by LTE, of {self.budget_bytes}"
-        return f"a download of {self.bps / 1e6:.1f} Mbit/s under a budget: {told}; {self.told}"
+        return f"a download of {self.bps / 1e6:.1f} Mbit/s under a budget: {told}; {self.reason}"
 
     @property
     def copied_bytes(self) -> int:

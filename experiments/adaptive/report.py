@@ -125,7 +125,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
         case BudgetRun():
             seconds = f"{run.ended - run.began:.1f}"
             goodput = f"{run.bps / 1e6:.3f}"
-            told = f"budget {run.budget_bytes}: {run.told}"
+            told = f"budget {run.budget_bytes}: {run.reason}"
             yield "budget", ALWAYS, 1, "clean", seconds, goodput, "", run.copied_bytes, True, "", "", told
 
 

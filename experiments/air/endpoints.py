@@ -20,7 +20,7 @@ from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("upload.py"))]
 PORT = 5201
-WITHIN_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class End:
@@ -30,23 +30,23 @@ class End:
         self._name, self._numbers = machine.name, numbers
         argv = [*PROGRAM, *words, str(numbers)]
         self._process = machine.popen(argv, stdin=subprocess.PIPE, stderr=None, text=True)
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read_output, daemon=True).start()
 
     def await_ready(self) -> None:
         try:
-            said = self._said.get(timeout=WITHIN_S)
+            output = self._lines.get(timeout=TIMEOUT_S)
         except queue.Empty:
-            said = ""
-        if said != "ready\n":
-            raise ExperimentFailed(f"{self._name}: upload.py was not ready within {WITHIN_S:.0f} s")
+            output = ""
+        if output != "ready\n":
+            raise ExperimentFailed(f"{self._name}: upload.py was not ready within {TIMEOUT_S:.0f} s")
 
     def go(self) -> None:
-        self._say("go\n")
+        self._write_line("go\n")
 
     def finish(self) -> array[float]:
-        self._say("enough\n")
-        if self._process.wait(WITHIN_S) != 0:
+        self._write_line("enough\n")
+        if self._process.wait(TIMEOUT_S) != 0:
             raise ExperimentFailed(f"{self._name}: upload.py ended with {self._process.returncode}")
         return array("d", self._numbers.read_bytes())
 
@@ -54,16 +54,16 @@ class End:
         self._process.kill()
         self._process.wait()
 
-    def _say(self, word: str) -> None:
+    def _write_line(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(word)
         self._process.stdin.flush()
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._said.put(line)
-        self._said.put("")
+            self._lines.put(line)
+        self._lines.put("")
 
 
 @contextmanager

@@ -178,7 +178,7 @@ def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
         yield took_ms
     finally:
         process.terminate()
-        said, _ = process.communicate()
-    if "PING" not in said:
-        raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` printed {said.strip()!r}")
-    took_ms.extend(float(each) for each in PING_TOOK.findall(said))
+        output, _ = process.communicate()
+    if "PING" not in output:
+        raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` printed {output.strip()!r}")
+    took_ms.extend(float(each) for each in PING_TOOK.findall(output))

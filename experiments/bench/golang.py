@@ -26,9 +26,9 @@ def benchmark(package: str, which: str, rounds: int) -> str:
     return run(str(PROGRAM), "-C", str(TREE), *words, "-count", str(REPEATS), timeout_s=PATIENCE_S).stdout
 
 
-def read(said: str) -> Read:
+def read(output: str) -> Read:
     found: Read = defaultdict(lambda: defaultdict(list))
-    for name, values in LINE.findall(said):
+    for name, values in LINE.findall(output):
         for value, unit in MEASURED.findall(values):
             found[name.replace("_", " ")][unit].append(float(value))
     return found
@@ -48,8 +48,8 @@ def elimination() -> Iterator[Figure]:
     yield from elimination_figures(benchmark("elimination", SPEED.removesuffix("/"), ROUNDS))
 
 
-def elimination_figures(said: str) -> Iterator[Figure]:
-    for name, measured in sorted(read(said).items(), key=lambda each: sizes_of(each[0])):
+def elimination_figures(output: str) -> Iterator[Figure]:
+    for name, measured in sorted(read(output).items(), key=lambda each: sizes_of(each[0])):
         length, _, room = name.removeprefix(SPEED).partition("/room ")
         for kind, what in ORDERS.items():
             promise = at_least(PROMISED) if (kind, length) == ("pair", AT) else None
@@ -90,8 +90,8 @@ def windows() -> Iterator[Figure]:
     yield from window_figures(benchmark("caps/structops", "Cost", rounds=3))
 
 
-def window_figures(said: str) -> Iterator[Figure]:
-    for name, measured in read(said).items():
+def window_figures(output: str) -> Iterator[Figure]:
+    for name, measured in read(output).items():
         case = name.removeprefix(GATEWAY).removeprefix(TERMINAL)
         for unit, (what, told) in UNITS.items():
             if unit in measured:

@@ -172,9 +172,9 @@ def run_upload(lab: Laboratory, task: Task, size_bytes: int) -> Run:
         for _, sender in senders:
             _go(sender)
         deadline = time.monotonic() + slowest_s
-        said = {name: _outcome(name, sender, deadline) for name, sender in senders}
+        outcomes = {name: _outcome(name, sender, deadline) for name, sender in senders}
         stalled = lab.stalled()
-        return Run(task, tuple(_upload(size_bytes, told, place / name) for name, told in said.items()), stalled)
+        return Run(task, tuple(_upload(size_bytes, told, place / name) for name, told in outcomes.items()), stalled)
 
 
 def _start(stack: ExitStack, machine: Machine, *words: str) -> subprocess.Popen[str]:
@@ -186,9 +186,9 @@ def _start(stack: ExitStack, machine: Machine, *words: str) -> subprocess.Popen[
 
 def _await(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
-    said = process.stdout.readline().strip()
-    if said != word:
-        raise ExperimentFailed(f"upload.py printed {said!r}, expected {word!r}; its error is above")
+    output = process.stdout.readline().strip()
+    if output != word:
+        raise ExperimentFailed(f"upload.py printed {output!r}, expected {word!r}; its error is above")
 
 
 def _go(process: subprocess.Popen[str]) -> None:
@@ -200,12 +200,12 @@ def _go(process: subprocess.Popen[str]) -> None:
 
 def _outcome(name: str, process: subprocess.Popen[str], deadline: float) -> dict[str, float]:
     try:
-        said, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+        output, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise ExperimentFailed(f"{name}: the upload did not end in time, so something is broken") from None
-    if process.returncode != 0 or not said:
+    if process.returncode != 0 or not output:
         raise ExperimentFailed(f"{name}: upload.py ended with {process.returncode}; its error is above")
-    told: dict[str, float] = json.loads(said)
+    told: dict[str, float] = json.loads(output)
     return told
 
 

@@ -195,11 +195,11 @@ class _Talk:
 
     def await_word(self, word: str) -> None:
         try:
-            said = self._lines.get(timeout=WITHIN_S)
+            output = self._lines.get(timeout=WITHIN_S)
         except queue.Empty:
             raise ExperimentFailed(f"server: talk.py did not print {word!r} within {WITHIN_S:.0f} s") from None
-        if said != word:
-            raise ExperimentFailed(f"server: talk.py printed {said!r}, expected {word!r}")
+        if output != word:
+            raise ExperimentFailed(f"server: talk.py printed {output!r}, expected {word!r}")
 
     def _read_output(self) -> None:
         assert self._server.stdout is not None

@@ -146,16 +146,16 @@ def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
         till(began + count / 2 * PING_EVERY_S)
         if scenario.after_percent != scenario.before_percent:
             lab.lose(wifi=scenario.after_percent)
-        said, _ = pinging.communicate()
+        output, _ = pinging.communicate()
     stalled = lab.stalled()
     lab.lose(wifi=0)
-    return PingRun(scenario, *ping_counts(said), stalled)
+    return PingRun(scenario, *ping_counts(output), stalled)
 
 
-def ping_counts(said: str) -> tuple[int, int, int]:
+def ping_counts(output: str) -> tuple[int, int, int]:
     """Return the pings sent, lost and duplicated, from ping's summary."""
-    found = SUMMARY.search(said)
+    found = SUMMARY.search(output)
     if found is None:
-        raise ExperimentFailed(f"ping printed no summary, only {said.strip()!r}")
+        raise ExperimentFailed(f"ping printed no summary, only {output.strip()!r}")
     sent, received, duplicates = (int(number or 0) for number in found.groups())
     return sent, sent - received, duplicates

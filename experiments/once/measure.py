@@ -103,13 +103,13 @@ REPORTED_WITHIN_S = 2.0  # promised
 class DeathRun:
     reported_s: float  # from the death until the controller reports, for either site, that Wi-Fi brings no copies
     cleared_s: Mapping[str, float]  # from then until no group of a site sends on Wi-Fi
-    said: str  # the controller's log meanwhile
+    log: str  # the controller's log meanwhile
     stalled: str
 
     def __str__(self) -> str:
         left = ", ".join(f"{each * 1000:.0f} ms at {site}" for site, each in self.cleared_s.items())
         told = f"Wi-Fi died: reported after {self.reported_s:.2f} s, then out of the groups after {left}"
-        return f"{told}; the controller logged:\n{self.said.strip()}" if self.reported_s > REPORTED_WITHIN_S else told
+        return f"{told}; the controller logged:\n{self.log.strip()}" if self.reported_s > REPORTED_WITHIN_S else told
 
 
 def run_death(lab: Laboratory) -> DeathRun:

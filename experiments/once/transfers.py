@@ -239,12 +239,12 @@ def run_requests(lab: Laboratory, mode: str, seconds: float) -> RequestRun:
                 raise ExperimentFailed(
                     f"server: `questions.py answer {PORT}` did not print 'ready'; its error is above"
                 )
-            said = lab.client.run(*PROGRAM, "ask", SERVER, str(PORT), str(RATE_PER_S), str(seconds)).stdout
+            output = lab.client.run(*PROGRAM, "ask", SERVER, str(PORT), str(RATE_PER_S), str(seconds)).stdout
         finally:
             answering.kill()
     stalled = lab.stalled()
     lab.lose(wifi=0, lte=0)
-    return RequestRun(mode, json.loads(said), stalled)
+    return RequestRun(mode, json.loads(output), stalled)
 
 
 def run_upload(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> UploadRun:

@@ -70,7 +70,7 @@ def _of_link(link: Link, runs: Sequence[Run]) -> Iterator[Figure]:
     yield middle("  the paper's standard error, of its way", errors, "%")
     yield from _trains(runs)
     yield from _errors(runs)
-    yield from _said(link)
+    yield from _published(link)
 
 
 def _trains(runs: Sequence[Run]) -> Iterator[Figure]:
@@ -96,7 +96,7 @@ def _bucket(link: Link, runs: Sequence[Run]) -> Iterator[Figure]:
     yield from _trains(runs)
 
 
-def _said(link: Link) -> Iterator[Figure]:
+def _published(link: Link) -> Iterator[Figure]:
     if link.others:
         return
     for one in paper004.values(link.rate_bps):

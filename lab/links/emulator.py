@@ -100,13 +100,13 @@ class Emulator:
         """Send one command of lab/links/emulator/control.h and return the answer."""
         try:
             self._control.send(order.encode())
-            said = self._control.recv(ANSWER_BYTES)
+            output = self._control.recv(ANSWER_BYTES)
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
             raise CommandFailed(f"{self.label}: {PROGRAM.name} did not answer `{order}`: {error}") from error
-        if not said:
+        if not output:
             code = self._process.wait()
             raise CommandFailed(f"{self.label}: {PROGRAM.name} ended with {code} at `{order}`; its error is above")
-        answer: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(output)
         if "error" in answer:
             raise CommandFailed(f"{self.label}: {PROGRAM.name} refused `{order}`: {answer['error']}")
         return answer

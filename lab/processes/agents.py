@@ -36,8 +36,8 @@ class Agent:
 
     def start(self) -> None:
         """Start or restart the agent and wait for its session."""
-        with self._log.open("ab") as said:
-            self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.await_session()
 
     def stop(self) -> None:

@@ -23,11 +23,11 @@ def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *op
     process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
     try:
-        said = process.stderr.readline()
-        while "listening on" not in said:
-            if not said:
+        output = process.stderr.readline()
+        while "listening on" not in output:
+            if not output:
                 raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` ended with {process.wait()}")
-            said = process.stderr.readline()
+            output = process.stderr.readline()
         yield
     finally:
         process.terminate()

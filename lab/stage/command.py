@@ -35,6 +35,6 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{place}`{' '.join(argv)}` did not end within {timeout_s} s") from error
     if check and done.returncode != 0:
-        said = (done.stderr or done.stdout).strip() or "nothing"
-        raise CommandFailed(f"{place}`{' '.join(argv)}` ended with {done.returncode} and printed: {said}")
+        output = (done.stderr or done.stdout).strip() or "nothing"
+        raise CommandFailed(f"{place}`{' '.join(argv)}` ended with {done.returncode} and printed: {output}")
     return done

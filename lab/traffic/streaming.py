@@ -80,14 +80,14 @@ class _Program:
 
     def await_word(self, beginning: str, within_s: float) -> str:
         try:
-            said = self._lines.get(timeout=within_s)
+            output = self._lines.get(timeout=within_s)
         except queue.Empty:
             raise ExperimentFailed(
                 f"{self._name}: the stream did not print {beginning!r} within {within_s:.0f} s"
             ) from None
-        if not said.startswith(beginning):
-            raise ExperimentFailed(f"{self._name}: the stream printed {said!r}, expected {beginning!r}")
-        return said
+        if not output.startswith(beginning):
+            raise ExperimentFailed(f"{self._name}: the stream printed {output!r}, expected {beginning!r}")
+        return output
 
     def end(self) -> None:
         self._process.kill()

@@ -115,12 +115,12 @@ def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool 
 def _await_start(process: subprocess.Popen[str], where: str) -> None:
     """Wait for the first worker; nginx opens its sockets before it."""
     assert process.stderr is not None
-    said = []
+    output = []
     for line in process.stderr:
         if READY in line:
             return
-        said.append(line)
-    raise CommandFailed(f"{where}: nginx ended with {process.wait()} and printed: {''.join(said).strip()}")
+        output.append(line)
+    raise CommandFailed(f"{where}: nginx ended with {process.wait()} and printed: {''.join(output).strip()}")
 
 
 def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:

@@ -180,12 +180,12 @@ def _attempts(measure: Callable[[], One]) -> Iterator[One]:
 def run_transfer(net: Stage, way: TrafficRoute, direction: str, number: int, seconds: float) -> TransferRun:
     ends = (way.gateway, way.relay)
     before, await_start = [_cpu_s(pid) for pid in ends], read_clock()
-    said = ask(net, "bulk", way, direction, seconds)
+    output = ask(net, "bulk", way, direction, seconds)
     gateway_s, relay_s = (_cpu_s(pid) - spent for pid, spent in zip(ends, before, strict=True))
     stalled = other_load(await_start, read_clock())
-    if not said:
+    if not output:
         return TransferRun(way.name, direction, number, False, 0.0, 0.0, gateway_s, relay_s, stalled)
-    (told,) = said
+    (told,) = output
     whole, gbit = told["missing"] == 0, told["bytes"] * 8e-9
     return TransferRun(way.name, direction, number, whole, gbit, told["seconds"], gateway_s, relay_s, stalled)
 
@@ -215,8 +215,8 @@ def run_crowd(net: Stage, way: TrafficRoute, count: int, unread: bool = False) -
     assert crowd.stdout is not None
     crowd.stdout.readline()  # all possible connections are open
     gateway_mb, relay_mb = (resident_mb(pid) - held for pid, held in zip((way.gateway, way.relay), before, strict=True))
-    said, _ = crowd.communicate("\n", timeout=PATIENCE_S)
-    return CrowdRun(way.name, count, json.loads(said)["answered"], gateway_mb, relay_mb, unread)
+    output, _ = crowd.communicate("\n", timeout=PATIENCE_S)
+    return CrowdRun(way.name, count, json.loads(output)["answered"], gateway_mb, relay_mb, unread)
 
 
 def run_short(net: Stage, way: TrafficRoute, count: int) -> ShortRun:

@@ -35,21 +35,21 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
 
 
 def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
-    said = paper001.counts(name)
+    published = paper001.counts(name)
     better = [_percent(len(run.relayed), len(run.pairs)) for run in runs]
     yield middle(f"{name}: ping finds a better relay", better, "% of pairs")
-    yield _paper(said.better, said.pairs, "% of pairs")
+    yield _paper(published.better, published.pairs, "% of pairs")
     for what, told, in_paper in (
-        ("(p, q) = (0, 1) leave it", lambda pair: pair.any_count, said.any_count),
-        ("(x, y) = (0, 1) leave it", lambda pair: pair.any_distance, said.any_distance),
-        ("both filters as printed leave it", lambda pair: pair.survives, said.survive),
+        ("(p, q) = (0, 1) leave it", lambda pair: pair.any_count, published.any_count),
+        ("(x, y) = (0, 1) leave it", lambda pair: pair.any_distance, published.any_distance),
+        ("both filters as printed leave it", lambda pair: pair.survives, published.survive),
         ("and traceroute draws it", lambda pair: pair.ping == pair.traceroute, None),
         ("ours takes it", lambda pair: pair.ping == pair.ours, None),
     ):
         shares = [_percent(sum(map(told, run.relayed)), len(run.relayed)) for run in runs]
         yield middle(f"  {what}", shares, "% of these")
         if in_paper is not None:
-            yield _paper(in_paper, said.better, "% of these")
+            yield _paper(in_paper, published.better, "% of these")
     for method, taken in METHODS.items():
         gains = [[taken(pair).gain for pair in run.pairs if taken(pair).relay] for run in runs]
         yield middle(f"  {method}: gain of what it takes", [100 * median(each) for each in gains], "%")

@@ -143,10 +143,10 @@ def _await_ready(process: Process) -> None:
 
 def _numbers(process: Process) -> list[int]:
     """Return all numbers that the program prints until it ends."""
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    if process.returncode != 0 or not said:
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    if process.returncode != 0 or not output:
         raise ExperimentFailed(f"`{process.args!r}` ended with {process.returncode}; its error is above")
-    return [int(word) for word in said.split()]
+    return [int(word) for word in output.split()]
 
 
 # Transfers: several lanes at once, each with a direct and a relayed one over separate links

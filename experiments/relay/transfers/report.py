@@ -41,10 +41,10 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
 def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
     if not runs:
         return
-    said, noise = paper001.counts(name), _noise_percent(runs)
+    published, noise = paper001.counts(name), _noise_percent(runs)
     shares = [100 * run.direct.bps / _by_theory(run.task) for run in runs]
     yield figure(f"{name}: direct, of equation (1)", mean(shares), shares, "%")
-    yield _paper("", float(said.direct_by_theory_percent), "%")
+    yield _paper("", float(published.direct_by_theory_percent), "%")
     for method in ("ping", "ours"):
         taken = [run for run in runs if method in run.task.chosen_by]
         if not taken:
@@ -53,7 +53,9 @@ def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
         worse = [100.0 * (run.gain < 0) for run in taken]
         yield figure("    worse than direct", mean(worse), worse, "% of taken")
         if method == "ping":
-            yield _paper(f": {said.worse} of {said.triples}", 100 * said.worse / said.triples, "% of taken")
+            yield _paper(
+                f": {published.worse} of {published.triples}", 100 * published.worse / published.triples, "% of taken"
+            )
         else:
             beyond = [float(run.gain < -noise) for run in taken]
             yield figure(
