@@ -157,7 +157,9 @@ class Core:
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
-                self.copying.traffic.read(switch.site, switch.installed, now)
+                ports, asked_at = switch.observed.ports, switch.installed_asked_at
+                read = self.copying.read(switch.site, ports, switch.installed, asked_at, self.wanted, now)
+                self._decide_of_copies(read, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self.within_budgets(now, switch)
             case SwitchApplied():

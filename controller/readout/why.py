@@ -104,7 +104,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
 def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
     wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
     mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
-    because, since = _because(core, steered, mode)
+    because, since = _because(core, steered, mode, now)
     return CopyingView(
         mode=mode,
         acting=acting,
@@ -116,7 +116,7 @@ def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
     )
 
 
-def _because(core: Core, steered: Steered, mode: Mode) -> tuple[str, float | None]:
+def _because(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
     """Why it is copied, or is not, and since when that was decided, by the core's clock."""
     watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
     if mode is Mode.BICAST and barred is not None:
@@ -127,7 +127,8 @@ def _because(core: Core, steered: Steered, mode: Mode) -> tuple[str, float | Non
         return f"that is mode {mode.value}{no_peer}", None
     if watch is None:
         return "nobody told anything yet from which it follows", None
-    return watch.because, watch.since
+    slow = None if watch.copies else core.copying.slow_watch(steered, core.wanted, now)
+    return f"{watch.because}; {slow}" if slow is not None else watch.because, watch.since
 
 
 def _why_not_whole(core: Core, site: Site) -> str | None:

@@ -100,6 +100,7 @@ class Switch:
         self._expected: Program | None = None
         self._agreed = ReadCache()
         self._read_ticket: int | None = None  # asked and not answered
+        self._read_asked_at = self.installed_asked_at = now  # the last question, and the one that was answered last
         self._apply_ticket = 0  # the last one sent
         self._applied = True
         self._verified = False
@@ -161,6 +162,7 @@ class Switch:
         self._patience.answered(SwitchQuery.READ)
         self._returns = dict(self._counted(event.installed, now))
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
+        self.installed_asked_at = self._read_asked_at
         if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
             if not self._verified and self._applied:
                 yield self._read(now)
@@ -353,7 +355,7 @@ class Switch:
 
     def _read(self, now: float) -> Read:
         assert self.session is not None
-        self._read_ticket, self._flows_deleted = self._tickets.draw(), False
+        self._read_ticket, self._flows_deleted, self._read_asked_at = self._tickets.draw(), False, now
         self._patience.asked(SwitchQuery.READ, now)
         self._looks.taken(self.session, now)
         return Read(self.session, self._read_ticket)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of loss for copies: from senders, from probes, and from the site where copies arrive."""
+"""The evidence of loss for copies: from senders, probes, the ends of tunnels, and the site where copies arrive."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.model.config import Mode, Site, Terminal
-from controller.model.known import Wanted
+from controller.model.known import Port, Wanted
+from controller.policy.copies import tunnel_loss
+from controller.policy.copies.adaptive import MEASURED_S
 from controller.policy.copies.tallies import Evidence, Source, Tally, of_copies, of_senders
+from controller.policy.copies.tunnel_loss import History, TunnelReading
 from controller.policy.paths.evidence import Ledger, weigh
 from controller.policy.paths.uplinks import Home, Leaves, Way, way
+from controller.program.program import Installed, PortCounters
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
 
 # Senders: retransmissions between two reports of an agent
@@ -89,6 +93,73 @@ class Probes:
                 found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, Tally(sent, lost, late))
         sent_by = [each.tally for each in found.values() if each.tally.packets]
         return {} if len(sent_by) > 1 and all(tally.lost == tally.packets for tally in sent_by) else found
+
+
+# Tunnels: packets that one end's port sent and the other end's port did not receive
+#
+# Such packets are evidence where probes are few, at uplinks that are paid for by the byte. Both ends of a tunnel count
+# the same packets. A port on Ethernet also counts packets of others.
+
+PAIRED_S = 0.5  # two switches that are read each second are asked in the same tick
+
+
+@dataclass(frozen=True, slots=True)
+class PortsReading:
+    """The ports of one end's tunnels."""
+
+    asked_at: float
+    counters: Mapping[str, PortCounters]  # by uplink
+    metered: frozenset[str]  # uplinks; known at home
+
+
+class TunnelCounters:
+    def __init__(self) -> None:
+        self._latest: dict[tuple[str, bool], PortsReading] = {}  # by home, and whether it is home's own
+        self._histories: dict[tuple[str, str, bool], History] = {}  # by home, uplink, and whether it is upwards
+
+    def counted(self, home: str, uplink: str, now: float) -> bool:
+        """Whether both ends of this tunnel are read often."""
+        history = self._histories.get((home, uplink, True), ())
+        return len(history) > 1 and now - history[-2].at <= MEASURED_S
+
+    def read(self, site: Site, ports: Mapping[str, Port], installed: Installed, asked_at: float) -> dict[str, Evidence]:
+        """Return evidence of loss by uplink, of the direction that loses more."""
+        at_home = site.mirrors is None
+        before, other = self._latest.get((site.home, at_home)), self._latest.get((site.home, not at_home))
+        if before is not None and asked_at <= before.asked_at:
+            return {}
+        this = self._latest[site.home, at_home] = _ports_reading(site, ports, installed, asked_at)
+        if other is None or abs(this.asked_at - other.asked_at) > PAIRED_S:
+            return {}
+        near, far = (this, other) if at_home else (other, this)
+        found: dict[str, Evidence] = {}
+        for name in sorted(near.metered & near.counters.keys() & far.counters.keys()):
+            for up, (sender, receiver) in ((True, (near, far)), (False, (far, near))):
+                evidence = self._compared((site.home, name, up), sender, receiver)
+                if evidence is not None and (name not in found or evidence.tally.loss > found[name].tally.loss):
+                    found[name] = evidence
+        return found
+
+    def _compared(
+        self, direction: tuple[str, str, bool], sender: PortsReading, receiver: PortsReading
+    ) -> Evidence | None:
+        _, uplink, _ = direction
+        sent, received = sender.counters[uplink].sent, receiver.counters[uplink].received
+        reading = TunnelReading(max(sender.asked_at, receiver.asked_at), sent, received)
+        history = tunnel_loss.extended(self._histories.get(direction, ()), reading)
+        evidence = tunnel_loss.certain_loss(history)
+        self._histories[direction] = history if evidence is None else history[-1:]  # each lost packet counts once
+        return evidence
+
+
+def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, asked_at: float) -> PortsReading:
+    tunnels = [each for each in site.uplinks if each.tunnel is not None and each.port in ports]
+    numbers = {each.name: ports[each.port].number for each in tunnels}
+    counters = {
+        name: installed.port_counters[number] for name, number in numbers.items() if number in installed.port_counters
+    }
+    metered = frozenset(each.name for each in tunnels if each.limits.budget_bytes_per_day is not None)
+    return PortsReading(asked_at, counters, metered)
 
 
 # Arrivals: what each uplink delivered of the copied packets, at the site where copies arrive

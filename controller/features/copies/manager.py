@@ -4,27 +4,29 @@
 reports ─┬─► senders ──► of a terminal ─┐
          ├─► arrivals ─► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
          └─► probes ───► likewise ──────┤
+readings ──► tunnels ──► likewise ──────┤
 ports, failover, silence ──► it is dead ┘
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders
+from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders, TunnelCounters
 from controller.features.copies.metered_uplinks import Budgets
 from controller.features.copies.packet_counts import Downloads, Traffic
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.steering.manager import SteeringManager
 from controller.features.steering.terminal import Steered
 from controller.model.config import Mode, Site
-from controller.model.known import Wanted, without
+from controller.model.known import Port, Wanted, without
 from controller.policy.copies import adaptive
 from controller.policy.copies.adaptive import CopyDecision, Watch
 from controller.policy.copies.tallies import Evidence
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplinks import Leaves, way
+from controller.program.program import Installed
 from controller.protocol.reports import AgentClosed, AgentEvent, Reported, Role
 
 UNHEARD_S = 10.0  # on one path: agents come back
@@ -33,6 +35,9 @@ MOST_COUNTED = 64  # terminals in mode auto, for whom switches are read each sec
 TOLD_LATELY_S = 10.0
 QUIET_S = 10.0  # who has sent nothing for so long
 LOOKS_APART_S = 0.1
+SLOW_LOSS = 0.04
+SLOW_S = 40.0  # median time until one probe a second shows it
+COUNTED_S = 12.0  # median time until the ends of a tunnel show it, at 50 packets a second
 UNTOLD = "; but nobody would tell how it fares alone"
 
 
@@ -42,6 +47,7 @@ class CopiesManager:
         self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
+        self._tunnels = TunnelCounters()
         self.traffic = Traffic()
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
@@ -108,6 +114,39 @@ class CopiesManager:
             case Reported() if self._decided_of:
                 yield from self._measured(event, wanted, now)
                 yield from self._sent(event, wanted, now)
+
+    def read(
+        self,
+        site: Site,
+        ports: Mapping[str, Port],
+        installed: Installed,
+        asked_at: float,
+        wanted: Wanted,
+        now: float,
+    ) -> Iterator[CopyDecision]:
+        """One end's switch was read."""
+        self.traffic.read(site, installed, now)
+        for uplink, evidence in self._tunnels.read(site, ports, installed, asked_at).items():
+            here = [each for each in self._pilot.steered.values() if each.site.home == site.home]
+            for steered in here:
+                if wanted.active_uplink(steered.site, steered.terminal) == uplink:
+                    yield from self._told(steered, evidence, None, wanted, now)
+
+    def slow_watch(self, steered: Steered, wanted: Wanted, now: float) -> str | None:
+        """Return why a loss on the terminal's active uplink shows late. None: it does not."""
+        home, uplink = steered.site.home, steered.site.uplink(wanted.active_uplink(steered.site, steered.terminal))
+        probed_at = self._probed_at.get((home, uplink.name), float("-inf"))
+        if uplink.limits.budget_bytes_per_day is None or now - probed_at >= UNHEARD_S:
+            return None
+        if self._tunnels.counted(home, uplink.name, now):
+            return (
+                f"metered: {uplink.name} gets one probe a second, and its two ends count packets: a call's loss of "
+                f"{SLOW_LOSS:.0%} shows after about {COUNTED_S:.0f} s"
+            )
+        return (
+            f"metered: watching slowly: {uplink.name} gets one probe a second, so a loss of {SLOW_LOSS:.0%} "
+            f"each way shows after about {SLOW_S:.0f} s"
+        )
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         speaker = self._pilot.speaker(event.session)
@@ -203,11 +242,11 @@ class CopiesManager:
         return untold.because if untold is not None else None
 
     def _told(
-        self, steered: Steered, evidence: Evidence, session: int, wanted: Wanted, now: float
+        self, steered: Steered, evidence: Evidence, session: int | None, wanted: Wanted, now: float
     ) -> Iterator[CopyDecision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # in the second case a part of it was another uplink's
-        agent = self._pilot.name_of(session)
+        agent = self._pilot.name_of(session) if session is not None else None
         if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
             self._told_at.setdefault(steered.name, {})[agent] = now
         watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)

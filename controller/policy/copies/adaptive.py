@@ -12,6 +12,7 @@ evidence depends on the state:
     senders   retransmissions               begins them      keeps them: that was lost on every path
     copies    arrivals at either end        nothing          keeps them, or lets them end
     probes    packets of their own          begins them      keeps them, or lets them end
+    tunnel    its packets at both ends      begins them      keeps them
 
 Without evidence from peer sites and probes one path is tried after a pause, and given up at the first trouble. Each
 failed trial doubles the next pause. Missing evidence decides nothing.
@@ -47,6 +48,7 @@ SEEN_BY = {
     Source.SENDERS: "as senders tell",
     Source.COPIES: "as is seen where copies come in",
     Source.PROBES: "as probes tell",
+    Source.TUNNEL: "as the tunnel's two ends count",
 }
 CHANCE = ", bad luck aside"
 
@@ -198,11 +200,15 @@ def _trouble(watch: Watch, now: float) -> str | None:
     since = [each for at, each in heard if at >= bad[0][0]]  # before, a sender may have sent many times as much
     for source in Source:
         tally = total(each.tally for each in since if each.source is source)
-        if _exceeds(tally.lost, tally.packets, LOSING_FROM):
+        if is_losing(tally):
             return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LOSING_FROM:.0%} lost on{CHANCE}"
         if _exceeds(tally.late, tally.packets, LATE_FROM):
             return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on{CHANCE}"
     return None
+
+
+def is_losing(tally: Tally) -> bool:
+    return _exceeds(tally.lost, tally.packets, LOSING_FROM)
 
 
 def _lasts_s(bad: Iterable[Evidence]) -> float:

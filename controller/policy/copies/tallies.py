@@ -21,6 +21,7 @@ class Source(StrEnum):
     SENDERS = "senders"
     COPIES = "copies"
     PROBES = "probes"
+    TUNNEL = "tunnel"  # its port's counters at both sites
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss of a tunnel's own packets, by the counters of its port at both sites.
+
+The two switches are read at nearly the same moment, never at the same one. So what is missing at the receiver has three
+parts: lost packets, packets under way, and packets that passed between the two readings. Lost packets add up over many
+readings. The other parts come in a burst and go again. So the two largest rises and the largest fall do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from controller.policy.copies.adaptive import is_losing
+from controller.policy.copies.tallies import Evidence, Source, Tally
+from controller.program.program import Counters
+
+HISTORY_S = 30.0  # 4 % of a call is certain by then
+RISES = 2  # a burst that begins before a reading and ends after it
+SIZE_FACTOR = 2.0  # merged packets miss headers alone, and probes for the longest packet are long
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelReading:
+    """One direction of a tunnel, as its two ends counted at nearly the same moment."""
+
+    at: float
+    sent: Counters
+    received: Counters
+
+    @property
+    def missing(self) -> Counters:
+        return Counters(self.sent.packets - self.received.packets, self.sent.bytes - self.received.bytes)
+
+
+History = tuple[TunnelReading, ...]
+
+
+def extended(history: History, reading: TunnelReading) -> History:
+    """Return the history with this reading. It begins anew if a counter did."""
+    if history and not _continues(history[-1], reading):
+        return (reading,)
+    return (*(each for each in history if reading.at - each.at <= HISTORY_S), reading)
+
+
+def certain_loss(history: History) -> Evidence | None:
+    """Return the loss over the longest time in which it is worth copies beyond doubt. None: there is none."""
+    missing = [each.missing.packets for each in history]
+    rises = [after - before for before, after in pairwise(missing)]
+    largest_fall = -min(rises, default=0)
+    for at, first in enumerate(history[:-1]):
+        bursts = sum(sorted(rises[at:])[-RISES:]) + max(0, largest_fall)
+        lost = missing[-1] - missing[at] - bursts
+        tally = Tally(history[-1].sent.packets - first.sent.packets, lost)
+        if is_losing(tally) and _is_like_sent(first, history[-1]):
+            return Evidence(Source.TUNNEL, history[-1].at - first.at, tally)
+    return None
+
+
+def _continues(before: TunnelReading, after: TunnelReading) -> bool:
+    grew = before.sent.packets <= after.sent.packets and before.received.packets <= after.received.packets
+    return grew and before.at < after.at
+
+
+def _is_like_sent(first: TunnelReading, last: TunnelReading) -> bool:
+    """Whether missing packets are about as long as those that were sent."""
+    packets, size = last.sent.packets - first.sent.packets, last.sent.bytes - first.sent.bytes
+    missing = last.missing.packets - first.missing.packets
+    missing_size = last.missing.bytes - first.missing.bytes
+    return size < SIZE_FACTOR * missing_size * packets / missing < SIZE_FACTOR**2 * size

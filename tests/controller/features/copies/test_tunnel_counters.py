@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A metered active uplink: the call's own packets show its loss, and `why` names what watches it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from controller.protocol.reports import PathHealth
+from controller.readout.why import course
+from tests.controller.features.copies.test_arrivals import Copied, auto
+from tests.controller.features.peer_sites.test_manager import CLIENT, FAR, FAR_WIFI, HOME, INSIDE
+from tests.controller.features.peer_sites.test_peer_program import SERVER
+from tests.controller.features.peer_sites.test_tunnels import tunnelled
+from tests.fakes.packet import udp
+
+BUDGET = "100000000"
+
+
+def metered(tunnel: bool) -> dict[str, Any]:
+    written = auto()
+    if tunnel:
+        uplinks = tunnelled()["sites"]
+        for site in ("home", "far"):
+            written["sites"][site]["uplinks"] = uplinks[site]["uplinks"]
+        written["controller"] = {"agents": {}}
+    written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = BUDGET
+    return written
+
+
+class Calling(Copied):
+    """A call of 50 packets a second on one path, its uplink probed once a second."""
+
+    def __init__(self, tunnel: bool = True) -> None:
+        super().__init__(metered(tunnel))
+        self.core.wanted = replace(self.core.wanted, copies={"client": False, "phone": False})
+        self.restart()  # decisions are kept
+        self.drain()
+        self.path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())
+        self.number = 0
+
+    def calls(self, seconds: int, lost_of_100: int = 0) -> None:
+        packet = udp(CLIENT, SERVER, eth_dst="08:00:27:f9:49:62")
+        for _ in range(seconds):
+            for _ in range(50):
+                self.number += 1
+                self.fakes[HOME].send(packet, INSIDE)
+                if self.number * lost_of_100 % 100 >= lost_of_100:
+                    self.fakes[FAR].send(packet, FAR_WIFI)
+            self.path = replace(self.path, sent=self.path.sent + 1)
+            self.pass_time(1.0)
+            for hand in tuple(self.hands.values()):
+                report = hand.report()
+                self.tell(replace(report, health=(self.path,)) if hand is self.near else report)
+            self.drain()
+
+    def why(self) -> str:
+        return course(self.core, "client", self.now, 0.0).copying.because
+
+
+def test_loss_of_a_call_through_a_metered_tunnel_begins_copies_within_seconds() -> None:
+    for lost_of_100, within_s in ((4, 10), (15, 4)):
+        ends = Calling()
+        ends.calls(30)
+        assert not ends.decided() and "its two ends count packets" in ends.why()
+        began = ends.now
+        ends.calls(within_s, lost_of_100)
+        (entry,) = ends.decided()
+        assert entry.copies and entry.at - began <= within_s and "as the tunnel's two ends count" in entry.because
+        assert "metered" not in ends.why(), "with copies nothing presses"
+
+
+def test_metered_uplink_whose_packets_are_not_counted_at_both_ends_is_said_to_be_watched_slowly() -> None:
+    ends = Calling(tunnel=False)
+    ends.calls(15, lost_of_100=15)
+    assert not ends.decided(), "packets on Ethernet may be for others"
+    assert "metered: watching slowly: wifi gets one probe a second" in ends.why()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss of a tunnel's own packets: certain within seconds, and never made of packets that are under way."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from controller.features.copies.manager import COUNTED_S, SLOW_LOSS, SLOW_S
+from controller.policy.copies.adaptive import Watch, decide, told
+from controller.policy.copies.tallies import Evidence, Source, Tally
+from controller.policy.copies.tunnel_loss import History, TunnelReading, certain_loss, extended
+from controller.program.program import Counters
+
+SECONDS = 60
+BEGINS_S = 20.0  # the loss
+DELAY_S = 0.03
+READ_WITHIN_S = 0.06
+CALL, SEGMENT, LONG_PROBE = 214, 1450, 1464  # bytes
+
+Packet = tuple[float, int]  # when it is sent, and its bytes
+
+
+def call(per_s: int = 50, size: int = CALL) -> list[Packet]:
+    return [(number / per_s, size) for number in range(SECONDS * per_s)]
+
+
+def pages(random: Random) -> list[Packet]:
+    """Bursts of 400 segments within 40 ms, one of them beginning in each second."""
+    begins = [second + random.random() for second in range(SECONDS)]
+    return sorted((begin + random.random() * 0.04, SEGMENT) for begin in begins for _ in range(400))
+
+
+def upload(random: Random) -> list[Packet]:
+    """A TCP upload of 10 Mbit/s that stops and goes on."""
+    on = [second for second in range(SECONDS) if random.random() < 0.7]
+    return [(second + number / 850, SEGMENT) for second in on for number in range(850)]
+
+
+class Tunnel:
+    """Counts what is sent and what arrives. Each switch is asked each second, and read a little later."""
+
+    def __init__(self, sent: Iterable[Packet], arrived: Iterable[Packet], random: Random) -> None:
+        self._ends = [self._counter(sent), self._counter(arrived)]
+        self._random = random
+
+    @staticmethod
+    def _counter(packets: Iterable[Packet]) -> Callable[[float], Counters]:
+        known = sorted(packets)
+        times, sizes = [at for at, _ in known], [0, *accumulate(size for _, size in known)]
+
+        def counted(at: float) -> Counters:
+            number = bisect_right(times, at)
+            return Counters(number, sizes[number])
+
+        return counted
+
+    def read(self, second: int) -> TunnelReading:
+        sent, received = (end(second + self._random.random() * READ_WITHIN_S) for end in self._ends)
+        return TunnelReading(float(second), sent, received)
+
+    def losing_at(self) -> int | None:
+        """When copies begin. None: never."""
+        history: History = ()
+        watch = Watch("lte", 0.0, copies=False)
+        for second in range(1, SECONDS - 1):
+            history = extended(history, self.read(second))
+            evidence = certain_loss(history)
+            if evidence is not None:
+                watch = told(watch, evidence, float(second))
+                decision = decide("phone", watch, float(second))
+                assert decision is not None and decision.copies and "as the tunnel's two ends count" in decision.because
+                return second
+        return None
+
+
+def through(packets: list[Packet], random: Random, loss: float, delay_s: float = DELAY_S) -> Tunnel:
+    arrived = [(at + delay_s, size) for at, size in packets if at < BEGINS_S or random.random() >= loss]
+    return Tunnel(packets, arrived, random)
+
+
+@pytest.mark.parametrize(("loss", "within_s"), [(0.04, COUNTED_S + 4), (0.15, 6)])
+def test_loss_of_a_call_is_certain_within_seconds(loss: float, within_s: float) -> None:
+    taken = []
+    for seed in range(20):
+        random = Random(seed)
+        at = through(call(), random, loss).losing_at()
+        assert at is not None and at > BEGINS_S
+        taken.append(at - BEGINS_S)
+    assert max(taken) <= 2 * within_s and sorted(taken)[len(taken) // 2] <= within_s, taken
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_clean_tunnel_shows_no_loss_whatever_its_packets_and_delay(seed: int) -> None:
+    random = Random(seed)
+    for packets in (call(2), call(), call(900, SEGMENT), pages(random), upload(random), call() + pages(random)):
+        assert through(packets, random, 0.0, random.choice((0.005, 0.03, 0.3))).losing_at() is None
+
+
+def test_loss_of_half_a_percent_is_not_worth_copies() -> None:
+    found = [through(call(), Random(seed), 0.005).losing_at() for seed in range(40)]
+    assert found.count(None) >= 38, found
+
+
+def test_packets_that_arrive_merged_are_not_lost() -> None:
+    sent = call(500, SEGMENT)
+    merged = [(at + DELAY_S, 2 * SEGMENT - 66) for at, _ in sent[::2]]
+    assert Tunnel(sent, merged, Random(1)).losing_at() is None
+
+
+def test_long_probes_that_do_not_go_through_are_no_loss_of_a_call() -> None:
+    probes = [(BEGINS_S + number * 0.2, LONG_PROBE) for number in range(40)]
+    assert Tunnel(call() + probes, [(at + DELAY_S, size) for at, size in call()], Random(1)).losing_at() is None
+
+
+def test_counters_that_begin_anew_are_no_loss() -> None:
+    whole = TunnelReading(1.0, Counters(1000, 10_000), Counters(1000, 10_000))
+    anew = TunnelReading(2.0, Counters(1050, 10_500), Counters(3, 30))
+    assert extended((whole,), anew) == (anew,)
+
+
+def test_one_probe_a_second_shows_a_loss_as_late_as_why_says() -> None:
+    taken = []
+    for seed in range(100):
+        random, watch, now = Random(seed), Watch("lte", 0.0, copies=False), 0.0
+        while decide("phone", watch, now) is None:
+            now += 1.0
+            lost = random.random() < 1 - (1 - SLOW_LOSS) ** 2  # the probe, or its answer
+            watch = told(watch, Evidence(Source.PROBES, 1.0, Tally(1, int(lost))), now)
+        taken.append(now)
+    assert 0.7 * SLOW_S < sorted(taken)[50] < 1.3 * SLOW_S
