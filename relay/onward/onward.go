@@ -27,8 +27,11 @@ import (
 const (
 	table = "bicast-onward"
 
-	// Rate per second and burst of new subflows from unknown networks, all together.
-	unknownRate, unknownBurst = 4, 16
+	// Rate per second and burst of new subflows from one unknown network, and from all together. A SYN's source may
+	// be forged, so all together have a limit too; the limit of each keeps one of them from using it up.
+	eachRate, eachBurst       = 1, 4
+	unknownRate, unknownBurst = 16, 64
+	mostUnknown               = 4096 // networks within a minute
 )
 
 // Way leads to another relay.
@@ -127,7 +130,8 @@ func (p *Place) Tend() (lost bool, err error) {
 	return true, errors.Join(devices.forward(false, forwarding{}), p.Lead(p.ways))
 }
 
-// Admit admits new subflows from these networks. All others share a small rate: a gateway's uplink may be new.
+// Admit admits new subflows from these networks. All others have a small rate each, and share one: a gateway's uplink
+// may be new.
 func (p *Place) Admit(guests []netip.Prefix) error {
 	if slices.Equal(guests, p.guests) {
 		return nil
@@ -179,7 +183,7 @@ func (o forwarding) forward(on bool, but forwarding) (err error) {
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
 func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
-	var sets, joins, coming, going, through strings.Builder
+	var sets, joins, each, coming, going, through strings.Builder
 	for _, f := range families {
 		fmt.Fprintf(&sets, "set %s {\ntype ifname\n", f.set())
 		if devices := o.devices[f.index]; len(devices) > 0 {
@@ -189,8 +193,10 @@ func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
 		if elements := f.networks(guests); elements != nil {
 			fmt.Fprintf(&sets, "elements = { %s }\n", strings.Join(elements, ", "))
 		}
-		fmt.Fprintf(&sets, "}\n")
+		fmt.Fprintf(&sets, "}\nset %s {\ntype %s_addr\nsize %d\nflags dynamic,timeout\ntimeout 1m\n}\n", f.unknown(), f.nft, mostUnknown)
 		fmt.Fprintf(&joins, "%s saddr & %s @%s accept\n", f.ip, f.mask, f.guests())
+		fmt.Fprintf(&each, "update @%s { %s saddr & %s limit rate %d/second burst %d packets } goto together\n",
+			f.unknown(), f.ip, f.mask, eachRate, eachBurst)
 		fmt.Fprintf(&through, "meta nfproto %s iifname @%s drop\n", f.nft, f.set())
 	}
 	var ports []string
@@ -205,12 +211,13 @@ func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
 		fmt.Fprintf(&going, "%s daddr %v tcp dport %d ct original proto-dst %d masquerade\n",
 			f.ip, way.To.Addr(), way.To.Port(), way.Port)
 	}
-	fmt.Fprintf(&joins, "limit rate %d/second burst %d packets accept\ndrop\n", unknownRate, unknownBurst)
-	return fmt.Sprintf("table inet %s {\n%schain joins {\n%s}\nchain opening {\ntype filter hook prerouting priority mangle\n"+
+	joins.WriteString(each.String() + "drop\n")
+	together := fmt.Sprintf("limit rate %d/second burst %d packets accept\ndrop\n", unknownRate, unknownBurst)
+	return fmt.Sprintf("table inet %s {\n%schain together {\n%s}\nchain joins {\n%s}\nchain opening {\ntype filter hook prerouting priority mangle\n"+
 		"fib daddr type local tcp dport { %s } tcp flags & (syn | ack) == syn jump joins\n}\nchain coming {\ntype nat hook prerouting priority dstnat\n%s}\n"+
 		"chain going {\ntype nat hook postrouting priority srcnat\n%s}\n"+
 		"chain through {\ntype filter hook forward priority filter\nct status dnat accept\n%s}\n}\n",
-		table, &sets, &joins, strings.Join(ports, ", "), &coming, &going, &through)
+		table, &sets, together, &joins, strings.Join(ports, ", "), &coming, &going, &through)
 }
 
 func quoted(names []string) (all []string) {
@@ -240,6 +247,8 @@ func (f family) has(way Way) bool { return way.To.Addr().Is6() == (f.index == 1)
 func (f family) set() string { return "opened_" + f.nft }
 
 func (f family) guests() string { return "guests_" + f.nft }
+
+func (f family) unknown() string { return "unknown_" + f.nft }
 
 // networks returns the elements of a set.
 func (f family) networks(all []netip.Prefix) (elements []string) {

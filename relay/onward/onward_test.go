@@ -179,13 +179,18 @@ func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 
 func TestAdmitLimitsSubflowsOfUnknownNetworks(t *testing.T) {
 	gateway, relay, other := corner(t)
-	other.Run("nft", "add table inet count; add chain inet count came { type filter hook input priority 0; }; "+
+	gateway.Run("ip", "address", "add", "10.0.9.1/24", "dev", "net1")
+	relay.Run("ip", "route", "add", "10.0.9.0/24", "dev", "net1")
+	other.Run("nft", "add table inet count; add chain inet count new { type filter hook input priority 0; }; "+
+		"add chain inet count came { type filter hook input priority 1; }; "+
+		"add rule inet count new tcp sport 30000 tcp option mptcp subtype 1 counter drop; "+
 		"add rule inet count came tcp dport 4433 tcp option mptcp subtype 1 counter drop")
-	came := func() (packets int) {
-		words := strings.Fields(other.Run("nft", "list", "chain", "inet", "count", "came"))
+	counted := func(chain string) (packets int) {
+		words := strings.Fields(other.Run("nft", "list", "chain", "inet", "count", chain))
 		fmt.Sscan(words[slices.Index(words, "packets")+1], &packets)
 		return packets
 	}
+	came := func() int { return counted("came") }
 	var place *Place
 	relay.Do(func() (err error) {
 		if place, err = Claim(); err != nil {
@@ -195,16 +200,17 @@ func TestAdmitLimitsSubflowsOfUnknownNetworks(t *testing.T) {
 	})
 	const joins = 200
 	began := time.Now()
-	join(gateway, 10_000, joins)
-	eventually(t, "some unknown subflows start", func() bool { return came() > 0 })
+	join(gateway, "10.0.1.1", 10_000, joins)
+	join(gateway, "10.0.9.1", 30_000, 1)
+	eventually(t, "a subflow from another unknown network starts", func() bool { return counted("new") == 1 })
 	n := came()
-	most := unknownBurst + int(unknownRate*time.Since(began).Seconds()) + 1
+	most := eachBurst + int(eachRate*time.Since(began).Seconds()) + 1
 	if n > most {
-		t.Errorf("%d of %d unknown subflows started, expected 1 to %d", n, joins, most)
+		t.Errorf("%d of %d subflows from one unknown network started, expected at most %d", n, joins, most)
 	}
 	relay.Do(func() error { return place.Admit([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}) })
 	before := came()
-	join(gateway, 20_000, joins)
+	join(gateway, "10.0.1.1", 20_000, joins)
 	eventually(t, "all subflows of a gateway begin", func() bool { return came()-before >= joins })
 	if n := came() - before; n != joins {
 		t.Errorf("%d subflows of a gateway begin, expected %d", n, joins)
@@ -221,14 +227,18 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// join sends SYNs with MP_JOIN from 10.0.1.1 to the relay's port 5004.
-func join(from *lab.Host, port uint16, many int) {
+// join sends SYNs with MP_JOIN from an address to the relay's port 5004.
+func join(from *lab.Host, address string, port uint16, many int) {
+	source := netip.MustParseAddr(address).As4()
 	from.Do(func() error {
 		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(raw)
+		if err := unix.Bind(raw, &unix.SockaddrInet4{Addr: source}); err != nil {
+			return err
+		}
 		for n := range many {
 			segment := make([]byte, 32)
 			binary.BigEndian.PutUint16(segment, port+uint16(n))
@@ -236,7 +246,8 @@ func join(from *lab.Host, port uint16, many int) {
 			segment[12], segment[13] = 8<<4, 0x02 // 32 bytes of header; SYN
 			segment[14] = 0xff
 			copy(segment[20:], []byte{30, 12, 0x10, 1, 0, 0, 0, byte(n)})
-			sum := uint32(0x0a00+0x0101+0x0a00+0x0102) + unix.IPPROTO_TCP + uint32(len(segment))
+			sum := uint32(0x0a00+0x0102) + unix.IPPROTO_TCP + uint32(len(segment))
+			sum += uint32(binary.BigEndian.Uint16(source[:2])) + uint32(binary.BigEndian.Uint16(source[2:]))
 			for i := 0; i < len(segment); i += 2 {
 				sum += uint32(binary.BigEndian.Uint16(segment[i:]))
 			}
