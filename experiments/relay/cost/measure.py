@@ -145,7 +145,7 @@ def other_load(before: ClockReading, after: ClockReading) -> str:
 
 ATTEMPTS = 3  # repeat under other load
 STEPS = 10  # steps of the short connections
-EQUAL_READINGS, EQUAL_FOR_S, SETTLE_TIMEOUT_S = 3, 0.5, 10.0  # polls of a process's open files
+EQUAL_READINGS, SAME_FOR_S, SETTLE_TIMEOUT_S = 3, 0.5, 10.0  # polls of a process's open files
 
 One = TypeVar("One", TransferRun, FirstByteRun)
 
@@ -239,7 +239,7 @@ def _settled_usage(pid: int) -> ProcessUsage:
     while len(seen) < EQUAL_READINGS or len(set(seen[-EQUAL_READINGS:])) > 1:
         if time.monotonic() > deadline:
             break
-        time.sleep(EQUAL_FOR_S / EQUAL_READINGS)
+        time.sleep(SAME_FOR_S / EQUAL_READINGS)
         seen.append(open_files(pid))
     return ProcessUsage(resident_mb(pid), seen[-1])
 
