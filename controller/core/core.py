@@ -33,9 +33,11 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Re
 from controller.protocol.switch_messages import (
     Apply,
     Close,
+    EchoAnswered,
     Effect,
     FlowsLost,
     NeighbourSeen,
+    PortsCounted,
     PortSeen,
     Solicited,
     SwitchApplied,
@@ -179,6 +181,10 @@ class Core:
                 self.ends.neighbour_seen(switch.site, where, event.mac, now)
             case Solicited():
                 yield from switch.solicited(event, now)
+            case PortsCounted():
+                switch.ports_counted(event, now)
+            case EchoAnswered():
+                switch.echo_answered(event, now)
 
     def tick(self, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
@@ -207,9 +213,11 @@ class Core:
     def rest(self, now: float) -> Iterator[Outcome]:
         """Between bursts of events, and at rests_at: what can be done once for many of them."""
         self._decide_of_copies(self.copying.rest(self.wanted, now), now)
-        yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
+        if any(switch.dead_changed for switch in self.switches.values()):
+            yield from self._leave_dead(now)
+        yield from self._follow(now)
         yield from self.air.tend(now)
 
     def _opened(self, event: SwitchOpened, now: float) -> Iterator[Outcome]:
@@ -282,11 +290,16 @@ class Core:
         yield from self.ends.tend(now)
         if self._others_eliminate(now):
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
-        for site, silent in self.ends.silence_changed(self._brings_nothing):
-            yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
+        yield from self._leave_dead(now)
         for dpid, uplinks in self.ends.screens(now):
             self.switches[dpid].screened = uplinks
             yield from self.switches[dpid].settle(self.wanted, now)
+
+    def _leave_dead(self, now: float) -> Iterator[AgentEffect]:
+        for switch in self.switches.values():
+            switch.dead_changed = False
+        for site, silent in self.ends.silence_changed(self._brings_nothing):
+            yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
 
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
         """Uplinks by which nothing comes back; None: none has ever been so, and policies leave terminals alone of which

@@ -59,6 +59,7 @@ class Uplink:
     tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
     limits: Limits = UNLIMITED
     measure: Measure | None = None  # of kind ethernet
+    reach: tuple[Address, ...] = ()  # beyond its next hop, in families of its own: they answer echo requests
 
     @property
     def outer_bytes(self) -> int:

@@ -26,7 +26,7 @@ from itertools import chain, product
 
 from controller.model.config import Site, Subnet, Terminal
 from controller.model.known import Known, Port
-from controller.model.traffic import Family, TrafficClass
+from controller.model.traffic import Address, Family, TrafficClass
 from controller.model.uplink import Uplink
 from controller.program import antispoofing, interception, internet_exit, metering, neighbour_proxy, responders
 from controller.program.groups import (
@@ -54,6 +54,7 @@ from controller.program.program import (
     OutputInPort,
     Program,
     SetField,
+    ToController,
     ToGroup,
     Value,
     fields,
@@ -68,6 +69,7 @@ from controller.program.tables import (
     LEAVE_PRIORITIES,
     OUTSIDE_PRIORITY,
     OWN_PRIORITY,
+    REACHED_PRIORITY,
     ROUTE,
     TAGGED_PRIORITY,
     TERMINAL_PRIORITY,
@@ -190,6 +192,10 @@ class _Flows:
             hop = uplink.next_hop(Family.of(own))
             learn = str(hop.address) if hop and (not hop.mac or self._site.other_end) else None  # or to see it alive
             yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
+        for target in uplink.reach:
+            source = uplink.address(Family.of(target))
+            assert source is not None  # edges/config/reach.py gives it no others
+            yield Flow(ENTRY, REACHED_PRIORITY, _echo_reply(port.number, mac, target, source.ip), (ToController(),))
         for address in antispoofing.own(self._site):
             yield from responders.from_ourselves(port.number, address)
         for family in Family:
@@ -284,6 +290,16 @@ def _by_source(each: Served, port: Port, **more: Value) -> Fields:
 
 def _to(family: Family, network: str, **more: Value) -> Fields:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
+
+
+def _echo_reply(in_port: int, mac: str, source: Address, own: Address) -> Fields:
+    family = Family.of(source)
+    kind: dict[str, Value] = {
+        "ip_proto": family.icmp_protocol,
+        family.icmp_type: family.echo_reply,
+        family.source: written(source),
+    }
+    return _to(family, written(own), in_port=in_port, eth_dst=mac, **kind)
 
 
 def _towards(source_mac: str, destination_mac: str) -> tuple[Action, ...]:

@@ -29,6 +29,7 @@ PROXY_ALONE_PRIORITY = 34  # unicast solicitation for such a terminal, on the ke
 LEARN_PRIORITY = 30  # ARP and advertisements that tell a MAC: to the controller
 PROXY_TOLD_PRIORITY = 25  # drops the advertisements that a proxied solicitation causes
 ECHO_PRIORITY = 20  # ping of a gateway address
+REACHED_PRIORITY = 18  # echo replies from beyond the next hop, to the gateway: to the controller
 UPLINK_FORGED_PRIORITY = 15  # drops packets from an uplink with an inside source (RFC 2827)
 FORWARD_PRIORITY = 10  # packets for the gateway's MAC: to ROUTE
 TO_TERMINAL_PRIORITY = 10  # TCP from the host to a relayed terminal: to ROUTE

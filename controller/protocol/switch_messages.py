@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from controller.model.known import Port
 from controller.model.traffic import Address
 from controller.program.diff import Change
-from controller.program.program import Installed
+from controller.program.program import Installed, PortCounters
 
 # Events
 
@@ -93,6 +93,22 @@ class Solicited:
     asker_mac: str
 
 
+@dataclass(frozen=True, slots=True)
+class PortsCounted:
+    session: int
+    counters: Mapping[int, PortCounters]  # by the port's number
+
+
+@dataclass(frozen=True, slots=True)
+class EchoAnswered:
+    """An address beyond a next hop has answered an echo request of ours."""
+
+    session: int
+    in_port: int
+    source: Address
+    number: int
+
+
 SwitchEvent = (
     SwitchOpened
     | SwitchClosed
@@ -103,6 +119,8 @@ SwitchEvent = (
     | PortSeen
     | NeighbourSeen
     | Solicited
+    | PortsCounted
+    | EchoAnswered
 )
 
 # Orders
@@ -148,9 +166,29 @@ class Advertise:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """Read the counters of all ports, and nothing else."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Send an echo request out of a port, to an address beyond the next hop with this MAC."""
+
+    session: int
+    out_port: int
+    source_mac: str
+    hop_mac: str
+    source: Address
+    target: Address
+    number: int  # 16 bits
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     session: int
     reason: str
 
 
-Effect = Read | Apply | Ask | Advertise | Close
+Effect = Read | Apply | Ask | Advertise | Count | Echo | Close

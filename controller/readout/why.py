@@ -95,7 +95,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         unmoved=choice.unmoved,
         own_end=_own_end(core.pilot, steered),
         other_end=_other_end(core.pilot, steered),
-        uplinks=tuple(_uplinks(steered, core.wanted, now, wall_offset_s)),
+        uplinks=tuple(_uplinks(core, steered, now, wall_offset_s)),
         reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
     )
@@ -158,15 +158,18 @@ def _named(site: Site, traffic: TrafficClass) -> str:
     return "everything" if traffic is not REST and not site.named else "everything else"
 
 
-def _uplinks(steered: Steered, wanted: Wanted, now: float, wall_offset_s: float) -> Iterator[HealthView]:
+def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> Iterator[HealthView]:
     tellers = ", ".join(steered.agents)
-    kept_because = steered.kept_because(now) if steered.is_policies(wanted) else None
+    kept_because = steered.kept_because(now) if steered.is_policies(core.wanted) else None
+    doubts = core.switches[steered.site.dpid].doubts
     for uplink, path in steered.paths.items():
         because = path.because
         if tellers and because == NO_REPORT:
             because = f"nothing that {tellers} told says how it fares"
         if kept_because is not None and uplink == steered.course.active:
             because = f"{because}; {kept_because}"
+        if uplink in doubts:
+            because = f"{because}; {doubts[uplink]}"
         yield HealthView(uplink, path.health, because, path.since + wall_offset_s, steered.where.get(uplink, ()))
 
 

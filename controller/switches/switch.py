@@ -13,14 +13,17 @@ again, for its counters and for changes that others made.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 
 from controller.model.config import Site
 from controller.model.known import CopyRateLimit, Known, Neighbour, Observed, Port, Wanted
-from controller.policy.paths import arrivals
-from controller.policy.paths.arrivals import Counts, Return
+from controller.model.traffic import Family
+from controller.model.uplink import Uplink
+from controller.policy.paths import reachability
+from controller.policy.paths.reachability import UplinkReach
 from controller.program.compile import compile
 from controller.program.diff import Change, ModifyGroup, ModifyMeter, diff
 from controller.program.metering import through
@@ -30,10 +33,15 @@ from controller.program.render import describe
 from controller.protocol.orders import Tickets
 from controller.protocol.switch_messages import (
     Apply,
+    Ask,
     Close,
+    Count,
+    Echo,
+    EchoAnswered,
     Effect,
     FlowsLost,
     NeighbourSeen,
+    PortsCounted,
     PortSeen,
     Read,
     Solicited,
@@ -70,6 +78,9 @@ class GatewayState(StrEnum):
 
 
 LOST_EVERY_S = 1.0  # a reading because flows were lost
+COUNT_EVERY_S = 0.5  # the ports' counters, while packets leave by an uplink
+COUNT_IDLE_EVERY_S = 1.0
+JUDGE_EVERY_S = 0.1  # while an uplink is suspect
 TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
 
 
@@ -89,7 +100,10 @@ class Switch:
         self._tickets = tickets
         self.door = DuplicateDpid(tickets)
         self._neighbourhood = Neighbourhood(site)
-        self._returns: dict[str, Return] = {}  # of uplinks whose next hop has answered, over this connection
+        self._reach: dict[str, UplinkReach] = {}  # of several uplinks, over this connection
+        self._reach_at = self._count_at = now
+        self._echo_number = 0
+        self.dead_changed = False  # other uplinks are dead than when the core last looked
         self._learned = False  # MACs that no program holds yet
         self._port_changes = Compilations()  # nor ports
         self._advertised = Seldom(neighbours.EVERY_S)
@@ -134,7 +148,7 @@ class Switch:
         self._expected, self._verified, self._refused = None, False, False
         self._applied, self._corrected = True, False
         self._neighbourhood.opened()
-        self._returns = {}
+        self._reach, self.dead_changed = self._reached({}), True
         self._patience = ReplyTimeouts()
         for name in self.site.ports:
             if name not in event.ports:
@@ -160,7 +174,6 @@ class Switch:
             return
         self._read_ticket = None
         self._patience.answered(SwitchQuery.READ)
-        self._returns = dict(self._counted(event.installed, now))
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
         self.installed_asked_at = self._read_asked_at
         if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
@@ -252,7 +265,7 @@ class Switch:
         where = (self.observed.port_name(event.in_port), event.address)
         for uplink in self.site.uplinks:
             if where in [(uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, event.mac)]:
-                self._returns[uplink.name] = arrivals.return_answered(self._returns.get(uplink.name, Return()))
+                self._reached_by(uplink, partial(reachability.near_answered, now=now))
         if self._neighbourhood.told(where, event.mac, self.observed.macs.get(where), now):
             self._learn({where: event.mac})
         return where
@@ -266,12 +279,16 @@ class Switch:
         self._learned = True
 
     def rests_at(self) -> float | None:
-        here = self.session is not None and self._expected is not None
-        return self._port_changes.next_at if here else None
+        if self.session is None or self._expected is None:
+            return None
+        due = (self._port_changes.next_at, self._reach_at if self._reach else None)
+        return min((at for at in due if at is not None), default=None)
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
         if self._learned or self._port_changes.at_rest(now):
             yield from self.settle(wanted, now)
+        if now >= self._reach_at:
+            yield from self._look_for_dead(now)
 
     def solicited(self, event: Solicited, now: float) -> Iterator[Effect]:
         answer = neighbours.advertisement(self.site, self.observed, event)
@@ -286,6 +303,7 @@ class Switch:
         if self.session is None:
             return
         yield from self._ask(now)
+        yield from self._look_for_dead(now)
         if self._looks.due(now) and self._read_ticket is None:
             yield self._read(now)
 
@@ -320,6 +338,7 @@ class Switch:
     def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
         self.site = site
         self._neighbourhood.reconfigure(site)
+        self._reach = self._reached(self._reach)
         self._counts()
         yield from self.settle(wanted, now)
 
@@ -336,20 +355,85 @@ class Switch:
         kept = {key: flow for key, flow in program.flows.items() if key not in conflicts}
         return replace(program, flows=kept)
 
+    # Dead uplinks whose ports are up
+
     @property
     def brings_nothing(self) -> dict[str, str]:
-        """Uplinks by which nothing comes back while another one's next hop answers, and why they are taken so."""
-        if not any(one.answers for one in self._returns.values()):
-            return {}
-        return {name: one.dead for name, one in self._returns.items() if one.dead is not None}
+        """Dead uplinks, and the reasons."""
+        return {name: one.dead for name, one in self._reach.items() if one.dead is not None}
 
-    def _counted(self, installed: Installed, now: float) -> Iterator[tuple[str, Return]]:
+    @property
+    def doubts(self) -> dict[str, str]:
+        """Uplinks that bring nothing back although nothing could be concluded, and why it could not."""
+        return {name: one.doubt for name, one in self._reach.items() if one.doubt is not None}
+
+    def _reached(self, before: Mapping[str, UplinkReach]) -> dict[str, UplinkReach]:
+        """The states of several uplinks; those of before, for the same addresses to ask, are kept."""
+        if len(self.site.uplinks) < 2:
+            return {}
+        targets = {uplink.name: tuple(map(str, uplink.reach)) for uplink in self.site.uplinks}
+        known = {name: one for name, one in before.items() if targets.get(name) == one.targets}
+        return {name: known.get(name) or UplinkReach(there) for name, there in targets.items()}
+
+    def _reached_by(self, uplink: Uplink, change: Callable[[UplinkReach], UplinkReach]) -> None:
+        if uplink.name in self._reach:
+            self._reach[uplink.name] = change(self._reach[uplink.name])
+
+    def ports_counted(self, event: PortsCounted, now: float) -> None:
         for uplink in self.site.uplinks:
-            one, port = self._returns.get(uplink.name), self.observed.ports.get(uplink.port)
-            counters = installed.port_counters.get(port.number) if port is not None else None
-            if one is not None and counters is not None:
-                counts = Counts(counters.received.packets, counters.sent.packets, now)
-                yield uplink.name, arrivals.return_counted(one, counts)
+            port = self.observed.ports.get(uplink.port)
+            counters = event.counters.get(port.number) if port is not None else None
+            if counters is not None:
+                received, sent = counters.received.packets, counters.sent.packets
+                self._reached_by(uplink, partial(reachability.counted, received=received, sent=sent, now=now))
+        if any(one.suspect_since == now for one in self._reach.values()):
+            self._reach_at = now
+
+    def echo_answered(self, event: EchoAnswered, now: float) -> None:
+        name = self.observed.port_name(event.in_port)
+        for uplink in self.site.uplinks:
+            if uplink.port == name and event.source in uplink.reach:
+                self._reached_by(uplink, partial(reachability.far_answered, number=event.number, now=now))
+
+    def _look_for_dead(self, now: float) -> Iterator[Effect]:
+        """Judge the answers, ask again and count, each when it is time."""
+        if self.session is None or not self._reach:
+            return
+        before = self.brings_nothing
+        self._reach = reachability.judged(self._reach, now)
+        self.dead_changed |= self.brings_nothing.keys() != before.keys()
+        for name in reachability.due(self._reach, now):
+            yield from self._ask_over(self.site.uplink(name), now)
+        if now >= self._count_at:
+            busy = any(one.busy for one in self._reach.values())
+            self._count_at = now + (COUNT_EVERY_S if busy else COUNT_IDLE_EVERY_S)
+            yield Count(self.session)
+        suspect = any(one.suspect_since is not None for one in self._reach.values())
+        self._reach_at = now + JUDGE_EVERY_S if suspect else self._count_at
+
+    def _ask_over(self, uplink: Uplink, now: float) -> Iterator[Effect]:
+        assert self.session is not None
+        port, one = self.observed.ports.get(uplink.port), self._reach[uplink.name]
+        if port is None:
+            return
+        self._echo_number = (self._echo_number + 1) & 0xFFFF
+        mac, asked = uplink.mac or port.mac, list[Effect]()
+        for hop in uplink.next_hops:
+            own = uplink.address(Family.of(hop.address))
+            if own is not None and one.near_known:
+                asked.append(Ask(self.session, port.number, mac, own.ip, hop.address))
+        far = list(self._echoes(uplink, port, mac))
+        self._reach[uplink.name] = reachability.asked(
+            one, self._echo_number, len(asked) + len(far), far=bool(far), now=now
+        )
+        yield from (*asked, *far)
+
+    def _echoes(self, uplink: Uplink, port: Port, mac: str) -> Iterator[Echo]:
+        for target in uplink.reach:
+            own, hop = uplink.address(Family.of(target)), uplink.next_hop(Family.of(target))
+            hop_mac = hop and (hop.mac or self.observed.macs.get((uplink.port, hop.address)))
+            if self.session is not None and own and hop_mac:
+                yield Echo(self.session, port.number, mac, hop_mac, own.ip, target, self._echo_number)
 
     # Steps
 
@@ -371,15 +455,11 @@ class Switch:
         watched = (
             frozenset(uplink.name for uplink in self.site.uplinks) if len(self.site.uplinks) > 1 else self.screened
         )
-        asked = set[str]()
         for ask in self._neighbourhood.asked(self.session, self.observed, watched, now):
-            asked.add(self.observed.port_name(ask.out_port))
+            for uplink in self.site.uplinks:
+                if uplink.port == self.observed.port_name(ask.out_port):
+                    self._reached_by(uplink, reachability.near_asked)
             yield ask
-        for uplink in self.site.uplinks:
-            if uplink.port in asked and uplink.name in self._returns:
-                self._returns[uplink.name] = arrivals.return_asked(self._returns[uplink.name])
-        if any(one.suspect for one in self._returns.values()):
-            self._looks.hasten(now)
 
 
 class Switches(dict[int, Switch]):

@@ -350,7 +350,8 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     file.write_text(json.dumps(relayed_site.document()))
     assert main(["check", str(file)]) == OK
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
-    told, remark, good = capsys.readouterr().out.splitlines()
+    told, remark, unreached, good = capsys.readouterr().out.splitlines()
+    assert "sites.home: no address to `reach`: without an agent" in unreached
     assert told == f"{file}: {counts}" and good == f"{file} is good"
     assert "sites.home.terminals: packets of client, phone, laptop are copied, and no site mirrors home" in remark
     assert "leave `mode` out" in remark
@@ -371,7 +372,7 @@ def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsy
     assert "sites.home.access_points.attic: no terminal names it (`access_point: attic`)" in told and "air:" not in told
     assert "sites.home.relaying: no terminal is relayed (`relayed: true`)" in told and "is good" in told
     assert main(["check", str(file), "--json"]) == OK
-    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 3
+    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 4
 
 
 def test_check_says_that_nothing_is_copied_where_no_site_is_the_other_end(tmp_path: Path, capsys: Captured) -> None:

@@ -22,6 +22,8 @@ from controller.protocol.switch_messages import (
     Apply,
     Ask,
     Close,
+    Count,
+    Echo,
     Effect,
     PortSeen,
     Read,
@@ -39,6 +41,7 @@ class Pair:
         self.core = Core(config, wanted or Wanted(), self.now)
         self.fakes = {fake.dpid: fake for fake in fakes}
         self.asked: list[Ask] = []
+        self.echoed: list[Echo] = []
         self.advertised: list[Advertise] = []
         self.closed: list[Close] = []
         self._lines: dict[int, deque[Effect]] = {}  # by session: what the core sent and the switch has not seen
@@ -177,6 +180,10 @@ class Pair:
                     self.tell(answer)
             case Ask():
                 self.asked.append(effect)
+            case Count():
+                self.tell(fake.count(effect))
+            case Echo():
+                self.echoed.append(effect)
             case Advertise():
                 self.advertised.append(effect)
             case Close():

@@ -42,7 +42,16 @@ from controller.program.program import (
     Program,
     ToGroup,
 )
-from controller.protocol.switch_messages import Apply, Read, SwitchApplied, SwitchOpened, SwitchRead, SwitchRefused
+from controller.protocol.switch_messages import (
+    Apply,
+    Count,
+    PortsCounted,
+    Read,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
 from tests.fakes.admission import Refused, check_flow, check_group, check_place
 from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet
@@ -142,6 +151,9 @@ class FakeSwitch:
 
     def read(self, order: Read) -> SwitchRead:
         return SwitchRead(order.session, order.ticket, self.installed())
+
+    def count(self, order: Count) -> PortsCounted:
+        return PortsCounted(order.session, self.installed().port_counters)
 
     def installed(self) -> Installed:
         """As edges/openflow/speaker.py reads a switch: our flows by cookie, our groups and meters by reserved ids."""

@@ -127,6 +127,11 @@ def remarks(config: Config) -> Iterator[str]:
             yield f"sites.{site.name}.relaying: no terminal is relayed (`relayed: true`), so nothing goes by relays"
         if site.other_end is None and len(site.uplinks) > 1:
             yield _of_copies(site)
+            if not any(uplink.reach for uplink in site.uplinks):
+                yield (
+                    f"sites.{site.name}: no address to `reach`: without an agent, an uplink that fails behind its next "
+                    "hop is not left (docs/explanation/steering.md)"
+                )
 
 
 def _of_copies(site: Site) -> str:

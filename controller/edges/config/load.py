@@ -14,6 +14,7 @@ from controller.edges.config.checks import addresses_once, listeners_off_bridges
 from controller.edges.config.classes import BICAST, classes_of, few_enough, modes_of
 from controller.edges.config.document import Mapped, Node, a_host, interfaces, one_a_family
 from controller.edges.config.peer_sites import mirrored, without_copies
+from controller.edges.config.reach import reach_of, reaching
 from controller.edges.config.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
 from controller.edges.config.settings import listeners, settings_of
 from controller.edges.config.uplinks import (
@@ -157,7 +158,7 @@ def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
 
 def _site(name: str, place: Node) -> Site:
     keys = place.mapping(
-        *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors", "relaying"),
+        *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors", "relaying", "reach"),
         required=("dpid", "uplinks", "subnets", "terminals"),
     )
     chosen = keys.maybe("bicast", _bicast, None)
@@ -170,6 +171,8 @@ def _site(name: str, place: Node) -> Site:
     )
     relaying = keys.maybe("relaying", lambda at: relaying_of(at, uplinks), None)
     networks_apart(uplinks, (*subnets, *subnets_of(relaying)), place)
+    reach = keys.maybe("reach", lambda at: reach_of(at, uplinks, subnets), ())
+    uplinks = tuple(reaching(uplink, reach) for uplink in uplinks)
     access_points = keys.maybe("access_points", access_points_of, ())
     named = keys.maybe("classes", classes_of, ())
     air = {access_point.name: access_point.name for access_point in access_points}

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
 from controller.edges.config.document import Node
+from controller.edges.config.reach import reaching_peer
 from controller.edges.config.uplinks import unlimited_at
 from controller.model.config import ConfigError, Mode, Returned, Site
 from controller.model.traffic import Family
@@ -23,7 +24,7 @@ def _with_end(site: Site, other: Site | None) -> Site:
     if other is None:
         return site
     relaying = site.relaying and replace(site.relaying, excepted=(*site.relaying.excepted, *other.networks))
-    return replace(site, other_end=other.name, relaying=relaying)
+    return reaching_peer(replace(site, other_end=other.name, relaying=relaying), other)
 
 
 def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:

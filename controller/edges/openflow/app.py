@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.edges.openflow.connection import OPENING_S, SwitchConnection
-from controller.edges.openflow.frames import advertise, ask
+from controller.edges.openflow.frames import advertise, ask, echo
 from controller.edges.openflow.framework import (
     CONFIG,
     DEAD,
@@ -23,7 +23,18 @@ from controller.edges.openflow.framework import (
 from controller.edges.openflow.listener import Reception, server_context
 from controller.edges.openflow.speaker import SwitchSession, packet_out
 from controller.model.settings import Endpoint, Tls
-from controller.protocol.switch_messages import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
+from controller.protocol.switch_messages import (
+    Advertise,
+    Apply,
+    Ask,
+    Close,
+    Count,
+    Echo,
+    Effect,
+    Read,
+    SwitchClosed,
+    SwitchEvent,
+)
 
 Post = Callable[[SwitchEvent], None]
 Opened = dict[int, tuple[SwitchConnection, SwitchSession]]  # by the session's number
@@ -99,6 +110,10 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, ask(effect)))
             case Advertise():
                 self._framework.call(connection.send, packet_out(effect.out_port, advertise(effect)))
+            case Count():
+                self._framework.call(connection.send, session.count())
+            case Echo():
+                self._framework.call(connection.send, packet_out(effect.out_port, echo(effect)))
 
     def stop(self) -> None:
         """Ends the listening and every connection; each SwitchClosed is posted before this returns."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ethernet frames of ARP and neighbour discovery: those that the controller sends, and the contents of received ones.
+"""Ethernet frames of ARP, neighbour discovery and echo requests: those that the controller sends, and the contents of
+received ones.
 
-Received frames are untrusted: a frame that breaks RFC 826 or RFC 4861 has no contents, and raises nothing.
+Received frames are untrusted: a frame that breaks RFC 792, 826, 4443 or 4861 has no contents, and raises nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import struct
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
-from controller.model.traffic import Address
-from controller.protocol.switch_messages import Advertise, Ask, NeighbourSeen, Solicited
+from controller.model.traffic import Address, Family
+from controller.protocol.switch_messages import Advertise, Ask, Echo, EchoAnswered, NeighbourSeen, Solicited
 
 ETHERNET = struct.Struct("!6s6sH")
 ARP = struct.Struct("!HHBBH6s4s6s4s")
+IPV4 = struct.Struct("!BBHHHBBH4s4s")
 IPV6 = struct.Struct("!IHBB16s16s")
+ECHO = struct.Struct("!BBHHH")  # type, code, checksum, identifier, number
 NEIGHBOUR = struct.Struct("!BBHI16s")  # type, code, checksum, flags, target
 
-ETH_ARP, ETH_IPV6 = 0x0806, 0x86DD
-ICMPV6 = 58
+ETH_ARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x0800, 0x86DD
+ICMP, ICMPV6 = 1, 58
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOURCE_LINK, TARGET_LINK = 1, 2  # options (RFC 4861 4.6)
 ROUTER, SOLICITED_FLAG, OVERRIDE = 0x8000_0000, 0x4000_0000, 0x2000_0000
 HOP_LIMIT = 255  # proves that no router was between (RFC 4861 7.1)
 REQUEST, REPLY = 1, 2
+ECHO_ID = 0x6263  # "bc"
+ECHO_DATA = b"bicast reachable"
+ECHO_TTL = 64
 BROADCAST = b"\xff" * 6
 ALL_NODES = IPv6Address("ff02::1")
 NOBODY = IPv6Address("::")
@@ -56,7 +62,20 @@ def advertise(order: Advertise) -> bytes:
     return _icmpv6(mac, receiver_mac, target, receiver, body)
 
 
-def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited]:
+def echo(order: Echo) -> bytes:
+    """An echo request; a NAT on the way may number it anew, and numbers its answer back."""
+    mac, hop_mac, source, target = _mac(order.source_mac), _mac(order.hop_mac), order.source, order.target
+    if isinstance(source, IPv6Address):
+        body = ECHO.pack(Family.IPV6.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
+        return _icmpv6(mac, hop_mac, source, IPv6Address(target), body, ECHO_TTL)
+    body = ECHO.pack(Family.IPV4.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
+    body = _with_checksum(body, 2, _sum(body))
+    length = IPV4.size + len(body)
+    header = IPV4.pack(0x45, 0, length, order.number, 0, ECHO_TTL, ICMP, 0, source.packed, target.packed)
+    return ETHERNET.pack(hop_mac, mac, ETH_IPV4) + _with_checksum(header, 10, _sum(header)) + body
+
+
+def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited | EchoAnswered]:
     """What a received frame tells."""
     if len(frame) < ETHERNET.size:
         return
@@ -64,8 +83,40 @@ def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | S
     payload = frame[ETHERNET.size :]
     if eth_type == ETH_ARP:
         yield from _seen_arp(session, in_port, payload)
+    elif eth_type == ETH_IPV4:
+        yield from _seen_echo_ipv4(session, in_port, payload)
     elif eth_type == ETH_IPV6:
+        yield from _seen_echo_ipv6(session, in_port, payload)
         yield from _seen_ipv6(session, in_port, source_mac, payload)
+
+
+def _seen_echo_ipv4(session: int, in_port: int, data: bytes) -> Iterator[EchoAnswered]:
+    if len(data) < IPV4.size:
+        return
+    first, _, length, _, fragment, _, protocol, _, source, _ = IPV4.unpack_from(data)
+    size = 4 * (first & 0xF)
+    if first >> 4 != 4 or size < IPV4.size or protocol != ICMP or fragment & 0x3FFF or length > len(data):
+        return
+    body = data[size:length]
+    if len(body) >= ECHO.size and not _sum(body):
+        yield from _seen_echo(session, in_port, Family.IPV4, IPv4Address(source), body)
+
+
+def _seen_echo_ipv6(session: int, in_port: int, data: bytes) -> Iterator[EchoAnswered]:
+    if len(data) < IPV6.size:
+        return
+    first, length, protocol, _, source, destination = IPV6.unpack_from(data)
+    body = data[IPV6.size : IPV6.size + length]
+    if first >> 28 != 6 or protocol != ICMPV6 or len(body) != length or length < ECHO.size:
+        return
+    if not _checksum(source, destination, body):
+        yield from _seen_echo(session, in_port, Family.IPV6, IPv6Address(source), body)
+
+
+def _seen_echo(session: int, in_port: int, family: Family, source: Address, body: bytes) -> Iterator[EchoAnswered]:
+    kind, code, _, identifier, number = ECHO.unpack_from(body)
+    if (kind, code, identifier) == (family.echo_reply, 0, ECHO_ID):
+        yield EchoAnswered(session, in_port, source, number)
 
 
 def _seen_arp(session: int, in_port: int, data: bytes) -> Iterator[NeighbourSeen]:
@@ -139,15 +190,30 @@ def _multicast_mac(group: IPv6Address) -> bytes:
 
 def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
     """Of ICMPv6 with its pseudo header (RFC 8200 8.1); 0 when the body carries the right one."""
-    data = source + destination + struct.pack("!II", len(body), ICMPV6) + body + bytes(len(body) % 2)
+    return _sum(source + destination + struct.pack("!II", len(body), ICMPV6) + body)
+
+
+def _sum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071); 0 if the data carries the right one."""
+    data += bytes(len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF
 
 
-def _icmpv6(source_mac: bytes, receiver_mac: bytes, source: IPv6Address, receiver: IPv6Address, body: bytes) -> bytes:
-    checksum = _checksum(source.packed, receiver.packed, body)
-    body = body[:2] + checksum.to_bytes(2, "big") + body[4:]
-    header = IPV6.pack(6 << 28, len(body), ICMPV6, HOP_LIMIT, source.packed, receiver.packed)
+def _with_checksum(data: bytes, at: int, checksum: int) -> bytes:
+    return data[:at] + checksum.to_bytes(2, "big") + data[at + 2 :]
+
+
+def _icmpv6(
+    source_mac: bytes,
+    receiver_mac: bytes,
+    source: IPv6Address,
+    receiver: IPv6Address,
+    body: bytes,
+    hop_limit: int = HOP_LIMIT,
+) -> bytes:
+    body = _with_checksum(body, 2, _checksum(source.packed, receiver.packed, body))
+    header = IPV6.pack(6 << 28, len(body), ICMPV6, hop_limit, source.packed, receiver.packed)
     return ETHERNET.pack(receiver_mac, source_mac, ETH_IPV6) + header + body

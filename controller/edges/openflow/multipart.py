@@ -130,7 +130,7 @@ class SwitchReading:
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._groups_counted: list[bytes] = []
-        self._port_counters: dict[int, PortCounters] = {}
+        self.port_counters: dict[int, PortCounters] = {}
         self._meter_passed: dict[int, int] = {}
         self._meter_packets: dict[int, int] = {}
 
@@ -160,7 +160,7 @@ class SwitchReading:
             frozenset(self._foreign),
             self._flow_counters,
             BucketCounters(self._groups_counted),
-            self._port_counters,
+            self.port_counters,
             self._meter_passed,
             self._meter_packets,
         )
@@ -206,7 +206,7 @@ class SwitchReading:
         if len(body) % PORT_STATS.size:
             raise SwitchError(f"sent port counters of {len(body)} bytes; each port's take {PORT_STATS.size}")
         for number, rx, tx, rx_bytes, tx_bytes, rx_drops, tx_drops, *_ in PORT_STATS.iter_unpack(body):
-            self._port_counters[number] = PortCounters(
+            self.port_counters[number] = PortCounters(
                 _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
             )
 

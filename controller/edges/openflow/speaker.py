@@ -33,6 +33,7 @@ from controller.program.program import COOKIE, COOKIE_MASK, Flow, FlowKey, Group
 from controller.protocol.switch_messages import (
     Apply,
     FlowsLost,
+    PortsCounted,
     PortSeen,
     Read,
     SwitchApplied,
@@ -192,6 +193,7 @@ class SwitchSession:
         self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket and, of no barrier, change
         self._last_barriers: dict[int, int] = {}  # by xid: ticket
         self._reads: dict[int, SwitchReading] = {}
+        self._counts: dict[int, SwitchReading] = {}  # of the ports' counters alone
         self._understood = Understood()
         self._deleted: set[FlowKey] = set()  # by us; the switch may not have said so yet
         self._lost = False  # flows, since the switch was last asked to be read
@@ -242,6 +244,11 @@ class SwitchSession:
             for xid, kind in xids.items()
         )
 
+    def count(self) -> bytes:
+        xid, kind = next(self._xids), ofproto.OFPMP_PORT_STATS
+        self._counts = {xid: SwitchReading(0, {xid: kind}, Understood())}
+        return _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
+
     def hear(self, kind: int, xid: int, data: bytes) -> Iterator[SwitchEvent]:
         """What a message of the switch means to the core."""
         if kind == ofproto.OFPT_PACKET_IN:
@@ -266,6 +273,12 @@ class SwitchSession:
             reading = self._reads[xid] if more else self._reads.pop(xid)
             reading.take(xid, kind, body, more)
             yield from self._finished(reading)
+        elif xid in self._counts:
+            counts = self._counts[xid]
+            counts.take(xid, kind, body, bool(flags & ofproto.OFPMPF_REPLY_MORE))
+            if counts.complete:
+                self._counts = {}
+                yield PortsCounted(self.number, counts.port_counters)
 
     def _finished(self, reading: SwitchReading) -> Iterator[SwitchEvent]:
         if reading.complete:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of an uplink that arriving packets reveal: no return traffic, silent copies, and unidentified packets."""
+"""Faults of an uplink that arriving packets reveal: silent copies, and unidentified packets."""
 
 from __future__ import annotations
 
@@ -8,71 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from controller.model.text import counted
 from controller.protocol.reports import PathCopies
-
-# No return traffic
-#
-# Two signs are needed together. The port received nothing while packets were sent by it, and its next hop, which had
-# answered before, is asked each second and does not answer. One sign alone may be a terminal that only sends, or a
-# router that ignores questions.
-
-UNANSWERED = 3  # questions, a second apart
-LASTS_S = 2.0  # between the readings that are compared
-LEAST_SENT = 10  # packets, between two readings: more than the questions themselves
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Packets of one port, as its switch counts up."""
-
-    received: int
-    sent: int
-    at: float  # when they were read
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """One uplink; a new one is made with everything that is seen of it."""
-
-    has_answered: bool = False  # its next hop, since the switch connected
-    unanswered: int = 0  # questions since it last did
-    first: Counts | None = None  # the first reading since then
-    dead: str | None = None  # why it is taken to be
-
-    @property
-    def answers(self) -> bool:
-        return self.has_answered and self.unanswered <= 1
-
-    @property
-    def suspect(self) -> bool:
-        """Its port is to be read, and soon."""
-        return self.has_answered and self.unanswered > 1
-
-
-def return_asked(uplink: Return) -> Return:
-    return replace(uplink, unanswered=uplink.unanswered + 1)
-
-
-def return_answered(uplink: Return) -> Return:
-    return Return(has_answered=True)
-
-
-def return_counted(uplink: Return, counts: Counts) -> Return:
-    """Its port was read."""
-    if not uplink.suspect:
-        return replace(uplink, first=None)
-    first = uplink.first
-    if first is None or counts.received != first.received or counts.sent < first.sent:
-        return replace(uplink, first=counts, dead=None)
-    sent = counts.sent - first.sent
-    lasted_s = counts.at - first.at
-    if uplink.unanswered < UNANSWERED or lasted_s < LASTS_S or sent < LEAST_SENT + uplink.unanswered:
-        return uplink
-    because = (
-        f"it brings nothing back: {sent} packets were sent by it in {lasted_s:.0f} s and none came, and its next hop "
-        f"has not answered {uplink.unanswered} questions"
-    )
-    return replace(uplink, dead=uplink.dead or because)
-
 
 # Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4)
 #

@@ -406,7 +406,8 @@ def test_a_port_that_goes_down_after_many_others_waits_for_its_turn_and_no_longe
     pair.now = due
     pair.drain()
     assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
-    assert pair.core.rests_at() is None
+    later = pair.core.rests_at()
+    assert later is None or later - pair.now >= 0.1, "nothing waits but the next reading of counters"
 
 
 def test_a_port_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

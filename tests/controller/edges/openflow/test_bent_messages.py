@@ -14,13 +14,23 @@ from hypothesis import strategies as some
 
 from controller.core.core import Core
 from controller.edges.config.load import parse
-from controller.edges.openflow.frames import advertise, ask
+from controller.edges.openflow.frames import advertise, ask, echo
 from controller.edges.openflow.framework import SwitchError
 from controller.edges.openflow.speaker import SwitchSession, packet_out
 from controller.model.known import Port, Wanted
 from controller.program.diff import Change, DeleteFlow, DeleteMeter
 from controller.program.render import describe
-from controller.protocol.switch_messages import Advertise, Apply, Ask, Effect, Read, SwitchEvent, SwitchOpened
+from controller.protocol.switch_messages import (
+    Advertise,
+    Apply,
+    Ask,
+    Count,
+    Echo,
+    Effect,
+    Read,
+    SwitchEvent,
+    SwitchOpened,
+)
 from tests.controller.edges.openflow.conftest import Desk
 from tests.controller.edges.openflow.home import DPID, GATEWAY
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
@@ -135,6 +145,10 @@ class _Talk:
                 packet_out(effect.out_port, ask(effect))
             case Advertise():
                 packet_out(effect.out_port, advertise(effect))
+            case Echo():
+                packet_out(effect.out_port, echo(effect))
+            case Count():
+                self.session.count()
 
 
 def test_what_was_recorded_is_understood() -> None:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from controller.edges.openflow import framework
-from controller.edges.openflow.frames import advertise, ask, seen
+from controller.edges.openflow.frames import advertise, ask, echo, seen
 from controller.model.traffic import Address
-from controller.protocol.switch_messages import Advertise, Ask, NeighbourSeen, Solicited
+from controller.protocol.switch_messages import Advertise, Ask, Echo, EchoAnswered, NeighbourSeen, Solicited
 
 OURS, THEIRS = "08:00:27:f9:49:62", "08:00:27:86:0d:bc"
 V4, V4_TARGET = IPv4Address("192.168.110.2"), IPv4Address("192.168.110.3")
@@ -35,7 +35,7 @@ def _headers(frame: bytes) -> list[Any]:
     return headers
 
 
-def _tells(frame: bytes) -> list[NeighbourSeen | Solicited]:
+def _tells(frame: bytes) -> list[NeighbourSeen | Solicited | EchoAnswered]:
     return list(seen(1, 2, frame))
 
 
@@ -57,6 +57,50 @@ def _summed(frame: bytes) -> bytes:
 def _with(frame: bytes, place: int, value: bytes) -> bytes:
     changed = frame[:place] + value + frame[place + len(value) :]
     return _summed(changed) if changed[12:14] == b"\x86\xdd" else changed
+
+
+FAR_V4, FAR_V6 = IPv4Address("203.0.113.5"), IPv6Address("2001:db8::5")
+ECHO_V4, ECHO_V6 = (echo(Echo(1, 2, OURS, THEIRS, *ends, 0xABCD)) for ends in ((V4, FAR_V4), (V6, FAR_V6)))
+
+
+@pytest.mark.parametrize("frame, kind", [(ECHO_V4, 8), (ECHO_V6, 128)])
+def test_an_echo_request_goes_to_the_next_hop_with_right_checksums(frame: bytes, kind: int) -> None:
+    ethernet, ip, icmp = _headers(frame)[:3]
+    source, target = (V4, FAR_V4) if kind == 8 else (V6, FAR_V6)
+    assert (ethernet.dst, ethernet.src, ip.src, ip.dst) == (THEIRS, OURS, str(source), str(target))
+    ttl = ip.ttl if kind == 8 else ip.hop_limit
+    assert (ttl, getattr(icmp, "type_", None) or icmp.type, icmp.code, icmp.data.seq) == (64, kind, 0, 0xABCD)
+    if kind == 8:
+        assert [_ones(frame[14:34]), _ones(frame[34:])] == [0xFFFF, 0xFFFF]
+    else:
+        assert frame == _summed(frame)
+
+
+def _ones(data: bytes) -> int:
+    total = sum(int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+def _replied(frame: bytes) -> bytes:
+    """What the address that was asked sends back."""
+    if frame[12:14] == b"\x86\xdd":
+        return _summed(frame[:22] + frame[38:54] + frame[22:38] + b"\x81" + frame[55:])
+    body = b"\0\0\0\0" + frame[38:]
+    checksum = 0xFFFF - _ones(body)
+    return frame[:26] + frame[30:34] + frame[26:30] + body[:2] + checksum.to_bytes(2, "big") + body[4:]
+
+
+def test_only_a_right_echo_reply_of_ours_is_an_answer() -> None:
+    for frame, source, at in ((ECHO_V4, FAR_V4, 34), (ECHO_V6, FAR_V6, 54)):
+        reply = _replied(frame)
+        assert _tells(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
+        assert _tells(reply + b"\0\0") == _tells(reply), "Ethernet pads"
+        assert _tells(frame) == [], "a request is none"
+        another = reply[: at + 4] + b"\x11\x11" + reply[at + 6 :]
+        broken = reply[:-1] + b"!"
+        assert _tells(another) == _tells(broken) == []
+        for length in range(len(reply)):
+            assert _tells(reply[:length]) == []
 
 
 def test_an_ipv4_address_is_asked_for_by_arp() -> None:

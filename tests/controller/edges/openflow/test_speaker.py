@@ -49,7 +49,9 @@ from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,
+    Count,
     NeighbourSeen,
+    PortsCounted,
     PortSeen,
     Read,
     Solicited,
@@ -254,6 +256,12 @@ def test_a_barrier_stands_where_the_kind_changes_and_at_the_end(desk: Desk) -> N
         changes = (AddGroup(GROUP), AddGroup(GROUP), ModifyGroup(GROUP), AddFlow(FLOW), AddFlow(FLOW))
         desk.perform(Apply(session, 1, changes))
         assert _requests(peer) == [15, 15, BARRIER_REQUEST, 15, BARRIER_REQUEST, FLOW_MOD, FLOW_MOD, BARRIER_REQUEST]
+
+
+def test_the_counters_of_ports_are_read_alone(desk: Desk, bridge: SwitchOpened) -> None:
+    desk.perform(Count(bridge.session))
+    counted = desk.wait(PortsCounted)
+    assert counted.session == bridge.session and {1, 2} <= counted.counters.keys()
 
 
 def test_an_empty_order_is_answered_too(desk: Desk, bridge: SwitchOpened) -> None:
