@@ -207,13 +207,13 @@ func TestPreferAllIgnoresEndedConnections(t *testing.T) {
 		short := b.client.Dial(lives.Remote(), fromWifi)
 		b.exchange(short)
 		b.conn = short
-		hasEnded := b.connection()
+		ended := b.connection()
 		orders := []mptcp.SubflowPreference{
 			{Connection: lives, Wanted: from(lives, fromLTE), Others: from(lives, fromWifi)},
-			{Connection: hasEnded, Wanted: from(hasEnded, fromWifi)},
+			{Connection: ended, Wanted: from(ended, fromWifi)},
 		}
 		must(t, short.Close())
-		for _, err := b.handle.Reread(hasEnded); !errors.Is(err, mptcp.Gone); _, err = b.handle.Reread(hasEnded) {
+		for _, err := b.handle.Reread(ended); !errors.Is(err, mptcp.Gone); _, err = b.handle.Reread(ended) {
 			must(t, err)
 		}
 		_, err := b.handle.PreferAll(orders, false)

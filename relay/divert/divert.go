@@ -72,7 +72,7 @@ func (d *Diversion) Write(order Order) (made []string, err error) {
 		}
 		d.ends = order.Ground.Ends()
 	}
-	if err := d.setRoutes(order); err != nil {
+	if err := d.redirect(order); err != nil {
 		return nil, err
 	}
 	if d.routing, err = readRouting(); err != nil {
@@ -113,7 +113,7 @@ func (d *Diversion) Openings() (uint64, error) {
 	return packets[openingsCounter], err
 }
 
-func (d *Diversion) setRoutes(order Order) error {
+func (d *Diversion) redirect(order Order) error {
 	if d.routed {
 		return nil
 	}
@@ -200,8 +200,8 @@ func batch(lines string, options ...string) error {
 
 // Probe returns why this network namespace cannot intercept, or nil.
 func Probe() error {
-	setRoutes := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
-	return errors.Join(ip("-Version"), command(setRoutes.rules(), "nftables", "nft", "--check", "-f", "-"))
+	redirect := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
+	return errors.Join(ip("-Version"), command(redirect.rules(), "nftables", "nft", "--check", "-f", "-"))
 }
 
 func command(input, of string, name string, words ...string) error {

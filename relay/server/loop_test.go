@@ -43,22 +43,22 @@ func endsOf(conn *net.TCPConn) ends {
 func TestRequestForTheRelaysOwnConnectionIsALoop(t *testing.T) {
 	s := newServer(8, &ratelog.Logger{Log: slog.New(slog.DiscardHandler)})
 	made, _ := connected(t)
-	isOwn := endsOf(made)
+	own := endsOf(made)
 	asked := func(source netip.AddrPort) int {
-		target := httpconnect.Of(isOwn.to)
+		target := httpconnect.Of(own.to)
 		target.For = source
 		_, answer := s.connect(context.Background(), target)
 		return answer.Code // the order lists no port: anything but a loop is forbidden
 	}
 	forget := s.note(made)
 	for source, code := range map[netip.AddrPort]int{
-		isOwn.source: httpconnect.Loop, isOwn.to: httpconnect.Forbidden, {}: httpconnect.Forbidden,
+		own.source: httpconnect.Loop, own.to: httpconnect.Forbidden, {}: httpconnect.Forbidden,
 	} {
 		if got := asked(source); got != code {
 			t.Errorf("a connection from %v is answered with %d, expected %d", source, got, code)
 		}
 	}
-	if forget(); asked(isOwn.source) != httpconnect.Forbidden {
+	if forget(); asked(own.source) != httpconnect.Forbidden {
 		t.Error("a connection that has ended is still taken for the relay's own")
 	}
 }
@@ -72,15 +72,15 @@ func TestServerRecordsItsConnectionsWhileTheyLive(t *testing.T) {
 		defer close(ended)
 		s.relay(context.Background(), carry.Server(near, &tls.Config{}), nil, made) // blocks in the gateway's handshake
 	}()
-	for late := time.Now().Add(time.Minute); !s.isOwn(endsOf(made)); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(time.Minute); !s.own(endsOf(made)); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the relay does not know the connection that it carries")
 		}
 	}
-	isOwn := endsOf(made)
+	own := endsOf(made)
 	gateway.Close()
 	<-ended
-	if s.isOwn(isOwn) {
+	if s.own(own) {
 		t.Fatal("the relay takes a connection that has ended for its own")
 	}
 }

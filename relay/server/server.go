@@ -193,7 +193,7 @@ func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.T
 	if order.Draining {
 		return nil, httpconnect.No(httpconnect.Unable, "this relay is being drained")
 	}
-	if target.For.IsValid() && s.isOwn(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
+	if target.For.IsValid() && s.own(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
 		return nil, httpconnect.No(httpconnect.Loop, "the connection from %v is this relay's own: its packets come back through a gateway; exclude this "+
 			"relay's address from the networks that the gateway relays", target.For)
 	}
@@ -203,11 +203,11 @@ func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.T
 	return s.reach.Connect(ctx, target, func(_, _ string, raw syscall.RawConn) error { return SetCongestion(raw, order.Congestion) })
 }
 
-func (s *Server) isOwn(one ends) bool {
+func (s *Server) own(one ends) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	_, isOwn := s.made[one]
-	return isOwn
+	_, own := s.made[one]
+	return own
 }
 
 // note records a connection made by this relay, until the returned function is called.
@@ -300,11 +300,11 @@ func (s *Server) enter(v *visit) *httpconnect.Answer {
 // room tells whether there is room for another connection. A gateway may not use more than it leaves to others, if
 // there are others. The caller holds the mutex.
 func (s *Server) room(gateway string) bool {
-	isOwn, all := s.of[gateway]+1, len(s.visits)+1
+	own, all := s.of[gateway]+1, len(s.visits)+1
 	if len(s.order.Guests) == 1 {
-		isOwn = 0
+		own = 0
 	}
-	return isOwn+all <= s.most
+	return own+all <= s.most
 }
 
 func (s *Server) leave(v *visit) {

@@ -53,7 +53,7 @@ type Pool struct {
 	answered      time.Time // last sign of life of the relay
 	closedEarlyAt time.Time // when the relay closed a connection just after its opening
 	alive         context.Context
-	declareSilent context.CancelFunc // cancels heard
+	declareSilent context.CancelFunc // cancels alive
 	wakeups       chan struct{}
 	calls         chan struct{} // limits callers that open connections
 	turns         Turns
