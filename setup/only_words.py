@@ -29,7 +29,7 @@ TOKEN = re.compile(
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<other>\d[\w.]*|[^\w\s])|(?P<line>\n)""",
     re.DOTALL,
 )
-OPENS = re.compile(r"^(?:func|type|var|const|static|struct|SEC|message|service)\b")
+OPENS = re.compile(r"(?:func|type|var|const|static|struct|SEC|message|service)\b")
 NAMES = re.compile(r"(?<=id=')\w+|(?<=attr=')\w+")
 LOCAL = "local name"
 
