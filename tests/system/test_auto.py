@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.__main__ import main
+from experiments.calls.measure import carry_out
+from experiments.calls.plan import Scene, StagePlan
 from experiments.laboratories.two_paths import Laboratory, laboratory
 from lab.processes.agents import SETTINGS, TERMINAL, agent
 from lab.processes.controller import API, LOOK_EVERY_S
@@ -18,6 +21,15 @@ from lab.traffic.streaming import streaming
 from tests.system.evidence import SLOWNESS, until
 from topologies.paper import SERVER
 
+COUNTED_WITHIN_S = 6.0  # 15 % of a call, by counters that are read each second
+METERED_TUNNEL = StagePlan(
+    "a tunnel with a budget; one path at first",
+    ("auto",),
+    (Scene("15 % lost", 15.0, 15.0),),
+    with_agent=True,
+    metered=True,
+    tunnelled=True,
+)
 CAMERA = ("4000000", "cubic")
 PROMISED_S = 1.0
 WITHIN_S = PROMISED_S + 1.5 * SLOWNESS  # a report that is under way, and a machine that is busy
@@ -69,3 +81,10 @@ def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
     assert main(["why", TERMINAL]) == 0
     told = capsys.readouterr().out
     assert "it is in mode auto, with copies since" in told and "policies: copies begin\n    because wifi: " in told
+
+
+@pytest.mark.timed
+@pytest.mark.slow
+def test_a_call_through_a_metered_tunnel_has_copies_seconds_after_the_tunnel_begins_to_lose(tmp_path: Path) -> None:
+    (call,) = carry_out((METERED_TUNNEL,), tmp_path, 1)
+    assert call.copies_after_s is not None and call.copies_after_s <= COUNTED_WITHIN_S + 1.5 * SLOWNESS, call
