@@ -19,6 +19,8 @@ def troubles(status: dict[str, Any]) -> Iterator[str]:
     if status["config_error"] is not None:
         loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
         yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
+    if status["openflow_unproven"] is not None:
+        yield status["openflow_unproven"]
     agents = {one["name"] for one in status["agents"] if one["state"] != "gone" and one["role"] == "gateway"}
     for gateway in status["gateways"]:
         yield from _of_gateway(status, gateway, gateway["name"] in agents)

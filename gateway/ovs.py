@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 
@@ -13,6 +15,8 @@ from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
+
+SOCKET_LINK = "bicast.sock"  # in the directory of Open vSwitch: leads to the controller's socket
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -75,6 +79,7 @@ class SeenOvs:
     version: str
     bridges: tuple[SeenBridge, ...]
     tls: SeenTls | None
+    socket: str | None = None  # where the link in its directory leads
 
     def bridge(self, name: str) -> SeenBridge | None:
         return next((bridge for bridge in self.bridges if bridge.name == name), None)
@@ -92,7 +97,7 @@ def read() -> SeenOvs:
     found = (_bridge(row, ports, interfaces, controllers, made) for row in tables["Bridge"])
     bridges = tuple(sorted(found, key=lambda seen: seen.name))
     tls = next((_tls(row) for row in tables["SSL"]), None)
-    return SeenOvs(_text(tables["Open_vSwitch"][0]["ovs_version"]), bridges, tls)
+    return SeenOvs(_text(tables["Open_vSwitch"][0]["ovs_version"]), bridges, tls, _socket())
 
 
 def _tables() -> dict[str, list[Row]]:
@@ -138,6 +143,17 @@ def _bridge(
         ports=tuple(sorted((_port(each) for each in members if each["name"] != name), key=lambda port: port.name)),
         controllers=tuple(controllers[uuid] for uuid in _many(row["controller"])),
     )
+
+
+def socket_link() -> Path:
+    return Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"), SOCKET_LINK)
+
+
+def _socket() -> str | None:
+    try:
+        return str(socket_link().readlink())
+    except OSError:
+        return None
 
 
 def _made() -> frozenset[str]:

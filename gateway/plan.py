@@ -11,10 +11,10 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from controller.model.config import Datapath, Site
-from controller.model.settings import Endpoint, Settings
+from controller.model.settings import Endpoint, LocalSocket, Settings
 from gateway import ports, sending
 from gateway.host import ovs_vsctl
-from gateway.ovs import MADE, SeenBridge, SeenController, SeenOvs
+from gateway.ovs import MADE, SOCKET_LINK, SeenBridge, SeenController, SeenOvs, socket_link
 from gateway.ports import UNMADE
 from gateway.step import Plan, Refusal, Seen, Step
 from gateway.tls import Files
@@ -34,16 +34,19 @@ CONTROLLER_COLUMNS = {
 }
 
 
-def meeting(settings: Settings) -> Endpoint:
+def meeting(listen: Endpoint) -> Endpoint:
     """Where the switch finds the controller; a controller that listens everywhere is found at the loopback."""
-    address = ip_address(settings.openflow.host)
+    address = ip_address(listen.host)
     if address.is_unspecified:
-        return replace(settings.openflow, host="127.0.0.1" if address.version == 4 else "::1")
-    return settings.openflow
+        return replace(listen, host="127.0.0.1" if address.version == 4 else "::1")
+    return listen
 
 
 def target(settings: Settings) -> str:
-    return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings)}"
+    """Open vSwitch connects to Unix sockets in its own directory alone, so a link there leads to the controller's."""
+    if isinstance(settings.openflow, LocalSocket):
+        return f"unix:{SOCKET_LINK}"
+    return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings.openflow)}"
 
 
 def plan(site: Site, settings: Settings, files: Files | None, seen: Seen) -> Plan:
@@ -54,6 +57,7 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: Seen) -> Pla
             *_tls(files, seen.ovs),
             *_bridge(site, bridge),
             *ports.steps(site, bridge, seen),
+            *_socket(settings, seen.ovs),
             *_controller(site, settings, bridge),
             *_room(site, seen),
         ),
@@ -77,6 +81,13 @@ def _tls(files: Files | None, ovs: SeenOvs) -> Iterator[Step]:
 
 def _tls_paths(files: Files) -> tuple[str, str, str]:
     return (str(files.switch.key), str(files.switch.certificate), str(files.ca.certificate))
+
+
+def _socket(settings: Settings, ovs: SeenOvs) -> Iterator[Step]:
+    if isinstance(settings.openflow, LocalSocket):
+        wanted, link = settings.openflow.path, str(socket_link())
+        command = ("ln", "--symbolic", "--force", "--no-target-directory", wanted, link)
+        yield Step(f"link {link}", ovs.socket or "none", wanted, () if ovs.socket == wanted else (command,))
 
 
 def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.model.config import Config, Site
-from controller.model.settings import Settings, Tls
+from controller.model.settings import Endpoint, Settings, Tls
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 
@@ -123,6 +123,7 @@ def _controller(files: Files, settings: Settings, may_sign: bool) -> Making:
         return Making(pair, "present")
     if not may_sign:
         return Making(pair, "not on this host")
+    assert isinstance(settings.openflow, Endpoint), "TLS is of addresses"
     hosts = sorted({"127.0.0.1", "::1", settings.openflow.host})
     names = "subjectAltName=" + ",".join(f"IP:{host}" for host in hosts)
     extensions = (*_leaf("serverAuth"), names)

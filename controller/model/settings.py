@@ -16,6 +16,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalSocket:
+    """A Unix socket of this host. Its directory decides who may listen there, so it proves who does."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
     certificate: str
     key: str
@@ -35,9 +45,19 @@ class AgentService:
 class Settings:
     """Where the controller listens and what it keeps."""
 
-    openflow: Endpoint
+    openflow: Endpoint | LocalSocket
     tls: Tls | None
     api: Endpoint
     token_file: str | None
     state_file: str
     agents: AgentService | None = None  # None: there are none
+
+    @property
+    def unproven(self) -> str | None:
+        """Return a sentence if switches cannot tell the controller from another local process, or None."""
+        if isinstance(self.openflow, LocalSocket) or self.tls is not None:
+            return None
+        return (
+            f"controller.openflow.listen: plain TCP at {self.openflow} proves nobody: while the controller is away any "
+            "local user may listen there and replace all flows; leave `listen` out, or write `tls`"
+        )

@@ -53,6 +53,7 @@ def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> 
         roads=core.measuring.told(now),
         relays=readout.relays(core.relaying, core.wanted, now),
         taking=readout.taking(core.relaying),
+        openflow_unproven=core.config.settings.unproven,
     )
 
 

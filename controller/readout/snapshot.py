@@ -324,3 +324,4 @@ class Snapshot:
     roads: tuple[RoadView, ...]
     relays: tuple[RelayView, ...] = ()
     taking: tuple[TakingView, ...] = ()
+    openflow_unproven: str | None = None  # why switches cannot tell this controller from another local process

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
-from controller.model.settings import Endpoint
+from controller.model.settings import Endpoint, LocalSocket
 from gateway import nft
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
@@ -23,9 +23,14 @@ OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kern
 def listeners(scene: Scene) -> Iterator[Finding]:
     if scene.config is None:
         return
-    for name, endpoint in (("OpenFlow", scene.config.settings.openflow), ("API", scene.config.settings.api)):
-        if _here(scene, endpoint):
+    settings = scene.config.settings
+    for name, endpoint in (("OpenFlow", settings.openflow), ("API", settings.api)):
+        if isinstance(endpoint, LocalSocket):
+            yield _local_listener(f"{name} socket {endpoint}", endpoint)
+        elif _here(scene, endpoint):
             yield _listener(f"{name} port {endpoint}", endpoint)
+    if settings.unproven is not None:
+        yield Finding("OpenFlow listener", State.WARNING, settings.unproven, "a Unix socket, or TLS")
 
 
 def _here(scene: Scene, endpoint: Endpoint) -> bool:
@@ -40,22 +45,35 @@ def _listener(name: str, endpoint: Endpoint) -> Finding:
         local = line.split()[3].rpartition(":")[0].strip("[]").partition("%")[0]
         if local not in ("*", "0.0.0.0", "::", endpoint.host) and not ip_address(endpoint.host).is_unspecified:
             continue
-        process = re.search(r"pid=(\d+)", line)
-        if process is None:
-            return Finding(name, State.BAD, "taken by a process that is not to be seen from here", expected)
-        pid = int(process[1])
-        command = Path(f"/proc/{pid}/cmdline").read_text()
-        shown = command.replace("\0", " ").strip()
-        right = OURS.search(command) is not None
-        return judged(name, right, f"taken by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
+        return _holder(name, line, expected)
     return Finding(name, State.OK, "free: no controller runs here", expected)
+
+
+def _local_listener(name: str, listen: LocalSocket) -> Finding:
+    expected = "free, or the controller's"
+    for line in run(("ss", "-Hlxp")).out.splitlines():
+        if listen.path in line.split():
+            return _holder(name, line, expected)
+    return Finding(name, State.OK, "free: no controller runs here", expected)
+
+
+def _holder(name: str, line: str, expected: str) -> Finding:
+    """Judge the process that a line of `ss` names."""
+    process = re.search(r"pid=(\d+)", line)
+    if process is None:
+        return Finding(name, State.BAD, "taken by a process that is not to be seen from here", expected)
+    pid = int(process[1])
+    command = Path(f"/proc/{pid}/cmdline").read_text()
+    shown = command.replace("\0", " ").strip()
+    right = OURS.search(command) is not None
+    return judged(name, right, f"taken by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
 
 
 def reached(scene: Scene) -> Iterator[Finding]:
     """A refused connection came through; one that gets no answer at all was dropped on the way."""
-    if scene.config is None:
+    if scene.config is None or isinstance(scene.config.settings.openflow, LocalSocket):
         return
-    where = meeting(scene.config.settings)
+    where = meeting(scene.config.settings.openflow)
     dropped = not _led(scene) and _dropped(where)
     line = _opening() if _here(scene, where) else None
     found = f"no answer within {PATIENCE_S:g} s" if dropped else "nothing drops packets to it"

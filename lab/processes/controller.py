@@ -16,14 +16,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.edges.config.settings import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http import token
 from controller.edges.http.client import Client, NoAnswer
+from controller.model.settings import Endpoint
 from lab.stage.isolate import RUN_DIRECTORY, place
 from lab.stage.watch import WatchedProcess
 
 TREE = Path(__file__).resolve().parents[2]
-OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
+OPENFLOW_ADDRESS = Endpoint("127.0.0.1", 6653)  # plain TCP: nobody else is in a world
+OPENFLOW = f"tcp:{OPENFLOW_ADDRESS}"
 API = f"http://{DEFAULT_API}"
 STOP_TIMEOUT_S = 60.0  # usually 0.2 s; far longer on a machine under load
 CONTROLLER_SECTION = re.compile(r"^controller:.*\n(?:[ #].*\n|\n)*", re.MULTILINE)
@@ -51,6 +53,8 @@ class Controller:
         directory: Path,
         python: str = sys.executable,
     ) -> None:
+        if "openflow:" not in settings:
+            settings += f", openflow: {{listen: {OPENFLOW_ADDRESS}}}"
         if listeners:  # the process that bound the API's socket made the token too
             settings += f", api: {{token_file: {token.path_of(DEFAULT_API.port)}}}"
         self.file = directory / file.name

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from controller.edges.config.settings import DEFAULT_OPENFLOW
+from lab.processes.controller import OPENFLOW_ADDRESS
 
 HEADER = struct.Struct("!BBHI")  # version, type, length, xid
 FLOW_MOD, GROUP_MOD, METER_MOD = 14, 15, 29
@@ -118,7 +118,7 @@ class Spy:
 @contextmanager
 def spying() -> Iterator[Spy]:
     """Run a Spy in front of this world's controller."""
-    spy = Spy((DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port))
+    spy = Spy((OPENFLOW_ADDRESS.host, OPENFLOW_ADDRESS.port))
     try:
         yield spy
     finally:

@@ -19,6 +19,7 @@ import pytest
 from cli import OK, PARTLY, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, WholeWords, main
 from cli.render import RENDERED_HERE
+from controller.edges.config.load import load
 from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.model.config import Mode
@@ -333,6 +334,19 @@ def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
         assert "`./bicast why client --json`" in told
         assert main([*words, "--json"]) == OK
         assert said in capsys.readouterr().out
+
+
+def test_check_and_status_say_that_plain_tcp_proves_nobody(
+    api: str, desk: Desk, tmp_path: Path, capsys: Captured
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("controller: {openflow: {listen: 127.0.0.1:6653}}\n" + GOOD)
+    assert main(["check", str(file)]) == OK
+    assert "plain TCP at 127.0.0.1:6653 proves nobody" in capsys.readouterr().out
+    unproven = load(str(file)).settings.unproven
+    desk.snapshot = replace(desk.snapshot, openflow_unproven=unproven)
+    assert main(["status"]) == OK
+    assert "plain TCP at 127.0.0.1:6653 proves nobody" in capsys.readouterr().out
 
 
 def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys: Captured) -> None:

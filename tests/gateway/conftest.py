@@ -57,7 +57,7 @@ def shell(line: str) -> str:
 
 GATEWAY = """\
 controller:
-  openflow: {{listen: "127.0.0.1:{port}"{tls}}}
+  openflow: {{listen: {listen}{tls}}}
 sites:
   home:
     dpid: "00000000000000a1"
@@ -77,11 +77,12 @@ sites:
 def gateway_file(tmp_path: Path) -> Callable[..., str]:
     """Writes a gateway.yaml of one site with the ports w0, l0 and c0."""
 
-    def write(*, tls: bool = False, port: int = 6653) -> str:
+    def write(*, tls: bool = False, port: int = 6653, local: Path | None = None) -> str:
         place = tmp_path / "gateway.yaml"
         folder = tmp_path / "tls"
         paths = f", tls: {{certificate: {folder}/controller.pem, key: {folder}/controller.key, ca: {folder}/ca.pem}}"
-        place.write_text(GATEWAY.format(port=port, tls=paths if tls else ""))
+        listen = f'"127.0.0.1:{port}"' if local is None else str(local)
+        place.write_text(GATEWAY.format(listen=listen, tls=paths if tls else ""))
         return str(place)
 
     return write

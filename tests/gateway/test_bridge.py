@@ -475,3 +475,28 @@ def test_the_controller_itself_takes_the_prepared_bridge_by_tls(
     told = capsys.readouterr().out
     assert "br-home connection: connected" in told
     assert "OpenFlow port 127.0.0.1:6653: taken by process" in told
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_bridge_finds_its_controller_at_a_unix_socket_also_after_a_kill(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run" / "openflow.sock"
+    file = gateway_file(local=path)
+    text = Path(file).read_text().replace("controller:\n", f"controller:\n  state: {tmp_path}/state.json\n")
+    Path(file).write_text(text)
+    done(capsys, file)
+    assert [each.target for each in home().controllers] == ["unix:bicast.sock"]
+    assert "nothing to change" in done(capsys, file)
+    for end in (subprocess.Popen.kill, subprocess.Popen.terminate):
+        with subprocess.Popen([ROOT / "bicast", "run", file], stderr=subprocess.DEVNULL) as controller:
+            try:
+                shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=true")
+                assert main(["doctor", file]) == 0
+            finally:
+                end(controller)
+        told = capsys.readouterr().out
+        assert f"OpenFlow socket {path}: taken by process" in told
+        assert "br-home connection: connected" in told
+        shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=false")
+    assert not path.exists()

@@ -158,6 +158,15 @@ def test_a_port_taken_by_a_stranger_is_freed_by_the_mending_line(gateway_file: F
     assert findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"].state is State.OK
 
 
+def test_plain_tcp_is_a_warning_and_a_unix_socket_is_not(gateway_file: Files, tmp_path: Path) -> None:
+    found = findings(scene_of(gateway_file()))["OpenFlow listener"]
+    assert found.state is State.WARNING
+    assert "plain TCP at 127.0.0.1:6653 proves nobody" in found.found
+    found_at_socket = findings(scene_of(gateway_file(local=tmp_path / "openflow.sock")))
+    assert "OpenFlow listener" not in found_at_socket
+    assert found_at_socket[f"OpenFlow socket {tmp_path}/openflow.sock"].state is State.OK
+
+
 NAMES = {"ca": "CA", "switch-a1": "switch"}
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes.controller import CONTROLLER_SECTION
 from tests.controller.edges.openflow.test_tls import Authority
 from tests.setup.place import TREE, run
 from tests.setup.systemd import booted
 from tests.system.evidence import until
 
+SITES = CONTROLLER_SECTION.sub("", (TREE / "topologies/paper.yaml").read_text())
 NOBODY = 65534
 STARTED_WITHIN_S = 60.0  # beside others
 TOKEN = "0123456789abcdef" * 4
@@ -122,7 +124,7 @@ def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path)
     os.chown(state, NOBODY, NOBODY)
     file = public_path / "gateway.yaml"
     settings = f"controller: {{state: {state / 'state.json'}}}\n"
-    file.write_text(settings + (TREE / "topologies/paper.yaml").read_text())
+    file.write_text(settings + SITES)
     nobody = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --bounding-set=-all --no-new-privs"
     runtime = ("mount -t tmpfs none /run", f"install -d -o {NOBODY} /run/bicast-controller")
     command = in_opt(*runtime, f"exec {nobody} /opt/bicast/bicast run {shlex.quote(str(file))}")
@@ -167,10 +169,11 @@ def test_the_hardened_service_reads_roots_secrets_and_its_group_reads_the_token_
     tls = {each: f"/etc/bicast/tls/{name}" for each, name in TLS.items()}
     settings = {
         "own": "controller: {}\n",
-        "roots": f"controller: {{openflow: {{tls: {json.dumps(tls)}}}, api: {{token_file: /etc/bicast/api-token}}}}\n",
+        "roots": f"controller: {{openflow: {{listen: 127.0.0.1:6653, tls: {json.dumps(tls)}}}, "
+        "api: {token_file: /etc/bicast/api-token}}\n",
     }
     for name, text in settings.items():
-        (tmp_path / f"{name}.yaml").write_text(text + (TREE / "topologies/paper.yaml").read_text())
+        (tmp_path / f"{name}.yaml").write_text(text + SITES)
     conf = "/etc/systemd/system/bicast.service.d"
     prepare = (
         f"groupadd --system bicast && mkdir -p /etc/bicast {conf}",

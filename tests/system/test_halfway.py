@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.edges.config.settings import DEFAULT_OPENFLOW
-from lab.processes.controller import controlled
+from lab.processes.controller import OPENFLOW_ADDRESS, controlled
 from lab.processes.openflow_spy import MODIFICATIONS
 from lab.stage.stage import raised
 from tests.system.conftest import PAPER, Home
@@ -65,7 +64,7 @@ class Fuse:
             except OSError:
                 return
             try:
-                controller = socket.create_connection((DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port))
+                controller = socket.create_connection((OPENFLOW_ADDRESS.host, OPENFLOW_ADDRESS.port))
             except OSError:  # it is dead
                 switch.close()
                 continue

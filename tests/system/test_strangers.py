@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from controller.edges.config.settings import DEFAULT_OPENFLOW
-from lab.processes.controller import OPENFLOW, Controller, controlled
+from lab.processes.controller import OPENFLOW, OPENFLOW_ADDRESS, Controller, controlled
 from lab.stage import ovs
 from lab.stage.command import run
 from lab.stage.stage import Stage, raised
@@ -20,7 +19,7 @@ from tests.system.evidence import Snoop, assert_reaches, flows, groups, program,
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 SECOND, UNKNOWN, OLD = "br-second", "br-unknown", "br-old"
-ADDRESS = (DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port)
+ADDRESS = (OPENFLOW_ADDRESS.host, OPENFLOW_ADDRESS.port)
 HELLO = bytes.fromhex("0400000800000001")
 GARBAGE = {
     "nothing at all": b"",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.edges.config.settings import DEFAULT_OPENFLOW
-from lab.processes.controller import Controller, controlled
+from lab.processes.controller import OPENFLOW_ADDRESS, Controller, controlled
 from lab.stage import ovs
 from lab.stage.nodes import MAX_BACKOFF_MS
 from lab.stage.stage import Stage, raised
@@ -19,7 +18,7 @@ from tests.system.conftest import PAPER
 from tests.system.evidence import assert_reaches, flows, until
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
-TARGET = f"ssl:{DEFAULT_OPENFLOW}"
+TARGET = f"ssl:{OPENFLOW_ADDRESS}"
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,8 @@ class Secure:
 def home(place: Path) -> Iterator[Secure]:
     ours = Authority(place, "ours")
     certificate, key = ours.sign("controller")
-    tls = f", openflow: {{tls: {{certificate: {certificate}, key: {key}, ca: {ours.certificate}}}}}"
+    files = f"{{certificate: {certificate}, key: {key}, ca: {ours.certificate}}}"
+    tls = f", openflow: {{listen: {OPENFLOW_ADDRESS}, tls: {files}}}"
     with raised(PaperTopo(shaped=False)) as net, controlled(PAPER, tls, directory=place) as controller:
         yield Secure(net, controller, ours)
 

@@ -117,6 +117,8 @@ WITH_COPIES = (Mode.BICAST, Mode.AUTO)
 
 
 def remarks(config: Config) -> Iterator[str]:
+    if config.settings.unproven is not None:
+        yield config.settings.unproven
     for site in config.sites:
         joined = {terminal.access_point for terminal in site.terminals}
         for one in site.access_points:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from controller.model.config import SHORT, ConfigError
-from controller.model.settings import Endpoint
+from controller.model.settings import Endpoint, LocalSocket
 from controller.model.traffic import Address, Family, Interface, Network
 
 SHORT.maxstring = SHORT.maxother = 80
@@ -25,6 +25,7 @@ SHORT.maxstring = SHORT.maxother = 80
 T = TypeVar("T")
 U = TypeVar("U")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+MOST_SOCKET_PATH_BYTES = 107  # sockaddr_un(7), without the closing zero
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 LEAST_BPS, MOST_BPS = 10_000, 10**12  # who writes fewer means Mbit/s
@@ -195,6 +196,15 @@ class Node:
     def path(self) -> str:
         """A file; a relative one is found beside this document, from wherever the reader was started."""
         return str(PurePath(self.file).parent / self.text())
+
+    def listener(self) -> Endpoint | LocalSocket:
+        """An absolute path is a Unix socket."""
+        text = self.value
+        if not isinstance(text, str) or not text.startswith("/"):
+            return self.endpoint()
+        if len(text.encode()) > MOST_SOCKET_PATH_BYTES:
+            raise self.wrong(f"the path of a Unix socket, which has {MOST_SOCKET_PATH_BYTES} bytes at most")
+        return LocalSocket(self.path())
 
     def endpoint(self) -> Endpoint:
         expected = "an address and a port, such as 127.0.0.1:6653 or [::1]:6653"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from controller.edges.config.checks import listeners_apart, once
 from controller.edges.config.document import Node
-from controller.model.settings import AgentService, Endpoint, Settings, Tls
+from controller.model.settings import AgentService, Endpoint, LocalSocket, Settings, Tls
 
-DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
+DEFAULT_OPENFLOW = LocalSocket("/run/bicast-controller/openflow.sock")
 DEFAULT_API = Endpoint("127.0.0.1", 8653)
 DEFAULT_STATE = "/var/lib/bicast/state.json"
 DEFAULT_AGENTS = AgentService(Endpoint("127.0.0.1", 8655), Endpoint("127.0.0.1", 8656), "/var/lib/bicast/agents")
@@ -26,14 +26,17 @@ def settings_of(place: Node) -> Settings:
     api_place = keys.maybe("api", lambda inner: inner, nothing)
     api = api_place.mapping("listen", "token_file")
     settings = Settings(
-        openflow=openflow.maybe("listen", Node.endpoint, DEFAULT_OPENFLOW),
+        openflow=openflow.maybe("listen", Node.listener, DEFAULT_OPENFLOW),
         tls=openflow.maybe("tls", _tls, None),
         api=api.maybe("listen", Node.endpoint, DEFAULT_API),
         token_file=api.maybe("token_file", Node.path, None),
         state_file=keys.maybe("state", _file, DEFAULT_STATE),
         agents=keys.maybe("agents", _agents, None),
     )
-    if not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
+    if isinstance(settings.openflow, LocalSocket):
+        if settings.tls is not None:
+            raise openflow["tls"].wrong("an address at `listen`: a Unix socket has no TLS")
+    elif not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
         raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
     if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
         raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
@@ -51,7 +54,8 @@ def settings_of(place: Node) -> Settings:
 
 def listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
     """Each with its place."""
-    yield f"{where}.openflow.listen", settings.openflow
+    if isinstance(settings.openflow, Endpoint):
+        yield f"{where}.openflow.listen", settings.openflow
     yield f"{where}.api.listen", settings.api
     if settings.agents is not None:
         yield f"{where}.agents.listen", settings.agents.listen

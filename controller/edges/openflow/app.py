@@ -22,7 +22,7 @@ from controller.edges.openflow.framework import (
 )
 from controller.edges.openflow.listener import Reception, server_context
 from controller.edges.openflow.speaker import SwitchSession, packet_out
-from controller.model.settings import Endpoint, Tls
+from controller.model.settings import Endpoint, LocalSocket, Tls
 from controller.protocol.switch_messages import (
     Advertise,
     Apply,
@@ -87,7 +87,7 @@ class Bicast(App):  # type: ignore[misc]
 class Wire:
     """All switches, for the core: it listens from the start, posts what they say, and performs what the core orders."""
 
-    def __init__(self, listen: Endpoint, tls: Tls | None, post: Post) -> None:
+    def __init__(self, listen: Endpoint | LocalSocket, tls: Tls | None, post: Post) -> None:
         """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
         self._opened: Opened = {}
         self._reception = Reception(None if tls is None else server_context(tls))

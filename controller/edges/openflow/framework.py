@@ -14,15 +14,18 @@ import importlib.util
 import logging
 import os
 import socket
+import stat
+import struct
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from controller.edges.openflow.errors import FrameworkError
-from controller.model.settings import Endpoint
+from controller.model.settings import Endpoint, LocalSocket
 
 log = logging.getLogger(__name__)
 
@@ -141,11 +144,12 @@ def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
 class Framework:
     """One app on the framework, and one socket on which it listens, until `stop`."""
 
-    def __init__(self, listen: Endpoint, app: Any, serve: Callable[[Any, Any], None], **arguments: Any) -> None:
+    def __init__(
+        self, listen: Endpoint | LocalSocket, app: Any, serve: Callable[[Any, Any], None], **arguments: Any
+    ) -> None:
         """`app(**arguments)` gets the events; `serve(socket, address)` is called for each connection."""
         self._listener = _listener(listen)
-        host, port = self._listener.getsockname()[:2]
-        self.address = Endpoint(host, port)
+        self.address = listen if isinstance(listen, LocalSocket) else Endpoint(*self._listener.getsockname()[:2])
         self._app_class, self._arguments, self._serve = app, arguments, serve
         self._calls: deque[Callable[[], object]] = deque()
         self._bell, self._ear = socket.socketpair()
@@ -170,6 +174,8 @@ class Framework:
     def close(self) -> None:
         """Ends the listening."""
         self._stopping = True
+        if isinstance(self.address, LocalSocket):
+            Path(self.address.path).unlink(missing_ok=True)
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting one; closing alone does not
 
     def stop(self) -> None:
@@ -204,10 +210,54 @@ class Framework:
                 log.error("cannot take an OpenFlow connection: %s", error)
                 hub.sleep(1)  # out of descriptors, most likely: the next try fails likewise
                 continue
+            if isinstance(self.address, LocalSocket):
+                address = LOCAL, peer_process(connection)
             hub.spawn(self._serve, connection, address)
 
 
-def _listener(listen: Endpoint) -> socket.socket:
+LOCAL = "local"  # the host of a peer at our Unix socket; its process takes the place of the port
+CREDENTIALS = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
+
+
+def peer_process(connection: Any) -> int:
+    """Return the process at the other end of a Unix socket."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    process: int = CREDENTIALS.unpack(credentials)[0]
+    return process
+
+
+def _local_listener(path: Path) -> socket.socket:
+    """Listen on a Unix socket that root and this user alone may open, in the place of one that a dead process left.
+
+    The switch believes whoever listens here, so nobody else may write to the directory.
+    """
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise FrameworkError(
+            f"cannot listen for switches on {path}: others may replace the socket; `chmod go-w {path.parent}`"
+        )
+    with socket.socket(socket.AF_UNIX) as probe:
+        if probe.connect_ex(str(path)) == 0:
+            raise FrameworkError(f"cannot listen for switches on {path}: another controller listens there")
+    if path.is_socket():
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(0o600)  # a connection is refused until listen()
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _listener(listen: Endpoint | LocalSocket) -> socket.socket:
+    if isinstance(listen, LocalSocket):
+        try:
+            return _local_listener(Path(listen.path))
+        except OSError as error:
+            raise FrameworkError(f"cannot listen for switches on {listen}: {error.strerror}") from error
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         return socket.create_server((listen.host, listen.port), family=family, backlog=1024)

@@ -17,7 +17,7 @@ from typing import Any
 
 from controller.edges.openflow.connection import OPENING_S, Complaints, SwitchConnection, peer_of
 from controller.edges.openflow.errors import FrameworkError
-from controller.edges.openflow.framework import Fence, SwitchError, hub
+from controller.edges.openflow.framework import LOCAL, Fence, SwitchError, hub
 from controller.edges.state.files import readable
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
 from controller.model.settings import Tls
@@ -121,6 +121,19 @@ class TlsSocket:
         self._socket.close()
 
 
+class UnixStream:
+    """A Unix socket for the frameworks, which set an option of TCP on every socket."""
+
+    def __init__(self, sock: Any) -> None:
+        self._socket = sock
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Ignore it: there is no TCP here."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
 # Accepted connections
 #
 # Peers that are not known as switches yet have slots of their own. Each newcomer may evict one of them
@@ -159,7 +172,8 @@ class Reception:
         self._alone.set()
 
     def serve(self, accepted: Any, address: Any) -> None:
-        guest = AcceptedConnection(accepted, host_of(str(address[0])), peer_of(address))
+        host = LOCAL if address[0] == LOCAL else host_of(str(address[0]))
+        guest = AcceptedConnection(accepted, host, peer_of(address))
         with self._counting:
             self._recognise()
             admitted = self._admission.admits(guest.host, time.monotonic())
@@ -204,6 +218,8 @@ class Reception:
 
     def _connection(self, guest: AcceptedConnection, address: Any) -> SwitchConnection:
         sock, names = guest.accepted, None
+        if guest.host == LOCAL:
+            sock = UnixStream(guest.accepted)
         if self._context is not None:
             sock = TlsSocket(guest.accepted, self._context)
             sock.handshake(OPENING_S)

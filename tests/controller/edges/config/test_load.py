@@ -75,6 +75,9 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("protocols", (*HOME, "bicast"), ["tcp", "tcp"], "home.bicast", "each once"),
     ("listening to all", ("controller",), {"api": {"listen": "0.0.0.0:8653"}}, "controller.api.listen", "token_file"),
     ("OpenFlow to all", ("controller",), {"openflow": {"listen": "[::]:6653"}}, "openflow.listen", "`tls`"),
+    ("TLS at a Unix socket", ("controller",), {"openflow": {"tls": {"certificate": "c", "key": "k", "ca": "a"}}},
+     "controller.openflow.tls", "an address at `listen`: a Unix socket has no TLS"),
+    ("a long socket path", ("controller",), {"openflow": {"listen": "/" + "s" * 107}}, "openflow.listen", "107 bytes"),
     ("endpoint", ("controller",), {"api": {"listen": "localhost"}}, "controller.api.listen", "127.0.0.1:6653"),
     ("port number", ("controller",), {"api": {"listen": "127.0.0.1:99999"}}, "api.listen", "an address and a port"),
     ("half of tls", ("controller",), {"openflow": {"tls": {"key": "k"}}}, "tls.certificate", "required"),
@@ -179,7 +182,10 @@ def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> No
 def test_files_that_a_configuration_names_are_found_beside_it() -> None:
     written = sites.document()
     written["controller"] = {
-        "openflow": {"tls": {"certificate": "tls/c.pem", "key": "/keys/k.pem", "ca": "ca.pem"}},
+        "openflow": {
+            "listen": "127.0.0.1:6653",
+            "tls": {"certificate": "tls/c.pem", "key": "/keys/k.pem", "ca": "ca.pem"},
+        },
         "state": "state.json",
         "agents": {"directory": "agents"},
     }

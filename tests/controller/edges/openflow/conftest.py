@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from controller.edges.openflow.app import Wire
-from controller.model.settings import Endpoint, Tls
+from controller.model.settings import Endpoint, LocalSocket, Tls
 from controller.program.diff import Change
 from controller.program.program import Installed
 from controller.protocol.switch_messages import (
@@ -28,19 +28,22 @@ from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs
 T = TypeVar("T", bound=SwitchEvent)
 
 
+ANY_PORT = Endpoint("127.0.0.1", 0)
+
+
 class Desk:
     """A core without thoughts: it keeps what the wire posts, and orders what a test wants."""
 
-    def __init__(self, tls: Tls | None = None) -> None:
+    def __init__(self, tls: Tls | None = None, listen: Endpoint | LocalSocket = ANY_PORT) -> None:
         self._inbox: queue.SimpleQueue[SwitchEvent] = queue.SimpleQueue()
         self._put_back: list[SwitchEvent] = []
         self._ticket = 0
         self.present: set[int] = set()  # sessions that were opened and not closed
-        self.wire = Wire(Endpoint("127.0.0.1", 0), tls, self._post)
+        self.wire = Wire(listen, tls, self._post)
 
     @property
     def target(self) -> str:
-        return f"tcp:127.0.0.1:{self.wire.address.port}"
+        return f"tcp:{self.wire.address}"
 
     def _post(self, event: SwitchEvent) -> None:
         if isinstance(event, SwitchOpened):
