@@ -16,7 +16,7 @@ import (
 	"bicast/internal/plural"
 )
 
-// Answer takes the place of the order before; sessions that are the same go on.
+// Answer replaces the set of answered sessions. Unchanged sessions keep their state.
 func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
 	if err := checkAnswer(order); err != nil {
 		return "", err
@@ -28,54 +28,54 @@ func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
 	}
 	if len(order.GetSessions()) == 0 {
 		e.answers.end()
-		return "nobody is answered", nil
+		return "answering ended: the order has no sessions", nil
 	}
 	e.answers.order = order
-	e.answers.tend(e.outside)
+	e.answers.retry(e.outside)
 	if because := e.answers.because(); because != "" {
-		return "", fmt.Errorf("%s; it is tried again", because)
+		return "", fmt.Errorf("%s; the agent retries", because)
 	}
-	return fmt.Sprintf("who measures is answered, by %s", plural.Of(len(order.GetSessions()), "session")), nil
+	return fmt.Sprintf("answering %s", plural.Of(len(order.GetSessions()), "session")), nil
 }
 
-// answers are the ports of an order.
+// answers holds the ports of an Answer order.
 type answers struct {
-	log       *slog.Logger
-	order     *agentv1.Answer // nil: nobody is answered
-	listeners map[uint16]listener
-	trouble   map[uint16]error   // of ports that could not be opened
-	gone      *agentv1.Answering // what listeners counted that are closed
+	log          *slog.Logger
+	order        *agentv1.Answer // nil: no session is answered
+	listeners    map[uint16]listener
+	openErrors   map[uint16]error   // by port
+	closedCounts *agentv1.Answering // counters of closed listeners
 }
 
 func newAnswers(log *slog.Logger) answers {
-	return answers{log: log, listeners: map[uint16]listener{}, trouble: map[uint16]error{}, gone: &agentv1.Answering{}}
+	return answers{log: log, listeners: map[uint16]listener{}, openErrors: map[uint16]error{}, closedCounts: &agentv1.Answering{}}
 }
 
-// wantedBy is what an order has at each port.
-func wantedBy(order *agentv1.Answer) map[uint16]wanted {
-	all := map[uint16]wanted{}
+// portsOf returns what the order wants answered at each port.
+func portsOf(order *agentv1.Answer) map[uint16]portSpec {
+	all := map[uint16]portSpec{}
 	for _, each := range order.GetSessions() {
 		key, port := bandwidth.Key(each.GetKey()), uint16(each.GetHealthPort())
 		if all[port].health == nil {
-			all[port] = wanted{health: map[uint16]bandwidth.Key{}}
+			all[port] = portSpec{health: map[uint16]bandwidth.Key{}}
 		}
 		all[port].health[uint16(each.GetNumber())] = key
 		if each.GetProbePort() != 0 {
-			all[uint16(each.GetProbePort())] = wanted{probes: &key}
+			all[uint16(each.GetProbePort())] = portSpec{probes: &key}
 		}
 	}
 	return all
 }
 
-// tend closes what is not wanted, and opens what is; what could not be opened is tried again.
-func (a *answers) tend(outside func(func() error) error) {
-	all := wantedBy(a.order)
+// retry closes ports that are not wanted any more and opens those that are not open yet.
+func (a *answers) retry(outside func(func() error) error) {
+	all := portsOf(a.order)
 	for port, d := range a.listeners {
 		if w, stays := all[port]; !stays || !d.fits(w) || d.over() {
 			a.close(port)
 		}
 	}
-	maps.DeleteFunc(a.trouble, func(port uint16, _ error) bool { _, stays := all[port]; return !stays })
+	maps.DeleteFunc(a.openErrors, func(port uint16, _ error) bool { _, stays := all[port]; return !stays })
 	for port, w := range all {
 		if a.listeners[port] == nil {
 			a.open(outside, port, w)
@@ -86,7 +86,7 @@ func (a *answers) tend(outside func(func() error) error) {
 	}
 }
 
-func (a *answers) open(outside func(func() error) error, port uint16, w wanted) {
+func (a *answers) open(outside func(func() error) error, port uint16, w portSpec) {
 	err := outside(func() error {
 		d, err := open(port, w, a.log)
 		if err == nil {
@@ -94,22 +94,22 @@ func (a *answers) open(outside func(func() error) error, port uint16, w wanted) 
 		}
 		return err
 	})
-	switch before := a.trouble[port]; {
+	switch before := a.openErrors[port]; {
 	case err == nil:
-		delete(a.trouble, port)
+		delete(a.openErrors, port)
 	case before == nil || before.Error() != err.Error():
-		a.log.Warn("nobody is answered at a port", "port", port, "because", err)
-		a.trouble[port] = err
+		a.log.Warn("cannot open a UDP port for answers", "port", port, "because", err)
+		a.openErrors[port] = err
 	}
 }
 
 func (a *answers) close(port uint16) {
 	a.listeners[port].end()
-	a.listeners[port].count(a.gone)
+	a.listeners[port].count(a.closedCounts)
 	delete(a.listeners, port)
 }
 
-// end answers nobody any more.
+// end closes all ports.
 func (a *answers) end() {
 	for port := range a.listeners {
 		a.close(port)
@@ -117,21 +117,21 @@ func (a *answers) end() {
 	*a = newAnswers(a.log)
 }
 
-// because is empty where all that was ordered is so.
+// because lists the ports that could not be opened, or returns "".
 func (a *answers) because() string {
-	var said []string
-	for _, port := range slices.Sorted(maps.Keys(a.trouble)) {
-		said = append(said, fmt.Sprintf("UDP port %d: %v", port, a.trouble[port]))
+	var reasons []string
+	for _, port := range slices.Sorted(maps.Keys(a.openErrors)) {
+		reasons = append(reasons, fmt.Sprintf("UDP port %d: %v", port, a.openErrors[port]))
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(reasons, "; ")
 }
 
-// message is nil where nobody is to be answered.
+// message returns the report, or nil if there is no order.
 func (a *answers) message() *agentv1.Answering {
 	if a.order == nil {
 		return nil
 	}
-	message := proto.CloneOf(a.gone)
+	message := proto.CloneOf(a.closedCounts)
 	for _, d := range a.listeners {
 		d.count(message)
 	}

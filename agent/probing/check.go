@@ -19,23 +19,23 @@ const (
 	mostSessions = 256
 	mostPaths    = 64
 	mostPort     = 1<<16 - 1
-	mostNumber   = 1<<16 - 1
-	shortPause   = 20 // ms, of health
+	mostNumber   = 1<<16 - 1 // of a session
+	shortPause   = 20        // ms between health packets
 	longPause    = 60_000
 
 	shortestUp, shortestDown, longest = 16, 64, 1440 // bytes of UDP payload
-	shortestPause                     = 200          // µs, of probes
+	shortestPause                     = 200          // µs between probe packets
 	mostInTrain                       = 200
-	mostPackets                       = 20_000 // what a controller takes in one word
+	mostPackets                       = 20_000 // limit of one Probed message
 	mostTime                          = 30 * time.Minute
 )
 
-var errEnding = errors.New("this agent is ending")
+var errEnding = errors.New("this agent is ending and accepts no orders")
 
-// network is the name of a network device, as a controller takes one (controller/edges/config/document.py).
-var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
+// deviceName matches the device names that the controller accepts (controller/edges/config/document.py).
+var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
-// checkAnswer says what is wrong with an order.
+// checkAnswer returns what is wrong with an Answer order.
 func checkAnswer(order *agentv1.Answer) error {
 	sessions := order.GetSessions()
 	if len(sessions) > mostSessions {
@@ -48,14 +48,14 @@ func checkAnswer(order *agentv1.Answer) error {
 		}
 		port := each.GetProbePort()
 		if numbers[each.GetNumber()] || probes[port] {
-			return fmt.Errorf("session %d: its number, or the port %d for its probes, is of another session, too: expected one of its own",
+			return fmt.Errorf("session %d: another session has the same number or the same probe port %d, expected unique ones",
 				each.GetNumber(), port)
 		}
 		numbers[each.GetNumber()], health[each.GetHealthPort()], probes[port] = true, true, port != 0
 	}
 	for port := range health {
 		if probes[port] {
-			return fmt.Errorf("port %d is for health and for probes: expected one for each", port)
+			return fmt.Errorf("port %d is used for health and for probes, expected different ports", port)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func checkAnswer(order *agentv1.Answer) error {
 func checkSession(s *agentv1.AnswerSession) error {
 	switch {
 	case s.GetNumber() == 0 || s.GetNumber() > mostNumber:
-		return fmt.Errorf("its number, expected 1 to %d", mostNumber)
+		return fmt.Errorf("wrong number, expected 1 to %d", mostNumber)
 	case s.GetProbePort() > mostPort:
 		return fmt.Errorf("probe port %d, expected at most %d", s.GetProbePort(), mostPort)
 	default:
@@ -72,7 +72,7 @@ func checkSession(s *agentv1.AnswerSession) error {
 	}
 }
 
-// checkHealth says what is wrong with an order.
+// checkHealth returns what is wrong with a Health order.
 func checkHealth(order *agentv1.Health) error {
 	type session struct {
 		remote       netip.Addr
@@ -85,7 +85,7 @@ func checkHealth(order *agentv1.Health) error {
 	names, sessions := map[string]bool{"": true}, map[session]bool{}
 	for _, each := range all {
 		if names[each.GetName()] {
-			return fmt.Errorf("the name %q of a path is of two, or of none: expected one of its own for each", each.GetName())
+			return fmt.Errorf("path name %q is empty or used twice, expected a unique name for each path", each.GetName())
 		}
 		if err := checkPath(each); err != nil {
 			return fmt.Errorf("path %q: %w", each.GetName(), err)
@@ -93,7 +93,7 @@ func checkHealth(order *agentv1.Health) error {
 		_, to := ends(each.GetWay(), each.GetPort())
 		this := session{to.Addr(), each.GetPort(), each.GetNumber()}
 		if sessions[this] {
-			return fmt.Errorf("path %q: session %d at %v is of another path, too: expected one of its own, for a number is answered once",
+			return fmt.Errorf("path %q: another path has session %d at %v, too, expected a session for each path",
 				each.GetName(), each.GetNumber(), to)
 		}
 		names[each.GetName()], sessions[this] = true, true
@@ -108,15 +108,15 @@ func checkPath(p *agentv1.HealthPath) error {
 	case p.GetPauseMs() < shortPause || p.GetPauseMs() > longPause:
 		return fmt.Errorf("a pause of %d ms, expected %d to %d", p.GetPauseMs(), shortPause, longPause)
 	default:
-		return checkFarEnd(p.GetWay(), p.GetPort(), p.GetKey())
+		return checkPeer(p.GetWay(), p.GetPort(), p.GetKey())
 	}
 }
 
-// planOf is what a probe sends, or what is wrong with it.
+// planOf returns the plan of a probe, or what is wrong with the order.
 func planOf(order *agentv1.Probe) (bandwidth.Plan, error) {
-	plan, err := planned(order)
+	plan, err := parsePlan(order)
 	if err == nil {
-		err = checkFarEnd(order.GetWay(), order.GetPort(), order.GetKey())
+		err = checkPeer(order.GetWay(), order.GetPort(), order.GetKey())
 	}
 	if err != nil {
 		return plan, fmt.Errorf("probe of %q: %w", order.GetName(), err)
@@ -124,7 +124,7 @@ func planOf(order *agentv1.Probe) (bandwidth.Plan, error) {
 	return plan, nil
 }
 
-func planned(order *agentv1.Probe) (plan bandwidth.Plan, err error) {
+func parsePlan(order *agentv1.Probe) (plan bandwidth.Plan, err error) {
 	shortest := uint32(shortestUp)
 	if order.GetDown() {
 		shortest = shortestDown
@@ -132,7 +132,7 @@ func planned(order *agentv1.Probe) (plan bandwidth.Plan, err error) {
 	first, last, step := order.GetShortestBytes(), order.GetLongestBytes(), order.GetStepBytes()
 	switch {
 	case order.GetName() == "":
-		return plan, errors.New("it has no name, expected the uplink's")
+		return plan, errors.New("no name, expected the uplink's")
 	case first < shortest || first > last || last > longest || step == 0:
 		return plan, fmt.Errorf("%d to %d bytes in steps of %d, expected %d to %d in steps of 1 or more", first, last, step, shortest, longest)
 	case order.GetPauseUs() < shortestPause:
@@ -157,13 +157,13 @@ func packets(plan bandwidth.Plan) int {
 	return len(plan.Lengths)*plan.Tries + plan.Trains*plan.TrainPackets
 }
 
-// lasts is for how long it sends: from one train to the next is as long as its packets would take singly.
+// lasts returns the sending time. Each train is followed by a pause as long as its packets would take singly.
 func lasts(plan bandwidth.Plan) time.Duration { return time.Duration(packets(plan)) * plan.Every }
 
-func checkFarEnd(way *agentv1.MeasuredWay, port uint32, key []byte) error {
+func checkPeer(way *agentv1.MeasuredWay, port uint32, key []byte) error {
 	from, to := ends(way, port)
 	switch {
-	case way.GetDevice() != "" && !network.MatchString(way.GetDevice()):
+	case way.GetDevice() != "" && !deviceName.MatchString(way.GetDevice()):
 		return fmt.Errorf("device %q, expected the name of a network device, or none", way.GetDevice())
 	case !isHost(to.Addr()):
 		return fmt.Errorf("remote %q, expected the address of one host", way.GetRemote())
@@ -174,7 +174,7 @@ func checkFarEnd(way *agentv1.MeasuredWay, port uint32, key []byte) error {
 	}
 }
 
-// ends are what a way says, without looking at it.
+// ends parses the addresses of a way without checking them.
 func ends(way *agentv1.MeasuredWay, port uint32) (from, to netip.AddrPort) {
 	local, _ := netip.ParseAddr(way.GetLocal())
 	remote, _ := netip.ParseAddr(way.GetRemote())

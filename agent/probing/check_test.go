@@ -15,24 +15,24 @@ import (
 
 var testKey = bandwidth.Key{1, 2, 3}
 
-func aSession(number uint32) *agentv1.AnswerSession {
+func answerSession(number uint32) *agentv1.AnswerSession {
 	return &agentv1.AnswerSession{Number: number, Key: testKey[:], HealthPort: 8620, ProbePort: 8630 + number}
 }
 
-func aPath(name string, number uint32) *agentv1.HealthPath {
+func healthPath(name string, number uint32) *agentv1.HealthPath {
 	way := &agentv1.MeasuredWay{Device: "wifi", Remote: "10.1.0.2"}
 	return &agentv1.HealthPath{Name: name, Way: way, Port: 8620, Number: number, Key: testKey[:], PauseMs: 20}
 }
 
-func aProbe() *agentv1.Probe {
+func probeOrder() *agentv1.Probe {
 	return &agentv1.Probe{
 		Name: "wifi", Way: &agentv1.MeasuredWay{Device: "wifi", Remote: "10.1.0.2"}, Port: 8631, Key: testKey[:],
 		ShortestBytes: 64, LongestBytes: 1440, StepBytes: 172, Tries: 5, PauseUs: 1000, Trains: 2, TrainPackets: 10,
 	}
 }
 
-// refused tells whether an order is, with the words.
-func refused(t *testing.T, name string, err error, words string) {
+// expectError requires a one-line error with all the words.
+func expectError(t *testing.T, name string, err error, words string) {
 	t.Helper()
 	for _, word := range strings.Split(words, "|") {
 		if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "\n") {
@@ -41,45 +41,45 @@ func refused(t *testing.T, name string, err error, words string) {
 	}
 }
 
-func TestSessionsThatCannotBeAnsweredAreRefusedWithWhatIsExpected(t *testing.T) {
+func TestCheckAnswerNamesTheExpectedValue(t *testing.T) {
 	for words, change := range map[string]func(*agentv1.Answer){
 		"session 2|31 bytes|expected 32": func(o *agentv1.Answer) { o.Sessions[1].Key = testKey[:31] },
 		"session 2|33 bytes":             func(o *agentv1.Answer) { o.Sessions[1].Key = make([]byte, 33) },
 		"session 2|0 bytes":              func(o *agentv1.Answer) { o.Sessions[1].Key = nil },
 		"session 0|expected 1 to 65535":  func(o *agentv1.Answer) { o.Sessions[1].Number = 0 },
 		"session 65536":                  func(o *agentv1.Answer) { o.Sessions[1].Number = 1 << 16 },
-		"session 1|of another session":   func(o *agentv1.Answer) { o.Sessions[1].Number = 1 },
+		"session 1|another session":      func(o *agentv1.Answer) { o.Sessions[1].Number = 1 },
 		"session 2|port 8631":            func(o *agentv1.Answer) { o.Sessions[1].ProbePort = 8631 },
 		"health port 0|expected 1 to":    func(o *agentv1.Answer) { o.Sessions[0].HealthPort = 0 },
 		"health port 65536":              func(o *agentv1.Answer) { o.Sessions[0].HealthPort = 1 << 16 },
 		"probe port 65536":               func(o *agentv1.Answer) { o.Sessions[0].ProbePort = 1 << 16 },
-		"port 8620|health and for probes": func(o *agentv1.Answer) {
+		"port 8620|for health and for probes": func(o *agentv1.Answer) {
 			o.Sessions[0].ProbePort = 8620
 		},
 		"257 sessions|at most 256": func(o *agentv1.Answer) {
 			for number := uint32(3); number <= 257; number++ {
-				o.Sessions = append(o.Sessions, aSession(number))
+				o.Sessions = append(o.Sessions, answerSession(number))
 			}
 		},
 	} {
-		order := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{aSession(1), aSession(2)}}
+		order := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{answerSession(1), answerSession(2)}}
 		if err := checkAnswer(order); err != nil {
 			t.Fatal(err)
 		}
 		change(order)
-		refused(t, words, checkAnswer(order), words)
+		expectError(t, words, checkAnswer(order), words)
 	}
-	none := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{aSession(1), aSession(2)}}
+	none := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{answerSession(1), answerSession(2)}}
 	for _, each := range none.Sessions {
-		each.ProbePort = 0 // of many: no probes
+		each.ProbePort = 0 // several sessions without probes
 	}
 	if err := checkAnswer(none); err != nil {
 		t.Error(err)
 	}
 }
 
-// farEnds are ways that no order may have.
-var farEnds = map[string]func(way *agentv1.MeasuredWay){
+// invalidWays maps expected words to changes that make a way invalid.
+var invalidWays = map[string]func(way *agentv1.MeasuredWay){
 	`remote ""|expected the address of one host`: func(w *agentv1.MeasuredWay) { w.Remote = "" },
 	`remote "far.example.org"`:                   func(w *agentv1.MeasuredWay) { w.Remote = "far.example.org" },
 	`remote "0.0.0.0"`:                           func(w *agentv1.MeasuredWay) { w.Remote = "0.0.0.0" },
@@ -96,7 +96,7 @@ var farEnds = map[string]func(way *agentv1.MeasuredWay){
 	`device "a-name-of-16-let"`:                  func(w *agentv1.MeasuredWay) { w.Device = "a-name-of-16-let" },
 }
 
-func TestPathsThatCannotBeMeasuredAreRefusedWithWhatIsExpected(t *testing.T) {
+func TestCheckHealthNamesTheExpectedValue(t *testing.T) {
 	cases := map[string]func(*agentv1.Health){
 		`path "lte"|31 bytes|expected 32`:    func(o *agentv1.Health) { o.Paths[1].Key = testKey[:31] },
 		`path "lte"|port 0|expected 1 to`:    func(o *agentv1.Health) { o.Paths[1].Port = 0 },
@@ -105,29 +105,29 @@ func TestPathsThatCannotBeMeasuredAreRefusedWithWhatIsExpected(t *testing.T) {
 		`path "lte"|session 1|`:              func(o *agentv1.Health) { o.Paths[1].Number = 1 },
 		`path "lte"|pause of 19 ms|20 to`:    func(o *agentv1.Health) { o.Paths[1].PauseMs = 19 },
 		`path "lte"|pause of 60001 ms`:       func(o *agentv1.Health) { o.Paths[1].PauseMs = 60001 },
-		`name "wifi"|is of two`:              func(o *agentv1.Health) { o.Paths[1].Name = "wifi" },
-		`name ""|or of none`:                 func(o *agentv1.Health) { o.Paths[1].Name = "" },
+		`name "wifi"|used twice`:             func(o *agentv1.Health) { o.Paths[1].Name = "wifi" },
+		`name ""|is empty`:                   func(o *agentv1.Health) { o.Paths[1].Name = "" },
 		`path "lte"|expected the address of`: func(o *agentv1.Health) { o.Paths[1].Way = nil },
 		"65 paths|at most 64": func(o *agentv1.Health) {
 			for number := uint32(3); number <= 65; number++ {
-				o.Paths = append(o.Paths, aPath(strings.Repeat("x", int(number)), number))
+				o.Paths = append(o.Paths, healthPath(strings.Repeat("x", int(number)), number))
 			}
 		},
 	}
-	for words, change := range farEnds {
+	for words, change := range invalidWays {
 		cases[`path "lte"|`+words] = func(o *agentv1.Health) { change(o.Paths[1].Way) }
 	}
 	for words, change := range cases {
-		order := &agentv1.Health{Paths: []*agentv1.HealthPath{aPath("wifi", 1), aPath("lte", 2)}}
+		order := &agentv1.Health{Paths: []*agentv1.HealthPath{healthPath("wifi", 1), healthPath("lte", 2)}}
 		if err := checkHealth(order); err != nil {
 			t.Fatal(err)
 		}
 		change(order)
-		refused(t, words, checkHealth(order), words)
+		expectError(t, words, checkHealth(order), words)
 	}
 }
 
-func TestAProbeThatCannotBeIsRefusedWithWhatIsExpected(t *testing.T) {
+func TestPlanOfNamesTheExpectedValue(t *testing.T) {
 	cases := map[string]func(*agentv1.Probe){
 		"no name":                      func(o *agentv1.Probe) { o.Name = "" },
 		"0 bytes, expected 32":         func(o *agentv1.Probe) { o.Key = nil },
@@ -146,24 +146,24 @@ func TestAProbeThatCannotBeIsRefusedWithWhatIsExpected(t *testing.T) {
 		"20005 packets|20000 in 30m0s": func(o *agentv1.Probe) { o.Tries, o.Trains, o.TrainPackets, o.StepBytes = 4000, 1, 5, 300 },
 		"1801 packets in 30m1":         func(o *agentv1.Probe) { o.Tries, o.Trains, o.StepBytes, o.PauseUs = 1801, 0, 5000, 1_000_000 },
 	}
-	for words, change := range farEnds {
+	for words, change := range invalidWays {
 		cases[words] = func(o *agentv1.Probe) { change(o.Way) }
 	}
 	for words, change := range cases {
-		order := aProbe()
+		order := probeOrder()
 		change(order)
 		_, err := planOf(order)
-		refused(t, words, err, words)
+		expectError(t, words, err, words)
 	}
 }
 
-func TestWhatAProbeSends(t *testing.T) {
-	plan, err := planOf(aProbe())
+func TestPlanOfReadsLengthsAndTrains(t *testing.T) {
+	plan, err := planOf(probeOrder())
 	if err != nil || len(plan.Lengths) != 9 || plan.Lengths[0] != 64 || plan.Lengths[8] != 1440 || plan.Down ||
 		plan.Tries != 5 || plan.Every != time.Millisecond || plan.Trains != 2 || plan.TrainPackets != 10 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
-	one := proto.CloneOf(aProbe())
+	one := proto.CloneOf(probeOrder())
 	one.Down, one.ShortestBytes, one.LongestBytes, one.StepBytes, one.Trains = true, 1440, 1440, 1<<32-1, 0
 	if plan, err = planOf(one); err != nil || len(plan.Lengths) != 1 || !plan.Down || lasts(plan) != 5*time.Millisecond {
 		t.Fatalf("%+v, %v", plan, err)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probing measures paths: it answers those who measure the paths to here, sends small packets along paths from here
-// all the time, and probes one when that is ordered (docs/explanation/health.md, docs/how-to/measure.md).
+// Package probing measures paths (docs/explanation/health.md, docs/how-to/measure.md). It answers other hosts that measure
+// their paths to this host, sends small packets along this host's paths all the time, and probes a path on order.
 //
-//	Answer ─▶ a port for health, one for the probes of each session ─▶ Answering
-//	Health ─▶ a sender for each path                                ─▶ PathHealth
-//	Probe  ─▶ one path at a time                                    ─▶ Probed
+//	Answer ─▶ one port for health, one for the probes of each session ─▶ Answering
+//	Health ─▶ a sender for each path                                  ─▶ PathHealth
+//	Probe  ─▶ one path at a time                                      ─▶ Probed
 //
-// What is ordered takes the place of what was; what is the same goes on, with its socket and its counts. A port that is taken, or a
-// device that is not there, is reported and tried again. Nothing of it outlives the agent.
+// A new order replaces the previous one. Unchanged items keep their socket and counters. A port in use or a missing device is
+// reported and retried. Everything ends with the agent.
 package probing
 
 import (
@@ -22,14 +22,14 @@ import (
 	"bicast/internal/timestamping"
 )
 
-const tendEvery = 3 * time.Second
+const retryInterval = 3 * time.Second
 
-// Executor measures as a controller ordered.
+// Executor carries out the controller's measuring orders.
 type Executor struct {
-	outside func(func() error) error // runs where the packets leave and come
-	log     *slog.Logger
-	tends   time.Duration // how often what cannot be is tried again
-	now     func() clock.Instant
+	outside    func(func() error) error // runs a function in the network namespace of the packets
+	log        *slog.Logger
+	retryEvery time.Duration // interval between retries
+	now        func() clock.Instant
 
 	alive   context.Context
 	end     context.CancelFunc
@@ -39,25 +39,25 @@ type Executor struct {
 	mutex   sync.Mutex
 	answers answers
 	paths   paths
-	probes  string // the path that is probed; empty: none is
+	probes  string // name of the path being probed, or ""
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without orders.
 func NewExecutor(outside func(func() error) error, log *slog.Logger) *Executor {
 	h := &Executor{
-		outside: outside, log: log, tends: tendEvery, now: clock.Now, probed: make(chan *agentv1.Probed, 1),
+		outside: outside, log: log, retryEvery: retryInterval, now: clock.Now, probed: make(chan *agentv1.Probed, 1),
 		answers: newAnswers(log),
 	}
 	h.alive, h.end = context.WithCancel(context.Background())
 	return h
 }
 
-// Probe tells why this kernel could not measure; nil where it stamps packets.
+// Probe returns the reason why this kernel cannot timestamp packets, or nil.
 func Probe() error { return timestamping.Probe() }
 
-// Run sees to what is ordered until the context ends, and then ends it.
+// Run retries what failed until the context ends. Then it stops all measurements.
 func (e *Executor) Run(ctx context.Context) {
-	clock.Every(ctx, e.tends, e.tend)
+	clock.Every(ctx, e.retryEvery, e.retry)
 	e.mutex.Lock()
 	e.end()
 	e.answers.end()
@@ -66,32 +66,32 @@ func (e *Executor) Run(ctx context.Context) {
 	e.running.Wait()
 }
 
-// Report is what the contract's has of measuring.
+// Report returns the measuring part of the agent's report.
 func (e *Executor) Report() (*agentv1.Answering, []*agentv1.PathHealth) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	return e.answers.message(), e.paths.messages()
 }
 
-// Probed tells what came of probes.
+// Probed delivers the results of probes.
 func (e *Executor) Probed() <-chan *agentv1.Probed { return e.probed }
 
-func (e *Executor) tend() {
+func (e *Executor) retry() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	e.answers.tend(e.outside)
-	e.paths.tend(e.outside)
+	e.answers.retry(e.outside)
+	e.paths.retry(e.outside)
 }
 
-// part goes on until it ends.
-type part struct {
+// task is a goroutine that runs until it is stopped or ends on its own.
+type task struct {
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-func begin(work func(context.Context)) part {
+func begin(work func(context.Context)) task {
 	ctx, stop := context.WithCancel(context.Background())
-	p := part{stop: stop, ended: make(chan struct{})}
+	p := task{stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		work(ctx)
@@ -99,12 +99,12 @@ func begin(work func(context.Context)) part {
 	return p
 }
 
-func (p part) end() {
+func (p task) end() {
 	p.stop()
 	<-p.ended
 }
 
-func (p part) over() bool {
+func (p task) over() bool {
 	select {
 	case <-p.ended:
 		return true

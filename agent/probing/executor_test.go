@@ -18,10 +18,10 @@ import (
 	"bicast/internal/lab"
 )
 
-// enough for whatever a machine does that stands still for a while.
+// patience bounds every wait. A loaded machine may stall for a while.
 const patience = time.Minute
 
-// pair is an executor at each end of the path wifi, and of the path lte.
+// pair is an executor at each end of the paths wifi and lte.
 type pair struct {
 	t              *testing.T
 	client, server *lab.Host
@@ -40,7 +40,7 @@ func newPair(t *testing.T) *pair {
 
 func (p *pair) executor(at *lab.Host) (*Executor, func()) {
 	h := NewExecutor(at.Try, slog.New(slog.DiscardHandler))
-	h.tends = 100 * time.Millisecond
+	h.retryEvery = 100 * time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -59,7 +59,7 @@ func (p *pair) executor(at *lab.Host) (*Executor, func()) {
 	return h, end
 }
 
-// done is an order's result that must be good.
+// done expects an order to succeed.
 func (p *pair) done(said string, err error) {
 	p.t.Helper()
 	if err != nil || said == "" {
@@ -71,7 +71,7 @@ func (p *pair) answer(sessions ...*agentv1.AnswerSession) {
 	p.t.Helper()
 	said, err := p.far.Answer(&agentv1.Answer{Sessions: sessions})
 	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
-		return // a command that another test has just forked still holds the port; the executor tries again
+		return // a command that another test has just forked still holds the port; the executor retries
 	}
 	p.done(said, err)
 }
@@ -81,7 +81,7 @@ func (p *pair) watch(paths ...*agentv1.HealthPath) {
 	p.done(p.near.Health(&agentv1.Health{Paths: paths}))
 }
 
-// await is until the two reports are so. It returns the one of the first path.
+// await waits until both reports satisfy a condition and returns the report of the first path.
 func (p *pair) await(what string, is func(*agentv1.PathHealth, *agentv1.Answering) bool) *agentv1.PathHealth {
 	p.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -91,7 +91,7 @@ func (p *pair) await(what string, is func(*agentv1.PathHealth, *agentv1.Answerin
 			return health[0]
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("it never came that %s: %v, %v", what, health, answering)
+			p.t.Fatalf("timeout waiting until %s: %v, %v", what, health, answering)
 		}
 	}
 }
@@ -102,16 +102,16 @@ func (p *pair) came() *agentv1.Probed {
 	case probed := <-p.near.Probed():
 		return probed
 	case <-time.After(patience):
-		p.t.Fatal("nothing came of the probe")
+		p.t.Fatal("the probe has no result")
 		return nil
 	}
 }
 
-func TestHealthIsReportedAndACutPathLoses(t *testing.T) {
+func TestHealthReportsLossOnACutPath(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.answer(aSession(1))
-	p.watch(aPath("wifi", 1))
+	p.answer(answerSession(1))
+	p.watch(healthPath("wifi", 1))
 	h := p.await("packets are counted, and the last are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
 		return h.Sent >= 10 && h.Windows[0].Sent > 0 && h.Windows[0].Lost == 0 && a.HealthPackets > h.Sent && h.Lost <= h.Sent/2
 	})
@@ -133,22 +133,22 @@ func TestHealthIsReportedAndACutPathLoses(t *testing.T) {
 	})
 }
 
-func TestWhatIsTheSameGoesOnWhenOrdersAreReplaced(t *testing.T) {
+func TestOrdersKeepUnchangedItemsWhenReplaced(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	second, third := aSession(2), aSession(3)
-	p.answer(aSession(1), second)
-	p.watch(aPath("wifi", 1), aPath("lte", 2))
+	second, third := answerSession(2), answerSession(3)
+	p.answer(answerSession(1), second)
+	p.watch(healthPath("wifi", 1), healthPath("lte", 2))
 	answers := func(h *agentv1.PathHealth, a *agentv1.Answering) bool { return h.Windows[0].Sent > h.Windows[0].Lost }
 	p.await("packets are answered", answers)
 	listener, probes, sender := p.far.answers.listeners[8620], p.far.answers.listeners[8631], p.near.paths[0].sender
 	_, before := p.near.Report()
 
-	changed, other := aSession(2), aPath("lte", 2)
+	changed, other := answerSession(2), healthPath("lte", 2)
 	changed.Key, other.Key = make([]byte, 32), make([]byte, 32)
 	other.Way = &agentv1.MeasuredWay{Remote: "fd02::2"}
-	p.answer(third, changed, aSession(1))
-	p.watch(other, aPath("wifi", 1))
+	p.answer(third, changed, answerSession(1))
+	p.watch(other, healthPath("wifi", 1))
 	if p.far.answers.listeners[8620] != listener || p.far.answers.listeners[8631] != probes || p.near.paths[1].sender != sender {
 		t.Fatal("what is the same did not go on")
 	}
@@ -168,19 +168,19 @@ func TestWhatIsTheSameGoesOnWhenOrdersAreReplaced(t *testing.T) {
 	}
 }
 
-func TestWhoHasAnotherKeyIsAStranger(t *testing.T) {
+func TestAnswerCountsPacketsOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	session := aSession(1)
+	session := answerSession(1)
 	session.Key = make([]byte, 32)
 	p.answer(session)
-	p.watch(aPath("wifi", 1))
+	p.watch(healthPath("wifi", 1))
 	p.await("all is lost, and counted", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
 		return h.Sent > 10 && h.Lost == h.Sent && h.LostThere+h.LostBack == 0 && a.Strangers >= h.Sent && a.HealthPackets == 0
 	})
 }
 
-func TestAPortThatIsTakenIsSaidAndTriedAgain(t *testing.T) {
+func TestAnswerRetriesAPortInUse(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	var taken net.PacketConn
@@ -188,27 +188,27 @@ func TestAPortThatIsTakenIsSaidAndTriedAgain(t *testing.T) {
 		taken, err = net.ListenPacket("udp", ":8631")
 		return err
 	})
-	said, err := p.far.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{aSession(1)}})
+	said, err := p.far.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{answerSession(1)}})
 	if err == nil || !strings.Contains(err.Error(), "UDP port 8631") || !strings.Contains(err.Error(), "in use") {
 		t.Fatalf("%q, %v", said, err)
 	}
-	p.watch(aPath("wifi", 1))
+	p.watch(healthPath("wifi", 1))
 	p.await("the others are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
 		return a.HealthPackets > 0 && strings.Contains(a.Because, "UDP port 8631")
 	})
 	taken.Close()
 	p.await("the port is had", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool { return a.Because == "" })
-	p.done(p.near.Probe(1, aProbe()))
+	p.done(p.near.Probe(1, probeOrder()))
 	if probed := p.came(); probed.Because != "" {
 		t.Fatalf("%v", probed)
 	}
 }
 
-func TestADeviceThatComesLaterAndComesBackIsSentBy(t *testing.T) {
+func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.answer(aSession(1))
-	path := aPath("usb", 1)
+	p.answer(answerSession(1))
+	path := healthPath("usb", 1)
 	path.Way = &agentv1.MeasuredWay{Device: "usb", Local: "10.7.0.1", Remote: lab.Service}
 	if said, err := p.near.Health(&agentv1.Health{Paths: []*agentv1.HealthPath{path}}); err == nil || !strings.Contains(err.Error(), "usb") {
 		t.Fatalf("%q, %v", said, err)
@@ -216,7 +216,7 @@ func TestADeviceThatComesLaterAndComesBackIsSentBy(t *testing.T) {
 	said := func(word string) {
 		p.await("the reason has "+word, func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { return strings.Contains(h.Because, word) })
 	}
-	said("usb, by which")
+	said("device usb")
 	plug := func() {
 		p.client.Run("ip", "link", "add", "usb", "type", "veth", "peer", "name", "usb", "netns", p.server.Path())
 		for _, host := range []*lab.Host{p.client, p.server} {
@@ -232,7 +232,7 @@ func TestADeviceThatComesLaterAndComesBackIsSentBy(t *testing.T) {
 		return h.Because == "" && h.Windows[0].Sent > h.Windows[0].Lost
 	})
 	p.client.Run("ip", "link", "del", "usb")
-	said("usb, by which")
+	said("device usb")
 	lost := uint64(0)
 	p.await("what cannot be sent is lost", func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { lost = h.Lost; return h.Lost > 5 })
 	plug()
@@ -241,20 +241,20 @@ func TestADeviceThatComesLaterAndComesBackIsSentBy(t *testing.T) {
 	})
 }
 
-func TestAProbeIsToldWithTheTimesOfBothEnds(t *testing.T) {
+func TestProbeReportsTimesOfBothEnds(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.answer(aSession(1), aSession(2))
-	for n, down := range []bool{false, true} { // the sessions are two: each is somebody's for a while
-		order := aProbe()
+	p.answer(answerSession(1), answerSession(2))
+	for n, down := range []bool{false, true} { // one session each: a session stays occupied for a while
+		order := probeOrder()
 		order.Port, order.Down = uint32(8631+n), down
 		p.done(p.near.Probe(uint64(7+n), order))
-		if _, err := p.near.Probe(99, aProbe()); err == nil || !strings.Contains(err.Error(), "wifi is being measured") {
+		if _, err := p.near.Probe(99, probeOrder()); err == nil || !strings.Contains(err.Error(), "wifi is being probed") {
 			t.Fatalf("a second one: %v", err)
 		}
 		m := p.came()
 		packets := 9*5 + 2*10
-		if leftOut := strings.Contains(m.Because, "left out"); down && leftOut { // by a way there as slow as the way here
+		if leftOut := strings.Contains(m.Because, "left out"); down && leftOut { // where the requests take as long as the answers
 			packets = len(m.Lengths)
 		} else if m.Because != "" {
 			t.Fatalf("down %v: %v", down, m)
@@ -264,7 +264,7 @@ func TestAProbeIsToldWithTheTimesOfBothEnds(t *testing.T) {
 		}
 		whole, heard := 0, 0
 		for n := range packets {
-			if m.SentNs[n] != 0 && m.ReceivedNs[n] != 0 { // the first ones have no stamps
+			if m.SentNs[n] != 0 && m.ReceivedNs[n] != 0 { // the first packets may lack timestamps
 				whole++
 			}
 			if m.HeardNs[n] != 0 {
@@ -283,13 +283,13 @@ func TestAProbeIsToldWithTheTimesOfBothEnds(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatGoesAwayEndsAProbeAndThatIsTold(t *testing.T) {
+func TestProbeEndsWhenThePeerStops(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.answer(aSession(1))
-	order := aProbe()
+	p.answer(answerSession(1))
+	order := probeOrder()
 	order.Tries = 2000
-	p.watch(aPath("wifi", 1))
+	p.watch(healthPath("wifi", 1))
 	p.done(p.near.Probe(1, order))
 	p.await("probes are answered", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool { return a.Probes > 30 })
 	p.done(p.far.Answer(nil))
@@ -297,7 +297,7 @@ func TestAFarEndThatGoesAwayEndsAProbeAndThatIsTold(t *testing.T) {
 	if !strings.Contains(m.Because, "went away") || len(m.Lengths) < 20 || len(m.Lengths) > 9*2000 {
 		t.Fatalf("%d packets, and then %q", len(m.Lengths), m.Because)
 	}
-	p.done(p.near.Probe(2, aProbe()))
+	p.done(p.near.Probe(2, probeOrder()))
 	if m := p.came(); m.Directive != 2 || !strings.Contains(m.Because, "nobody listens") || len(m.Lengths) != 0 {
 		t.Fatalf("%v", m)
 	}
@@ -307,10 +307,10 @@ func TestAFarEndThatGoesAwayEndsAProbeAndThatIsTold(t *testing.T) {
 	}
 }
 
-func TestAProbeDuringWhichOurClockWasSetTellsNothing(t *testing.T) {
+func TestProbeIsVoidWhenOurClockIsSet(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.answer(aSession(1))
+	p.answer(answerSession(1))
 	set := time.Duration(0)
 	p.near.now = func() clock.Instant {
 		now := clock.Now()
@@ -318,22 +318,22 @@ func TestAProbeDuringWhichOurClockWasSetTellsNothing(t *testing.T) {
 		set += 30 * time.Millisecond
 		return now
 	}
-	p.done(p.near.Probe(1, aProbe()))
+	p.done(p.near.Probe(1, probeOrder()))
 	if m := p.came(); !strings.Contains(m.Because, "this host's clock was set by") || len(m.Lengths) != 0 {
 		t.Fatalf("%v", m)
 	}
 }
 
-func TestEverythingEndsWithTheExecutor(t *testing.T) {
+func TestRunReleasesAllPortsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	back := aSession(1)
-	p.answer(aSession(1))
+	back := answerSession(1)
+	p.answer(answerSession(1))
 	p.done(p.near.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{back}}))
-	there := aPath("back", 1)
+	there := healthPath("back", 1)
 	there.Way.Remote = "10.1.0.1"
 	p.done(p.far.Health(&agentv1.Health{Paths: []*agentv1.HealthPath{there}}))
-	order := aProbe()
+	order := probeOrder()
 	order.Way.Remote, order.Tries = "10.1.0.1", 2000
 	p.done(p.far.Probe(1, order))
 	p.endFar()
@@ -346,7 +346,7 @@ func TestEverythingEndsWithTheExecutor(t *testing.T) {
 			t.Fatalf("order %d: %q, %v", n, said, err)
 		}
 	}
-	p.server.Do(func() error { // in use by nobody
+	p.server.Do(func() error { // the ports are free again
 		for _, port := range []int{8620, 8631} {
 			conn, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
 			if err != nil {

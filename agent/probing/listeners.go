@@ -12,23 +12,23 @@ import (
 	"bicast/api/agentv1"
 )
 
-// wanted is what is to be answered at a port: the health of some sessions, by their numbers, or the probes of one.
-type wanted struct {
+// portSpec says what a port answers: the health sessions with these numbers, or the probes of one session.
+type portSpec struct {
 	health map[uint16]bandwidth.Key
 	probes *bandwidth.Key
 }
 
-// listener is a port at which is answered.
+// listener answers at one port.
 type listener interface {
-	fits(wanted) bool // else it is to be closed
-	serve(wanted)     // of those that fit
+	fits(portSpec) bool // false: the port has to be closed and reopened
+	serve(portSpec)     // applies a specification that fits
 	count(*agentv1.Answering)
 	over() bool
 	end()
 }
 
-// open is in the calling thread's network namespace, and at all addresses: by which of them it is reached is known to who asks.
-func open(port uint16, w wanted, log *slog.Logger) (listener, error) {
+// open listens at all addresses in the calling thread's network namespace. The measuring host chooses the address.
+func open(port uint16, w portSpec, log *slog.Logger) (listener, error) {
 	at := netip.AddrPortFrom(netip.Addr{}, port)
 	if w.probes == nil {
 		reflector, err := stamp.Listen(at, "")
@@ -36,7 +36,7 @@ func open(port uint16, w wanted, log *slog.Logger) (listener, error) {
 			return nil, err
 		}
 		return &healthListener{begin(func(ctx context.Context) {
-			defer reflector.Close() // and not only begin to: the port may be wanted for something else
+			defer reflector.Close() // the port must be free when the task has ended
 			reflector.Run(ctx)
 		}), reflector, map[uint16]bandwidth.Key{}}, nil
 	}
@@ -47,22 +47,22 @@ func open(port uint16, w wanted, log *slog.Logger) (listener, error) {
 	return &probeListener{begin(func(ctx context.Context) {
 		defer reflector.Close()
 		if err := reflector.Run(ctx); err != nil {
-			log.Error("a port is not answered any more, and is opened again", "port", port, "because", err)
+			log.Error("a port stopped answering probes and will be reopened", "port", port, "because", err)
 		}
 	}), reflector, *w.probes}, nil
 }
 
 // healthListener answers several sessions.
 type healthListener struct {
-	part
+	task
 	reflector *stamp.Reflector
 	keys      map[uint16]bandwidth.Key
 }
 
-func (d *healthListener) fits(w wanted) bool { return w.health != nil }
+func (d *healthListener) fits(w portSpec) bool { return w.health != nil }
 
-// serve lets sessions that are the same go on: which of their numbers were answered is known.
-func (d *healthListener) serve(w wanted) {
+// serve keeps the replay state of unchanged sessions.
+func (d *healthListener) serve(w portSpec) {
 	for number := range d.keys {
 		if _, stays := w.health[number]; !stays {
 			d.reflector.Drop(session(number, d.keys[number]))
@@ -70,7 +70,7 @@ func (d *healthListener) serve(w wanted) {
 	}
 	for number, key := range w.health {
 		if before, known := d.keys[number]; !known || before != key {
-			d.reflector.Open(session(number, key)) // which refuses no key that is so long
+			d.reflector.Open(session(number, key)) // cannot fail: the key is long enough
 		}
 	}
 	d.keys = w.health
@@ -90,14 +90,14 @@ func (d *healthListener) count(to *agentv1.Answering) {
 
 // probeListener answers one session.
 type probeListener struct {
-	part
+	task
 	reflector *bandwidth.Reflector
 	key       bandwidth.Key
 }
 
-func (d *probeListener) fits(w wanted) bool { return w.probes != nil && *w.probes == d.key }
+func (d *probeListener) fits(w portSpec) bool { return w.probes != nil && *w.probes == d.key }
 
-func (d *probeListener) serve(wanted) {}
+func (d *probeListener) serve(portSpec) {}
 
 func (d *probeListener) count(to *agentv1.Answering) {
 	counts := d.reflector.Counters()

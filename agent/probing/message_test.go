@@ -16,7 +16,7 @@ import (
 
 const day = 1_795_000_000_000_000_000
 
-func TestWhatCameOfAProbeInTheContractsWords(t *testing.T) {
+func TestProbedMessageHasAllSamples(t *testing.T) {
 	result := bandwidth.Result{Six: true, Hardware: true, FarHardware: true, Samples: []bandwidth.Sample{
 		{Length: 64, Came: true, Sent: day + 5, Received: 900, Answered: 950, Heard: day + 70},
 		{Length: 80, Sent: day},
@@ -48,7 +48,7 @@ func TestWhatCameOfAProbeInTheContractsWords(t *testing.T) {
 	}
 }
 
-func TestOfAClockThatWasSetMeanwhileNothingIsTold(t *testing.T) {
+func TestProbedMessageIsVoidWhenOurClockWasSet(t *testing.T) {
 	before := clock.Instant{At: time.Hour, Wall: day}
 	for _, each := range []struct {
 		set  time.Duration
@@ -56,30 +56,30 @@ func TestOfAClockThatWasSetMeanwhileNothingIsTold(t *testing.T) {
 	}{{0, true}, {time.Millisecond, true}, {-time.Millisecond, true}, {30 * time.Millisecond, false}, {-time.Hour, false}} {
 		after := clock.Instant{At: before.At + 9*time.Second, Wall: before.Wall + int64(9*time.Second+each.set)}
 		result := bandwidth.Result{Samples: make([]bandwidth.Sample, 3)}
-		m := probedMessage(result, nil, setBetween(before, after))
+		m := probedMessage(result, nil, clockStep(before, after))
 		if each.told != (m.Because == "") || each.told != (len(m.Lengths) == 3) || !each.told && !strings.Contains(m.Because, each.set.String()) {
 			t.Errorf("set by %v: %v", each.set, m)
 		}
 		result.Hardware = true
-		if m := probedMessage(result, nil, setBetween(before, after)); m.Because != "" || len(m.Lengths) != 3 {
+		if m := probedMessage(result, nil, clockStep(before, after)); m.Because != "" || len(m.Lengths) != 3 {
 			t.Errorf("set by %v, and a card that has a clock of its own: %v", each.set, m)
 		}
 	}
 }
 
-func TestOfAFarEndsClockThatWasSetByHoursNothingIsTold(t *testing.T) {
+func TestProbedMessageIsVoidWhenThePeersClockWasSet(t *testing.T) {
 	for _, set := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		result := bandwidth.Result{Took: 9 * time.Second, Samples: []bandwidth.Sample{
 			{Length: 64, Came: true, Sent: day, Received: day, Heard: day + 1},
 			{Length: 64, Came: true, Sent: day + int64(9*time.Second), Received: day + int64(9*time.Second+set)},
 		}}
-		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Because, "a clock was set: its times are of") {
+		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Because, "its timestamps span") {
 			t.Errorf("set by %v: %v", set, m)
 		}
 	}
 }
 
-func TestWhateverTimesAFarEndSaysNoneAreToldThatAControllerWouldNotTake(t *testing.T) {
+func TestSpanBoundsAnyTimestampsOfThePeer(t *testing.T) {
 	said := []int64{math.MinInt64, math.MinInt64 + 1, -day, -1, 1, day, math.MaxInt64}
 	for _, first := range said {
 		for _, second := range said {
@@ -95,7 +95,7 @@ func TestWhateverTimesAFarEndSaysNoneAreToldThatAControllerWouldNotTake(t *testi
 	}
 }
 
-func TestTimesAreSaidInMicrosecondsAndNoneIsNotKnown(t *testing.T) {
+func TestMicrosRoundsUpToAtLeastOne(t *testing.T) {
 	for d, expected := range map[time.Duration]uint32{0: 0, 1: 1, time.Microsecond: 1, 1001: 2, -5 * time.Second: 0, 2 * time.Hour: 1<<32 - 1} {
 		if got := micros(d); got != expected {
 			t.Errorf("%v is %d, expected %d", d, got, expected)

@@ -17,7 +17,7 @@ import (
 	"bicast/internal/timestamping"
 )
 
-// Health takes the place of the order before; paths that are the same go on.
+// Health replaces the set of measured paths. Unchanged paths keep their state.
 func (e *Executor) Health(order *agentv1.Health) (string, error) {
 	if err := checkHealth(order); err != nil {
 		return "", err
@@ -28,19 +28,19 @@ func (e *Executor) Health(order *agentv1.Health) (string, error) {
 		return "", errEnding
 	}
 	e.paths = e.paths.next(order, e.log)
-	e.paths.tend(e.outside)
+	e.paths.retry(e.outside)
 	for _, p := range e.paths {
 		if p.because != nil {
-			return "", fmt.Errorf("%s: %w; it is tried again", p.order.GetName(), p.because)
+			return "", fmt.Errorf("path %s: %w; the agent retries", p.order.GetName(), p.because)
 		}
 	}
-	return fmt.Sprintf("packets are sent along %s", plural.Of(len(e.paths), "path")), nil
+	return fmt.Sprintf("measuring %s", plural.Of(len(e.paths), "path")), nil
 }
 
-// paths are those of an order.
+// paths holds the paths of a Health order.
 type paths []*path
 
-// next has what is the same in it as it is.
+// next returns the paths of the new order and reuses unchanged ones.
 func (ps paths) next(order *agentv1.Health, log *slog.Logger) paths {
 	before := map[string]*path{}
 	for _, p := range ps {
@@ -57,14 +57,14 @@ func (ps paths) next(order *agentv1.Health, log *slog.Logger) paths {
 		next = append(next, p)
 	}
 	for _, p := range before {
-		p.rest()
+		p.stop()
 	}
 	return next
 }
 
-func (ps paths) tend(outside func(func() error) error) {
+func (ps paths) retry(outside func(func() error) error) {
 	for _, p := range ps {
-		p.tend(outside)
+		p.retry(outside)
 	}
 }
 
@@ -76,25 +76,25 @@ func (ps paths) messages() []*agentv1.PathHealth {
 	return messages
 }
 
-// path is one along which packets are sent, as long as they can be.
+// path sends packets along one path whenever the host can.
 type path struct {
 	order    *agentv1.HealthPath
 	log      *slog.Logger
-	sender   *stamp.Sender // nil: there never was one
-	sending  *part         // nil: it does not
+	sender   *stamp.Sender // nil before the first successful start
+	sending  *task         // nil while stopped
 	binding  binding       // of its socket
-	answered uint64        // when it was last seen to
+	answered uint64        // answers counted at the last retry
 	because  error
 }
 
-// binding is what a socket has from the host: where that is another, another socket is wanted.
+// binding is the device and local address of a socket. If they change, the path needs a new socket.
 type binding struct {
-	device int // 0: as routes say
+	device int // index; 0: routes decide
 	local  netip.Addr
 }
 
-// tend leaves a path alone that answers. Of one that does not, it may be our end that has changed.
-func (p *path) tend(outside func(func() error) error) {
+// retry redials a path without new answers: this host's device or address may have changed.
+func (p *path) retry(outside func(func() error) error) {
 	if p.sending != nil {
 		if answered := p.sender.Sending().Answered; answered > p.answered {
 			p.answered, p.because = answered, nil
@@ -102,20 +102,21 @@ func (p *path) tend(outside func(func() error) error) {
 		}
 	}
 	before := p.because
-	p.because = outside(p.see)
+	p.because = outside(p.redial)
 	if p.because != nil && (before == nil || before.Error() != p.because.Error()) {
-		p.log.Warn("a path cannot be measured", "path", p.order.GetName(), "because", p.because)
+		p.log.Warn("cannot measure a path", "path", p.order.GetName(), "because", p.because)
 	}
 }
 
-// see has packets leave as they would if they began now. Where they could not, what was begun goes on, and its packets are lost.
-func (p *path) see() error {
+// redial opens a new socket if the current one has another binding. If that fails, the old sender continues and its
+// packets are lost.
+func (p *path) redial() error {
 	target := targetOf(p.order)
-	found, err := look(target)
+	found, err := bindingOf(target)
 	if err != nil || p.sending != nil && found == p.binding {
 		return err
 	}
-	p.rest()
+	p.stop()
 	next := func() (*stamp.Sender, error) { return stamp.Dial(target) }
 	if p.sender != nil {
 		next = p.sender.Again
@@ -129,8 +130,8 @@ func (p *path) see() error {
 	return nil
 }
 
-// rest sends no more.
-func (p *path) rest() {
+// stop ends sending.
+func (p *path) stop() {
 	if p.sending != nil {
 		p.sending.end()
 		p.sending = nil
@@ -145,13 +146,13 @@ func targetOf(order *agentv1.HealthPath) stamp.Target {
 	}
 }
 
-// look tells what a socket would have.
-func look(target stamp.Target) (binding, error) {
+// bindingOf returns the binding that a new socket to the target would have.
+func bindingOf(target stamp.Target) (binding, error) {
 	var found binding
 	if target.Device != "" {
 		device, err := net.InterfaceByName(target.Device)
 		if err != nil {
-			return found, fmt.Errorf("the network device %s, by which packets are to leave, is not there", target.Device)
+			return found, fmt.Errorf("the network device %s for outgoing packets does not exist", target.Device)
 		}
 		found.device = device.Index
 	}
@@ -196,7 +197,7 @@ func windowMessage(w stamp.Window) *agentv1.HealthWindow {
 	return message
 }
 
-// micros is rounded up: 0 is what is not known, or is not there.
+// micros rounds up, because 0 means unknown.
 func micros(d time.Duration) uint32 {
 	return uint32(min(max(d+time.Microsecond-1, 0)/time.Microsecond, 1<<32-1))
 }

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	mostSet   = time.Millisecond // of this host's clock; more makes times of before and after nothing to compare
-	mostAfter = time.Minute      // that the last answers may come after the last packet
+	maxClockStep   = time.Millisecond // a larger step of this host's clock makes timestamps incomparable
+	maxAnswerDelay = time.Minute      // between the last packet and its answer
 )
 
-// Probe begins one. What came of it is told by its directive (Probed).
+// Probe starts a probe. Probed delivers the result with the directive's number.
 func (e *Executor) Probe(directive uint64, order *agentv1.Probe) (string, error) {
 	plan, err := planOf(order)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Executor) Probe(directive uint64, order *agentv1.Probe) (string, error)
 		return "", errEnding
 	}
 	if e.probes != "" {
-		return "", fmt.Errorf("%s is being measured: one path at a time", e.probes)
+		return "", fmt.Errorf("path %s is being probed: one at a time, try again later", e.probes)
 	}
 	var prober *bandwidth.Prober
 	err = e.outside(func() (err error) {
@@ -48,15 +48,15 @@ func (e *Executor) Probe(directive uint64, order *agentv1.Probe) (string, error)
 		defer e.running.Done()
 		e.measure(directive, prober, plan)
 	}()
-	return fmt.Sprintf("begun: %s in about %v", plural.Of(packets(plan), "packet"), lasts(plan)), nil
+	return fmt.Sprintf("started: %s in about %v", plural.Of(packets(plan), "packet"), lasts(plan)), nil
 }
 
-// measure tells what came once another probe may begin: who hears of this one may order that.
+// measure delivers the result after the executor is free, so that the receiver can order the next probe at once.
 func (e *Executor) measure(directive uint64, prober *bandwidth.Prober, plan bandwidth.Plan) {
 	defer prober.Close()
 	before := e.now()
 	result, err := prober.Measure(e.alive, plan)
-	message := probedMessage(result, cmp.Or(err, result.Ended), setBetween(before, e.now()))
+	message := probedMessage(result, cmp.Or(err, result.Ended), clockStep(before, e.now()))
 	message.Directive = directive
 	e.mutex.Lock()
 	e.probes = ""
@@ -67,29 +67,29 @@ func (e *Executor) measure(directive uint64, prober *bandwidth.Prober, plan band
 	}
 }
 
-// setBetween is by how much this host's clock was set; 0 where it was not, or so little that it is of no account.
-func setBetween(before, after clock.Instant) time.Duration {
-	if by := after.Offset() - before.Offset(); by.Abs() > mostSet {
+// clockStep returns by how much this host's clock was set, or 0 if at most maxClockStep.
+func clockStep(before, after clock.Instant) time.Duration {
+	if by := after.Offset() - before.Offset(); by.Abs() > maxClockStep {
 		return by
 	}
 	return 0
 }
 
 func probedMessage(result bandwidth.Result, failed error, set time.Duration) *agentv1.Probed {
-	if set != 0 && !result.Hardware { // a card has a clock of its own
-		return &agentv1.Probed{Because: fmt.Sprintf("this host's clock was set by %v while it ran", set.Round(time.Microsecond))}
+	if set != 0 && !result.Hardware { // hardware timestamps use the network card's clock
+		return &agentv1.Probed{Because: fmt.Sprintf("this host's clock was set by %v during the probe", set.Round(time.Microsecond))}
 	}
 	var sender, receiver span
 	for _, s := range result.Samples {
 		sender.take(s.Sent, s.Heard)
 		receiver.take(s.Received, s.Answered)
 	}
-	if over := max(sender.lasts(), receiver.lasts()); over > result.Took+mostAfter {
-		return &agentv1.Probed{Because: fmt.Sprintf("a clock was set: its times are of %v, and it ran for %v",
+	if over := max(sender.lasts(), receiver.lasts()); over > result.Took+maxAnswerDelay {
+		return &agentv1.Probed{Because: fmt.Sprintf("a clock was set during the probe: its timestamps span %v, but the probe took %v",
 			over.Round(time.Second), result.Took.Round(time.Second))}
 	}
 	message := &agentv1.Probed{
-		Because: lessBecause(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
+		Because: incompleteReason(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
 		SenderOriginNs: sender.first, ReceiverOriginNs: receiver.first,
 	}
 	if result.Six {
@@ -106,20 +106,20 @@ func probedMessage(result bandwidth.Result, failed error, set time.Duration) *ag
 	return message
 }
 
-// lessBecause is why there is less than was ordered; empty: there is all of it.
-func lessBecause(result bandwidth.Result, failed error) string {
+// incompleteReason returns why the result has fewer packets than ordered, or "".
+func incompleteReason(result bandwidth.Result, failed error) string {
 	switch {
 	case failed != nil:
 		return failed.Error()
 	case result.LeftOut > 0:
-		return fmt.Sprintf("%s left out: the way there, which their requests took, spaced them, and not the way here",
+		return fmt.Sprintf("%s left out: the way of the requests spaced the packets, not the measured way back",
 			plural.Of(result.LeftOut, "train"))
 	default:
 		return ""
 	}
 }
 
-// span is of the times of a clock; 0 is none.
+// span is the first and last timestamp of one clock. A timestamp of 0 is unknown.
 type span struct{ first, last int64 }
 
 func (s *span) take(times ...int64) {
@@ -131,12 +131,12 @@ func (s *span) take(times ...int64) {
 	}
 }
 
-// lasts bears any times: the far end's are what it says.
+// lasts must not overflow: the peer's timestamps can have any value.
 func (s *span) lasts() time.Duration {
 	return time.Duration(min(uint64(s.last)-uint64(s.first), math.MaxInt64))
 }
 
-// since is 1 at the first time, and 0 where there is none.
+// since returns 1 for the first timestamp, and 0 for an unknown one.
 func (s *span) since(at int64) uint64 {
 	if at == 0 {
 		return 0

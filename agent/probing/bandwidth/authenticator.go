@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	occupied = 2 * time.Second          // after its last packet a session is still somebody's
-	over     = silentFor * longestPause // and has ended: who probes has given up by then
-	mostASecond,
-	atOnce = 5000, 2000 // answers: trains come at once
-	knocksASecond = 10 // and at once: who opens knocks five times a second
+	occupied    = 2 * time.Second          // after its last packet, a session is still in use
+	forgetAfter = silentFor * longestPause // after its last packet, a session has ended: the prober has given up
+	answersPerSecond,
+	answerBurst = 5000, 2000 // answers per second and at once, because trains arrive as bursts
+	openingsPerSecond = 10 // also the burst; a prober sends five openings a second
 )
 
-// Counters are of all that came so far.
+// Counters are the counts since the start.
 type Counters struct {
 	Answered  uint64
-	Strangers uint64 // not whole, of another key, session or address
-	Replays   uint64 // a number for the second time, or far behind; an opening of a session that is probed
-	Refused   uint64 // more a second than is answered, or a session while there is another
-	Unsent    uint64 // answers that this host could not send, such as one that is too long for its device
+	Strangers uint64 // incomplete, or with another key, session or address
+	Replays   uint64 // a repeated or old number, or an opening of a running session
+	Refused   uint64 // above the rate limit, or a session while another one is in use
+	Unsent    uint64 // answers that this host failed to send, for example too long for the device
 }
 
-// authenticator knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
-// are void with each session that is opened, so what was recorded of an earlier one opens nothing. A packet that is wrong
-// costs a comparison or two and is forgotten.
+// authenticator decides which packets to answer: one session at a time, from the one address that was proved. Each
+// new session voids earlier nonces, so a recorded session opens nothing. An invalid packet costs one or two
+// comparisons and changes only a counter.
 type authenticator struct {
 	key     Key
 	proof   admission.Proof
@@ -39,30 +39,30 @@ type authenticator struct {
 	peer     netip.AddrPort
 	heard    time.Duration
 	seen     admission.Once
-	answers  admission.Budget // of probes
+	answers  admission.Budget // for answers to probes
 	counters Counters
 }
 
 func newAuthenticator(key Key) authenticator {
 	return authenticator{
-		key: key, proof: admission.NewProof(rand.Reader), tickets: admission.NewTickets(knocksASecond, knocksASecond),
-		answers: admission.Full(atOnce, mostASecond),
+		key: key, proof: admission.NewProof(rand.Reader), tickets: admission.NewTickets(openingsPerSecond, openingsPerSecond),
+		answers: admission.Full(answerBurst, answersPerSecond),
 	}
 }
 
-// verdict is what is to be sent back, if anything; answers are made when their times are known.
+// verdict says what to send back. The caller makes answers when their times are known.
 type verdict struct {
 	answers  bool
-	to       request // without a length it was a probe
+	to       request // without a length: to a probe
 	sendBack []byte
 }
 
-func (d *authenticator) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
-	if now-d.heard >= over {
+func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) verdict {
+	if now-d.heard >= forgetAfter {
 		d.session, d.peer = 0, netip.AddrPort{}
 	}
 	if len(b) >= headBytes && headOf(b).number == 0 {
-		return d.opening(now, from, b)
+		return d.judgeOpening(now, from, b)
 	}
 	h, right := d.asked(b)
 	switch {
@@ -89,8 +89,8 @@ func (d *authenticator) asked(b []byte) (request, bool) {
 	return request{head: h}, right
 }
 
-func (d *authenticator) opening(now time.Duration, from netip.AddrPort, b []byte) verdict {
-	k, right := openKnock(&d.key, opens, b)
+func (d *authenticator) judgeOpening(now time.Duration, from netip.AddrPort, b []byte) verdict {
+	k, right := openHandshake(&d.key, kindOpening, b)
 	if !right || k.session == 0 {
 		d.counters.Strangers++
 		return verdict{}
@@ -99,7 +99,7 @@ func (d *authenticator) opening(now time.Duration, from netip.AddrPort, b []byte
 	inUse := d.session != 0 && now-d.heard < occupied
 	again := inUse && k.session == d.session && from == d.peer
 	switch {
-	case again && d.seen.Any(): // who probes has heard our answer
+	case again && d.seen.Any(): // the prober has received our answer
 		d.counters.Replays++
 	case inUse && !again:
 		d.counters.Refused++
@@ -112,8 +112,8 @@ func (d *authenticator) opening(now time.Duration, from netip.AddrPort, b []byte
 	case again: // our answer was lost
 		return verdict{answers: true, to: request{head: head{session: k.session}}}
 	default:
-		challenge := knock{session: k.session, nonce: d.proof.Nonce(now, from, k.session)}
-		return verdict{sendBack: challenge.seal(&d.key, challenges)}
+		challenge := handshake{session: k.session, nonce: d.proof.Nonce(now, from, k.session)}
+		return verdict{sendBack: challenge.seal(&d.key, kindChallenge)}
 	}
 	return verdict{}
 }

@@ -10,9 +10,9 @@ import (
 	"bicast/internal/admission"
 )
 
-var here, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
+var near, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
 
-type visit struct {
+type bench struct {
 	t             *testing.T
 	authenticator *authenticator
 	now           time.Duration
@@ -20,142 +20,141 @@ type visit struct {
 	ticket uint64
 }
 
-func newVisit(t *testing.T) *visit {
+func newBench(t *testing.T) *bench {
 	d := newAuthenticator(testKey)
-	return &visit{t: t, authenticator: &d, now: time.Hour}
+	return &bench{t: t, authenticator: &d, now: time.Hour}
 }
 
-// opening is fresh.
-func (v *visit) opening(session uint32, n nonce) []byte {
+func (v *bench) judgeOpening(session uint32, n nonce) []byte {
 	v.ticket++
-	return knock{session, n, v.ticket}.seal(&testKey, opens)
+	return handshake{session, n, v.ticket}.seal(&testKey, kindOpening)
 }
 
-func (v *visit) probe(session, number uint32) []byte {
+func (v *bench) probe(session, number uint32) []byte {
 	b := make([]byte, 100)
 	sealProbe(&testKey, head{session, number}, b)
 	return b
 }
 
-func (v *visit) request(session, number uint32, length int) []byte {
+func (v *bench) request(session, number uint32, length int) []byte {
 	return request{head{session, number}, length}.seal(&testKey)
 }
 
-// challenged is the nonce that an opening is given.
-func (v *visit) challenged(from netip.AddrPort, session uint32) nonce {
+// challenged sends an opening and returns the nonce of the challenge.
+func (v *bench) challenged(from netip.AddrPort, session uint32) nonce {
 	v.t.Helper()
-	said := v.authenticator.take(v.now, from, v.opening(session, nonce{}))
-	challenge, right := openKnock(&testKey, challenges, said.sendBack)
+	said := v.authenticator.judge(v.now, from, v.judgeOpening(session, nonce{}))
+	challenge, right := openHandshake(&testKey, kindChallenge, said.sendBack)
 	if !right || challenge.session != session || said.answers {
 		v.t.Fatalf("%+v, expected a challenge", said)
 	}
 	return challenge.nonce
 }
 
-func (v *visit) open(from netip.AddrPort, session uint32) (opening []byte) {
+func (v *bench) open(from netip.AddrPort, session uint32) (judgeOpening []byte) {
 	v.t.Helper()
-	opening = v.opening(session, v.challenged(from, session))
-	v.answered(from, opening, 0)
-	return opening
+	judgeOpening = v.judgeOpening(session, v.challenged(from, session))
+	v.answered(from, judgeOpening, 0)
+	return judgeOpening
 }
 
-func (v *visit) answered(from netip.AddrPort, b []byte, number uint32) {
+func (v *bench) answered(from netip.AddrPort, b []byte, number uint32) {
 	v.t.Helper()
-	if said := v.authenticator.take(v.now, from, b); !said.answers || said.to.number != number || said.sendBack != nil {
+	if said := v.authenticator.judge(v.now, from, b); !said.answers || said.to.number != number || said.sendBack != nil {
 		v.t.Fatalf("%+v, expected an answer to %d", said, number)
 	}
 }
 
-// ignored expects that nothing is sent, and who is answered stays.
-func (v *visit) ignored(from netip.AddrPort, b []byte) {
+// ignored requires that a packet has no effect.
+func (v *bench) ignored(from netip.AddrPort, b []byte) {
 	v.t.Helper()
 	peer, session, seen := v.authenticator.peer, v.authenticator.session, v.authenticator.seen
-	if said := v.authenticator.take(v.now, from, b); said.answers || said.sendBack != nil {
+	if said := v.authenticator.judge(v.now, from, b); said.answers || said.sendBack != nil {
 		v.t.Fatalf("%+v, expected nothing", said)
 	}
 	if v.authenticator.peer != peer || v.authenticator.session != session || v.authenticator.seen != seen {
-		v.t.Fatal("it changed something")
+		v.t.Fatal("an ignored packet changed the session")
 	}
 }
 
 const floodSeconds = 3
 
-// flooded is how many of a flood in session 7 are answered.
-func (v *visit) flooded(packet func(number uint32) []byte) (answers int) {
+// flooded returns how many packets of a flood in session 7 are answered.
+func (v *bench) flooded(packet func(number uint32) []byte) (answers int) {
 	v.t.Helper()
-	v.open(here, 7)
+	v.open(near, 7)
 	const packets = 60_000
 	for number := uint32(1); number <= packets; number++ {
 		v.now += floodSeconds * time.Second / packets
-		if v.authenticator.take(v.now, here, packet(number)).answers {
+		if v.authenticator.judge(v.now, near, packet(number)).answers {
 			answers++
 		}
 	}
 	return answers
 }
 
-func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
-	v := newVisit(t)
-	v.ignored(here, v.probe(7, 1)) // nothing is open
-	v.open(here, 7)
+func TestAuthenticatorAnswersEachNumberOnce(t *testing.T) {
+	v := newBench(t)
+	v.ignored(near, v.probe(7, 1)) // no session is open
+	v.open(near, 7)
 	for _, number := range []uint32{1, 3, 2, 5000} {
-		v.answered(here, v.probe(7, number), number)
-		v.ignored(here, v.probe(7, number))
+		v.answered(near, v.probe(7, number), number)
+		v.ignored(near, v.probe(7, number))
 	}
-	v.ignored(here, v.probe(7, 4)) // far behind
+	v.ignored(near, v.probe(7, 4)) // behind the window
 	if c := v.authenticator.counters; c.Replays != 5 || c.Strangers != 1 {
 		t.Fatalf("%+v", c)
 	}
 }
 
-func TestStrangersChangeNothing(t *testing.T) {
-	v := newVisit(t)
-	v.open(here, 7)
-	forged := v.probe(7, 1)
-	forged[9] ^= 1
+func TestAuthenticatorIgnoresInvalidPackets(t *testing.T) {
+	v := newBench(t)
+	v.open(near, 7)
+	broken := v.probe(7, 1)
+	broken[9] ^= 1
 	for _, each := range []struct {
 		from netip.AddrPort
 		b    []byte
 	}{
-		{elsewhere, v.probe(7, 1)}, {here, v.probe(8, 1)}, {here, forged}, {here, v.probe(7, 1)[:99]}, {here, nil}, {here, []byte("x")},
-		{here, make([]byte, 64)}, {here, answer{head: head{7, 1}}.seal(&testKey)}, {here, knock{session: 7}.seal(&testKey, challenges)},
-		{netip.AddrPortFrom(here.Addr(), 4001), v.probe(7, 1)},
+		{elsewhere, v.probe(7, 1)}, {near, v.probe(8, 1)}, {near, broken}, {near, v.probe(7, 1)[:99]}, {near, nil}, {near, []byte("x")},
+		{near, make([]byte, 64)}, {near, answer{head: head{7, 1}}.seal(&testKey)}, {near, handshake{session: 7}.seal(&testKey, kindChallenge)},
+		{netip.AddrPortFrom(near.Addr(), 4001), v.probe(7, 1)},
 	} {
 		v.ignored(each.from, each.b)
 	}
 	if c := v.authenticator.counters; c.Strangers != 10 || c.Answered != 0 {
 		t.Fatalf("%+v, expected 10 strangers", c)
 	}
-	v.answered(here, v.probe(7, 1), 1)
+	v.answered(near, v.probe(7, 1), 1)
 }
 
-func TestALongAnswerIsOnlyForWhoProvedHisAddress(t *testing.T) {
-	v := newVisit(t)
-	v.ignored(here, v.request(7, 1, 1440))
-	v.challenged(here, 7)
-	v.ignored(here, v.request(7, 1, 1440)) // he has not heard what was sent there
-	v.open(here, 7)
+func TestLongAnswersNeedAProvedAddress(t *testing.T) {
+	v := newBench(t)
+	v.ignored(near, v.request(7, 1, 1440))
+	v.challenged(near, 7)
+	v.ignored(near, v.request(7, 1, 1440)) // the sender has not received the challenge
+	v.open(near, 7)
 	for n, length := range []int{0, 63, 64, 1440, Longest, Longest + 1, 1<<16 - 1} {
 		number := uint32(1 + n)
 		b := v.request(7, number, length)
 		v.ignored(elsewhere, b)
-		v.ignored(netip.AddrPortFrom(here.Addr(), 4001), b)
-		v.ignored(here, v.request(8, number, length))
+		v.ignored(netip.AddrPortFrom(near.Addr(), 4001), b)
+		v.ignored(near, v.request(8, number, length))
 		if length < 64 || length > Longest {
-			v.ignored(here, b)
+			v.ignored(near, b)
 			continue
 		}
-		if said := v.authenticator.take(v.now, here, b); !said.answers || said.to.length != length || said.to.number != number {
+		if said := v.authenticator.judge(v.now, near, b); !said.answers || said.to.length != length || said.to.number != number {
 			t.Fatalf("%+v, expected an answer of %d bytes", said, length)
 		}
-		v.ignored(here, b)
+		v.ignored(near, b)
 	}
 }
 
-func TestWhatAllAnswersHaveTogetherIsBounded(t *testing.T) {
+func TestBytesOfAllAnswersAreLimited(t *testing.T) {
 	for _, length := range []int{64, wholeAnswer, 9000, Longest} {
-		v := newVisit(t)
-		most := (atOnce + floodSeconds*mostASecond) * wholeAnswer / max(length, wholeAnswer)
+		v := newBench(t)
+		most := (answerBurst + floodSeconds*answersPerSecond) * wholeAnswer / max(length, wholeAnswer)
 		answers := v.flooded(func(number uint32) []byte { return v.request(7, number, length) })
 		if answers > most || answers < most*9/10 {
 			t.Fatalf("%d answers of %d bytes in %d s, expected %d", answers, length, floodSeconds, most)
@@ -163,20 +162,20 @@ func TestWhatAllAnswersHaveTogetherIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatWasRecordedOpensNothing(t *testing.T) {
-	v := newVisit(t)
-	recorded := v.open(here, 7)
+func TestRecordedPacketsOpenNoSession(t *testing.T) {
+	v := newBench(t)
+	recorded := v.open(near, 7)
 	probe := v.probe(7, 1)
-	v.answered(here, probe, 1)
+	v.answered(near, probe, 1)
 	v.now += occupied
 	v.open(elsewhere, 8)
 	v.now += occupied
 	sentBack := 0
 	for range 1000 {
-		for _, from := range []netip.AddrPort{here, elsewhere} {
-			said := v.authenticator.take(v.now, from, recorded)
+		for _, from := range []netip.AddrPort{near, elsewhere} {
+			said := v.authenticator.judge(v.now, from, recorded)
 			if said.answers {
-				t.Fatal("a session is opened again by what was heard of it")
+				t.Fatal("a recorded session was opened again")
 			}
 			if said.sendBack != nil {
 				sentBack++
@@ -184,90 +183,90 @@ func TestWhatWasRecordedOpensNothing(t *testing.T) {
 			v.ignored(from, probe)
 		}
 	}
-	if sentBack > knocksASecond {
+	if sentBack > openingsPerSecond {
 		t.Fatalf("%d challenges were sent for one opening", sentBack)
 	}
-	v.open(here, 9) // and who has the key loses nothing by it
+	v.open(near, 9) // the key holder can still open
 }
 
-func TestWhoProbesIsNotDisturbedByWhatWasRecordedOfHim(t *testing.T) {
-	v := newVisit(t)
-	first := v.opening(7, nonce{})
-	if said := v.authenticator.take(v.now, here, first); said.sendBack == nil {
+func TestRecordedPacketsDoNotDisturbAProbe(t *testing.T) {
+	v := newBench(t)
+	first := v.judgeOpening(7, nonce{})
+	if said := v.authenticator.judge(v.now, near, first); said.sendBack == nil {
 		t.Fatalf("%+v, expected a challenge", said)
 	}
-	second := v.open(here, 7)
-	v.answered(here, v.probe(7, 1), 1)
-	for range 2 * atOnce { // with his address on it
-		v.ignored(here, first)
-		v.ignored(here, second)
+	second := v.open(near, 7)
+	v.answered(near, v.probe(7, 1), 1)
+	for range 2 * answerBurst { // with the prober's source address
+		v.ignored(near, first)
+		v.ignored(near, second)
 		v.ignored(elsewhere, first)
 	}
-	for number := uint32(2); number <= atOnce; number++ {
-		v.answered(here, v.probe(7, number), number)
+	for number := uint32(2); number <= answerBurst; number++ {
+		v.answered(near, v.probe(7, number), number)
 	}
 }
 
-func TestAnOpenersClockMayBeBehindAnothers(t *testing.T) {
-	v := newVisit(t)
+func TestOpeningWorksWhenAClockIsBehind(t *testing.T) {
+	v := newBench(t)
 	v.ticket = 1 << 62
-	v.open(here, 7)
+	v.open(near, 7)
 	v.now += occupied
 	v.ticket = 0
 	v.open(elsewhere, 8)
 }
 
-func TestASessionThatIsSilentForLongEnds(t *testing.T) {
-	v := newVisit(t)
-	v.open(here, 7)
-	v.answered(here, v.probe(7, 1), 1)
-	v.now += longestPause * 11 / 10 // as plans may have it
-	v.answered(here, v.probe(7, 2), 2)
-	v.now += over
-	if said := v.authenticator.take(v.now, here, v.probe(7, 3)); said.answers || v.authenticator.session != 0 || v.authenticator.peer.IsValid() {
+func TestSessionEndsAfterSilence(t *testing.T) {
+	v := newBench(t)
+	v.open(near, 7)
+	v.answered(near, v.probe(7, 1), 1)
+	v.now += longestPause * 11 / 10 // longer than any plan's pause
+	v.answered(near, v.probe(7, 2), 2)
+	v.now += forgetAfter
+	if said := v.authenticator.judge(v.now, near, v.probe(7, 3)); said.answers || v.authenticator.session != 0 || v.authenticator.peer.IsValid() {
 		t.Fatalf("%+v, %v is still known", said, v.authenticator.peer)
 	}
 }
 
-func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
-	for name, change := range map[string]func(v *visit) netip.AddrPort{
-		"address": func(*visit) netip.AddrPort { return elsewhere },
-		"time":    func(v *visit) netip.AddrPort { v.now += 2 * admission.Lasts; return here },
+func TestNonceIsBoundToAddressAndTime(t *testing.T) {
+	for name, change := range map[string]func(v *bench) netip.AddrPort{
+		"address": func(*bench) netip.AddrPort { return elsewhere },
+		"time":    func(v *bench) netip.AddrPort { v.now += 2 * admission.Lasts; return near },
 	} {
-		v := newVisit(t)
-		n := v.challenged(here, 7)
-		if said := v.authenticator.take(v.now, change(v), v.opening(7, n)); said.answers || said.sendBack == nil {
+		v := newBench(t)
+		n := v.challenged(near, 7)
+		if said := v.authenticator.judge(v.now, change(v), v.judgeOpening(7, n)); said.answers || said.sendBack == nil {
 			t.Fatalf("with another %s: %+v, expected to be challenged again", name, said)
 		}
 	}
 }
 
-func TestASessionIsItsOwnersWhileHeUsesIt(t *testing.T) {
-	v := newVisit(t)
+func TestSessionIsExclusiveWhileInUse(t *testing.T) {
+	v := newBench(t)
 	n := v.challenged(elsewhere, 8)
-	opening := v.open(here, 7)
-	v.answered(here, opening, 0) // whose answer was lost asks again
+	judgeOpening := v.open(near, 7)
+	v.answered(near, judgeOpening, 0) // repeated, because the answer was lost
 	for number := range uint32(10) {
-		v.ignored(elsewhere, v.opening(8, n))
-		v.answered(here, v.probe(7, number+1), number+1)
+		v.ignored(elsewhere, v.judgeOpening(8, n))
+		v.answered(near, v.probe(7, number+1), number+1)
 		v.now += occupied / 2
 	}
-	v.ignored(elsewhere, v.opening(8, n))
+	v.ignored(elsewhere, v.judgeOpening(8, n))
 	v.now += occupied
 	v.open(elsewhere, 8)
-	v.ignored(here, v.probe(7, 100))
+	v.ignored(near, v.probe(7, 100))
 }
 
-func TestASessionHasANumber(t *testing.T) {
-	v := newVisit(t)
-	v.ignored(here, v.opening(0, nonce{}))
-	v.open(here, 7)
+func TestOpeningNeedsASessionNumber(t *testing.T) {
+	v := newBench(t)
+	v.ignored(near, v.judgeOpening(0, nonce{}))
+	v.open(near, 7)
 }
 
-func TestNoMoreIsAnsweredThanSoMuchASecond(t *testing.T) {
-	v := newVisit(t)
+func TestRateOfAnswersIsLimited(t *testing.T) {
+	v := newBench(t)
 	answers := v.flooded(func(number uint32) []byte { return v.probe(7, number) })
-	if most := atOnce + floodSeconds*mostASecond; answers > most || answers < most*9/10 {
+	if most := answerBurst + floodSeconds*answersPerSecond; answers > most || answers < most*9/10 {
 		t.Fatalf("%d answers in %d s, expected %d", answers, floodSeconds, most)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// slow makes the way back one that spaces trains, which a bare veth does not: the hosts are slower.
+// slow limits the way back so that it spaces trains. A plain veth is faster than the hosts.
 func (p *path) slow() {
 	p.t.Helper()
 	p.server.Run("tc", "qdisc", "add", "dev", "wifi", "root", "tbf", "rate", "20mbit", "burst", "1600", "limit", "200000")
 }
 
-func TestTheWayBackIsMeasuredByAnswersOfTheLengths(t *testing.T) {
+func TestDownMeasuresAnswersOfTheLengths(t *testing.T) {
 	for _, at := range []string{"10.1.0.2:0", "[fd01::2]:0"} {
 		p := newPath(t, at, testKey)
 		p.slow()
@@ -40,7 +40,7 @@ func TestTheWayBackIsMeasuredByAnswersOfTheLengths(t *testing.T) {
 		}
 		unknown := 0
 		for n, s := range result.Samples {
-			if s.Sent == 0 || s.Received == 0 { // a kernel had not begun to stamp
+			if s.Sent == 0 || s.Received == 0 { // before the kernel began to timestamp
 				unknown++
 			} else if s.Sent > s.Received || s.Answered != 0 || s.Heard != 0 {
 				t.Fatalf("packet %d: %+v", n, s)
@@ -62,7 +62,7 @@ func TestTheWayBackIsMeasuredByAnswersOfTheLengths(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsLostIsOneAndItsOwnLength(t *testing.T) {
+func TestDownCountsLostAnswersByLength(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	p.client.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
 		"add rule inet t in udp length 1008 drop; add rule inet t in udp length > 72 numgen random mod 10 0 drop")
@@ -78,7 +78,7 @@ func TestAnAnswerThatIsLostIsOneAndItsOwnLength(t *testing.T) {
 			if s.Received != 0 {
 				t.Fatalf("%+v is lost", s)
 			}
-			if s.Sent != 0 { // a later answer told
+			if s.Sent != 0 { // reported by a later answer
 				there++
 			}
 		}
@@ -89,11 +89,11 @@ func TestAnAnswerThatIsLostIsOneAndItsOwnLength(t *testing.T) {
 	}
 }
 
-func TestWhatIsLongerThanTheWayBackCarriesIsSaid(t *testing.T) {
+func TestDownFindsThePathMTU(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	p.slow()
 	plan := Plan{lengthsOf(t, "64-1440/43"), 3, time.Millisecond, 4, 10, true}
-	const said, longest = "nothing longer than 1182 bytes came through, of 18 packets: path MTU 1210\n", 1182
+	const said, longest = "no packet longer than 1182 bytes arrived, of 18 sent: path MTU 1210\n", 1182
 	check := func() {
 		t.Helper()
 		result := p.measure(plan)
@@ -101,21 +101,21 @@ func TestWhatIsLongerThanTheWayBackCarriesIsSaid(t *testing.T) {
 			t.Fatalf("%s\nexpected %q, and trains of so long packets, not %d", summary(result), said, last.Length)
 		}
 	}
-	p.server.Run("ip", "link", "set", "wifi", "mtu", "1224") // it knows
+	p.server.Run("ip", "link", "set", "wifi", "mtu", "1224") // the host knows the MTU
 	check()
 	if c := p.reflector.Counters(); c.Unsent != 18 {
 		t.Fatalf("%+v, expected 18 answers that could not be sent", c)
 	}
 	p.server.Run("ip", "link", "set", "wifi", "mtu", "1500")
 	p.client.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
-		"add rule inet t in meta length > 1224 drop") // somebody on the way drops it, and says nothing
+		"add rule inet t in meta length > 1224 drop") // dropped silently on the way
 	p.reflector.lock.Lock()
-	p.reflector.authenticator.heard = 0 // the session before is over
+	p.reflector.authenticator.heard = 0 // end the previous session
 	p.reflector.lock.Unlock()
 	check()
 }
 
-func TestWhateverLengthIsAskedForTheReflectorGoesOn(t *testing.T) {
+func TestReflectorSurvivesAnyRequestedLength(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	prober := p.prober()
 	if err := prober.open(context.Background()); err != nil {
@@ -132,13 +132,13 @@ func TestWhateverLengthIsAskedForTheReflectorGoesOn(t *testing.T) {
 		prober.ledger.begin(0, 64)
 	}
 	go prober.listen()
-	p.once(3, prober.Close) // to the opening, and to two requests
+	p.once(3, prober.Close) // the opening and two requests
 	if c := p.reflector.Counters(); c.Unsent != 2 || c.Strangers != 5 || c.Answered != 3 {
 		t.Fatalf("%+v, expected 2 that could not be sent, and 5 that are no requests", c)
 	}
 }
 
-func TestAnAnswerOfALengthCannotBeCompressed(t *testing.T) {
+func TestLongAnswersAreIncompressible(t *testing.T) {
 	r := Reflector{authenticator: newAuthenticator(testKey), filler: newFiller()}
 	var small bytes.Buffer
 	squeeze, err := flate.NewWriter(&small, flate.BestCompression)
@@ -155,18 +155,18 @@ func TestAnAnswerOfALengthCannotBeCompressed(t *testing.T) {
 	}
 }
 
-func TestAPlanOfTheWayBackThatCannotBeIsRefused(t *testing.T) {
-	good := Plan{Lengths: []int{ShortestDown, wholeAnswer}, Tries: 1, Every: shortestStep, Trains: 1, TrainPackets: mostTrain, Down: true}
+func TestCheckRefusesInvalidPlansDown(t *testing.T) {
+	good := Plan{Lengths: []int{ShortestDown, wholeAnswer}, Tries: 1, Every: shortestStep, Trains: 1, TrainPackets: maxTrain, Down: true}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for said, change := range map[string]func(*Plan){
-		"a length of 63: expected 64 to 65507": func(p *Plan) { p.Lengths = []int{1440, 63} },
+		"length 63, expected 64 to 65507": func(p *Plan) { p.Lengths = []int{1440, 63} },
 		"expected 400µs to 1m0s; no more than 5000 a second with 1500 bytes are answered": func(p *Plan) {
 			p.Lengths = []int{2 * wholeAnswer}
 		},
 		"expected 2 to 500 packets": func(p *Plan) { p.Lengths, p.Every, p.TrainPackets = []int{4 * wholeAnswer}, time.Millisecond, 501 },
-		"expected one at least":     func(p *Plan) { p.Lengths = nil },
+		"expected at least one":     func(p *Plan) { p.Lengths = nil },
 	} {
 		plan := good
 		change(&plan)
@@ -176,9 +176,9 @@ func TestAPlanOfTheWayBackThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestATrainThatWasSpacedBeforeItLeftSaysNothingOfTheWayHere(t *testing.T) {
+func TestResultLeavesOutTrainsSpacedBefore(t *testing.T) {
 	const us, packets = int64(1000), 20
-	type train struct{ written, here int64 } // from one packet to the next
+	type train struct{ written, near int64 } // ns between packets
 	behind, spaced, stalled := train{170 * us, 170 * us}, train{10 * us, 590 * us}, train{170 * us, 2000 * us}
 	for name, each := range map[string]struct {
 		trains  []train
@@ -196,7 +196,7 @@ func TestATrainThatWasSpacedBeforeItLeftSaysNothingOfTheWayHere(t *testing.T) {
 			for n := range int64(packets) {
 				l.begin(1+at, 1440)
 				said := answer{head: head{7, l.number() - 1}, received: 1, length: 1440, written: 1 + n*train.written}
-				l.took(said, 2e15+n*train.here)
+				l.addAnswer(said, 2e15+n*train.near)
 			}
 		}
 		l.begin(0, 64)

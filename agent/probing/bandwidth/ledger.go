@@ -8,43 +8,43 @@ import (
 	"bicast/internal/timestamping"
 )
 
-// entry is one packet that was sent, or could not be.
+// entry is one packet, sent or failed.
 type entry struct {
 	train, length int
 	id            uint32
 	sent, heard   bool
 	received      int64
-	written       int64 // of the answer, as the far end's process says
+	written       int64 // when the peer wrote the answer, on its own clock
 	answered      int64
 	answerCame    int64
 }
 
-// ledger is what is known of all packets, by their numbers from 1, while it comes in.
+// ledger collects what is known of all packets, which are numbered from 1.
 type ledger struct {
-	down    bool // the lengths are of answers
-	lock    sync.Mutex
-	entries []entry
-	of      map[uint32]*[2]int64 // by a stamp's id: when it was queued, and when it left
-	heard   int
-	far     bool
-	failed  error
+	down        bool // the lengths are those of answers
+	lock        sync.Mutex
+	entries     []entry
+	of          map[uint32]*[2]int64 // queued and departed times by timestamp ID
+	heard       int
+	farHardware bool
+	failed      error
 }
 
-// number is what the next packet has.
+// number returns the next packet's number.
 func (l *ledger) number() uint32 {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return uint32(len(l.entries)) + 1
 }
 
-// begin is before a packet is sent: its answer may be there before its id is.
+// begin registers a packet before it is sent, because its answer may arrive before its ID is known.
 func (l *ledger) begin(train, length int) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	l.entries = append(l.entries, entry{train: train, length: length})
 }
 
-// wrote is of the last that was begun.
+// wrote records the ID of the last registered packet.
 func (l *ledger) wrote(id uint32) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -67,8 +67,8 @@ func (l *ledger) stamped(event timestamping.Event) {
 	}
 }
 
-// took is an answer; the first to each number counts.
-func (l *ledger) took(a answer, at int64) {
+// addAnswer records an answer. Only the first answer to a number counts.
+func (l *ledger) addAnswer(a answer, at int64) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if a.number == 0 || int(a.number) > len(l.entries) {
@@ -77,7 +77,7 @@ func (l *ledger) took(a answer, at int64) {
 	if e := &l.entries[a.number-1]; !e.heard && e.length == a.length {
 		e.heard, e.received, e.written, e.answerCame = true, a.received, a.written, at
 		l.heard++
-		l.far = a.hardware
+		l.farHardware = a.hardware
 	}
 	if a.earlier == 0 || int(a.earlier) > len(l.entries) {
 		return
@@ -93,14 +93,14 @@ func (l *ledger) fail(err error) {
 	}
 }
 
-// progress is how many answers were heard, and what went wrong.
+// progress returns the number of answers and the first error.
 func (l *ledger) progress() (heard int, failed error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.heard, l.failed
 }
 
-// known is of how many of the first so many packets there is an answer, and of how many it is told when that left.
+// known returns how many of the first packets have an answer, and for how many the departure of the answer is known.
 func (l *ledger) known(first int) (heard, answered int) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -115,7 +115,7 @@ func (l *ledger) known(first int) (heard, answered int) {
 	return heard, answered
 }
 
-// longest is the longest that came through.
+// longest returns the length of the longest packet that arrived.
 func (l *ledger) longest() int {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -128,11 +128,11 @@ func (l *ledger) longest() int {
 	return most
 }
 
-// result is of the first so many.
+// result returns the result for the first packets.
 func (l *ledger) result(first int) Result {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	which := 0 // when they were queued, where the driver never says when they left
+	which := 0 // 0: queued times, for a driver without departure times
 	for _, times := range l.of {
 		if times[1] != 0 {
 			which = 1
@@ -140,10 +140,10 @@ func (l *ledger) result(first int) Result {
 		}
 	}
 	entries := l.entries[:min(first, len(l.entries))]
-	r := Result{Down: l.down, Queued: which == 0 && !l.down, FarHardware: l.far}
+	r := Result{Down: l.down, Queued: which == 0 && !l.down, FarHardware: l.farHardware}
 	var left map[int]bool
 	if l.down {
-		left = spacedThere(entries)
+		left = spacedBefore(entries)
 	}
 	r.LeftOut = len(left)
 	for _, e := range entries {

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	silence     = 3 * time.Second // or so many packets, whichever is longer: then the far end has stopped
+	silence     = 3 * time.Second // or silentFor packets, whichever is longer: then the peer has stopped
 	silentFor   = 20
-	closesIn    = time.Second // without an answer, when all has been sent
+	closesIn    = time.Second // without an answer after the last packet
 	closesEvery = 10 * time.Millisecond
-	nearly      = 50 * time.Millisecond // before its time a packet is made
+	nearly      = 50 * time.Millisecond // packets are built this long before they are due
 )
 
-// Prober sends one plan's packets.
+// Prober sends the packets of one plan.
 type Prober struct {
 	socket  *timestamping.Socket
 	key     Key
@@ -39,18 +39,18 @@ type Prober struct {
 	down    bool
 	ledger  *ledger
 	pace    pace
-	heard   time.Duration // when the count of answers last changed
+	heard   time.Duration // time of the last answer
 	before  int
 
 	silence, closesIn time.Duration
 }
 
-// Dial is in the calling thread's network namespace; by one device, where one is given.
+// Dial opens a prober in the calling thread's network namespace, on one device if device is not empty.
 func Dial(to netip.AddrPort, device string, key Key) (*Prober, error) {
 	return DialFrom(netip.AddrPort{}, to, device, key)
 }
 
-// DialFrom is Dial from one of our addresses.
+// DialFrom is Dial with a local address.
 func DialFrom(from, to netip.AddrPort, device string, key Key) (*Prober, error) {
 	socket, err := timestamping.Dial(from, to, device)
 	if err != nil {
@@ -64,18 +64,18 @@ func DialFrom(from, to netip.AddrPort, device string, key Key) (*Prober, error) 
 	}, nil
 }
 
-// newFiller is nothing that a link could compress.
+// newFiller returns a source of bytes that links cannot compress.
 func newFiller() *random.ChaCha8 {
 	var seed [32]byte
 	rand.Read(seed[:])
 	return random.NewChaCha8(seed)
 }
 
-// Close ends what it does.
+// Close ends a running measurement.
 func (p *Prober) Close() { p.socket.Close() }
 
-// Measure sends what is planned. Where it ends before that, for the far end's sake or the context's, the result has what came
-// until then, and says why; the error is that there is none.
+// Measure sends the plan. If the peer or the context ends it early, the result has the packets so far and the reason.
+// An error means that there is no result.
 func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 	if err := plan.Check(); err != nil {
 		return Result{}, err
@@ -92,7 +92,7 @@ func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 	began := clock.Monotonic()
 	early := p.send(ctx, plan)
 	sent := int(p.ledger.number()) - 1
-	took := clock.Monotonic() - began
+	addAnswer := clock.Monotonic() - began
 	if early == nil {
 		p.finish(ctx, sent, plan)
 	}
@@ -100,11 +100,11 @@ func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 	<-ended
 	result := p.ledger.result(sent)
 	result.Hardware, result.Six = p.socket.Hardware(), p.to.Addr().Unmap().Is6()
-	result.Late, result.Took, result.Ended = p.pace.late, took, early
+	result.Late, result.Took, result.Ended = p.pace.late, addAnswer, early
 	return result, nil
 }
 
-// listen takes all that comes, until the socket is closed.
+// listen receives until the socket is closed.
 func (p *Prober) listen() {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -121,7 +121,7 @@ func (p *Prober) listen() {
 			p.ledger.stamped(event)
 		case event.Length <= len(buffer):
 			if a, right := p.answer(buffer[:event.Length]); right && a.session == p.session {
-				p.ledger.took(a, event.At)
+				p.ledger.addAnswer(a, event.At)
 			}
 		}
 	}
@@ -134,16 +134,16 @@ func (p *Prober) answer(b []byte) (answer, bool) {
 	return openAnswer(&p.key, b)
 }
 
-// send is nil when all that was planned was sent.
+// send returns nil when the whole plan was sent.
 func (p *Prober) send(ctx context.Context, plan Plan) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)       // nanoseconds: who wakes late is late
-	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // as it was
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)       // in nanoseconds: a late wake-up delays the packet
+	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the default
 	p.heard = clock.Monotonic()
 	p.pace = pace{every: plan.Every, random: p.random, due: p.heard + plan.Every}
 	for _, length := range plan.singles(p.random) {
-		if err := p.goesOn(ctx, plan.Every); err != nil {
+		if err := p.awaitNext(ctx, plan.Every); err != nil {
 			return err
 		}
 		packet := p.next(length)
@@ -161,16 +161,16 @@ func (p *Prober) send(ctx context.Context, plan Plan) error {
 	return nil
 }
 
-// train is of as many packets as singly would have taken the time until the next one.
+// train sends a train, followed by a pause as long as its packets would take singly.
 func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
-	if err := p.goesOn(ctx, plan.pause()); err != nil {
+	if err := p.awaitNext(ctx, plan.pause()); err != nil {
 		return err
 	}
 	length := max(plan.shortest(), p.ledger.longest())
 	first := p.ledger.number()
 	packets := make([][]byte, plan.TrainPackets)
 	for n := range packets {
-		packets[n] = p.made(first+uint32(n), length)
+		packets[n] = p.build(first+uint32(n), length)
 	}
 	p.pace.await()
 	for _, packet := range packets {
@@ -182,10 +182,10 @@ func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
 	return nil
 }
 
-func (p *Prober) next(length int) []byte { return p.made(p.ledger.number(), length) }
+func (p *Prober) next(length int) []byte { return p.build(p.ledger.number(), length) }
 
-// made is a packet of a length, or one that asks for it.
-func (p *Prober) made(number uint32, length int) []byte {
+// build makes a probe of this length, or a request for an answer of this length.
+func (p *Prober) build(number uint32, length int) []byte {
 	h := head{p.session, number}
 	if p.down {
 		return request{h, length}.seal(&p.key)
@@ -196,7 +196,7 @@ func (p *Prober) made(number uint32, length int) []byte {
 	return b
 }
 
-// put sends; a packet that the host itself has no room for is lost, as one that a router has none for.
+// put sends a packet. A packet that this host's queue rejects counts as lost, like one that a router drops.
 func (p *Prober) put(train, length int, b []byte) error {
 	p.ledger.begin(train, length)
 	id, err := p.socket.Write(b)
@@ -212,13 +212,13 @@ func (p *Prober) put(train, length int, b []byte) error {
 
 func (p *Prober) gone(err error) error {
 	if errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("the far end went away: nobody listens at %v any more (connection refused)", p.to)
+		return fmt.Errorf("the peer went away: nobody listens at %v any more (connection refused)", p.to)
 	}
-	return fmt.Errorf("%v can no longer be probed: %w", p.to, err)
+	return fmt.Errorf("cannot probe %v any more: %w", p.to, err)
 }
 
-// goesOn waits until the next packet is nearly due, and is nil while the far end answers.
-func (p *Prober) goesOn(ctx context.Context, every time.Duration) error {
+// awaitNext waits until the next packet is nearly due. It returns nil while the peer answers.
+func (p *Prober) awaitNext(ctx context.Context, every time.Duration) error {
 	p.pace.rest(ctx)
 	heard, failed := p.ledger.progress()
 	now := clock.Monotonic()
@@ -227,16 +227,16 @@ func (p *Prober) goesOn(ctx context.Context, every time.Duration) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("it was told to end")
+		return errors.New("the probe was cancelled")
 	case failed != nil:
 		return p.gone(failed)
 	case now-p.heard > max(p.silence, silentFor*every):
-		return fmt.Errorf("the far end stopped: nothing was heard of %v for %v", p.to, (now - p.heard).Round(time.Second))
+		return fmt.Errorf("the peer stopped: no answer from %v for %v", p.to, (now - p.heard).Round(time.Second))
 	}
 	return nil
 }
 
-// finish awaits the last answers, and has it told by some more probes when these left.
+// finish awaits the last answers. It sends more probes, whose answers report when the last ones left.
 func (p *Prober) finish(ctx context.Context, sent int, plan Plan) {
 	pause := min(max(plan.Every, closesEvery/10), closesEvery)
 	since, before := clock.Monotonic(), 0

@@ -14,7 +14,7 @@ import (
 	"bicast/internal/lab"
 )
 
-// path is from a client's interface to a server with a reflector.
+// path is a client's interface towards a server with a reflector.
 type path struct {
 	t              *testing.T
 	client, server *lab.Host
@@ -42,7 +42,7 @@ func (p *path) prober() (prober *Prober) {
 		return err
 	})
 	p.t.Cleanup(prober.Close)
-	prober.silence, prober.closesIn = time.Minute, 2500*time.Millisecond // a machine may stall for two seconds
+	prober.silence, prober.closesIn = time.Minute, 2500*time.Millisecond // tolerates a stall of two seconds
 	return prober
 }
 
@@ -55,7 +55,7 @@ func (p *path) measure(plan Plan) Result {
 	return result
 }
 
-// once does something when so many probes have been answered.
+// once runs work after this many probes were answered.
 func (p *path) once(answers uint64, work func()) {
 	for p.t.Context().Err() == nil && p.reflector.Counters().Answered < answers {
 		time.Sleep(time.Millisecond)
@@ -78,7 +78,7 @@ func summary(r Result) string {
 	return said.String()
 }
 
-func TestEachPacketHasItsFourTimes(t *testing.T) {
+func TestMeasureReturnsFourTimesPerPacket(t *testing.T) {
 	for _, at := range []string{"10.1.0.2:0", "[fd01::2]:0"} {
 		p := newPath(t, at, testKey)
 		plan := Plan{lengthsOf(t, "16-1440/89"), 6, 2 * time.Millisecond, 5, 20, false}
@@ -89,7 +89,7 @@ func TestEachPacketHasItsFourTimes(t *testing.T) {
 		}
 		unknown := 0
 		for n, s := range result.Samples {
-			if s.Received == 0 || s.Answered == 0 { // the kernel had not begun to stamp
+			if s.Received == 0 || s.Answered == 0 { // before the kernel began to timestamp
 				unknown++
 				continue
 			}
@@ -109,22 +109,22 @@ func TestEachPacketHasItsFourTimes(t *testing.T) {
 	}
 }
 
-func TestNoPauseBetweenTrainsOutlastsWhoEndsIt(t *testing.T) {
+func TestMeasureEndsInAPauseBetweenTrains(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	ctx, end := context.WithCancel(t.Context())
 	var ended time.Time
-	go p.once(22, func() { // and the opening, and a train
+	go p.once(22, func() { // including the opening and a train
 		ended = time.Now()
 		end()
 	})
 	const every, train = 2 * time.Second, 20
 	result, err := p.prober().Measure(ctx, Plan{[]int{64}, 1, every, 3, train, false})
-	if took := time.Since(ended); err != nil || result.Ended == nil || len(result.Samples) != 1+train || took > train*every {
-		t.Fatalf("%d packets, %v, %v, %v after its end", len(result.Samples), result.Ended, err, took)
+	if addAnswer := time.Since(ended); err != nil || result.Ended == nil || len(result.Samples) != 1+train || addAnswer > train*every {
+		t.Fatalf("%d packets, %v, %v, %v after its end", len(result.Samples), result.Ended, err, addAnswer)
 	}
 }
 
-func TestEachTryIsInAnotherOrder(t *testing.T) {
+func TestSinglesShufflesEachTry(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}
 	result := p.measure(plan)
@@ -145,13 +145,13 @@ func TestEachTryIsInAnotherOrder(t *testing.T) {
 	}
 }
 
-func TestTimedNoProbeIsCloserToTheLastThanAsked(t *testing.T) {
+func TestTimedPacketsKeepTheMinimumPause(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}
 	result := p.measure(plan)
 	closer := 0
 	for n, s := range result.Samples[1:] {
-		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*99/100 { // by a clock that may be pulled a little
+		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*99/100 { // tolerates a slewed clock
 			closer++
 		}
 	}
@@ -164,7 +164,7 @@ func TestTimedNoProbeIsCloserToTheLastThanAsked(t *testing.T) {
 	}
 }
 
-func TestWhatTheFileSays(t *testing.T) {
+func TestWriteFormatsSamples(t *testing.T) {
 	var file strings.Builder
 	Result{Samples: []Sample{{0, 16, true, 1, 2, 3, 4}, {2, 1440, false, 5, 0, 0, 0}}}.Write(&file)
 	const expected = `# bicast probe 1 stamps=software transport=udp
@@ -181,7 +181,7 @@ train,length,sent_ns,received_ns,answered_ns,heard_ns
 	}
 }
 
-func TestReorderedIsWhatCameBehindALaterOne(t *testing.T) {
+func TestReorderedCountsOvertakenPackets(t *testing.T) {
 	r := Result{}
 	for _, received := range []int64{10, 20, 50, 30, 40, 0, 60} {
 		r.Samples = append(r.Samples, Sample{Received: received, Came: received != 0})
@@ -191,7 +191,7 @@ func TestReorderedIsWhatCameBehindALaterOne(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsALostPacketAndNoMore(t *testing.T) {
+func TestMeasureCountsALostAnswerAsLoss(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	p.server.Run("nft", "add table inet t; add chain inet t out { type filter hook output priority 0; }; "+
 		"add rule inet t out udp length 72 numgen random mod 10 0 drop")
@@ -206,16 +206,16 @@ func TestALostAnswerIsALostPacketAndNoMore(t *testing.T) {
 	}
 }
 
-func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
+func TestMeasureFindsThePathMTU(t *testing.T) {
 	for _, each := range []struct {
 		at, mtu, said string
 		longest       int
 	}{
-		{"10.1.0.2:0", "1244", "nothing longer than 1216 bytes came through, of 12 packets: path MTU 1244\n", 1216},
-		{"[fd01::2]:0", "1312", "nothing longer than 1264 bytes came through, of 9 packets: path MTU 1312\n", 1264},
+		{"10.1.0.2:0", "1244", "no packet longer than 1216 bytes arrived, of 12 sent: path MTU 1244\n", 1216},
+		{"[fd01::2]:0", "1312", "no packet longer than 1264 bytes arrived, of 9 sent: path MTU 1312\n", 1264},
 	} {
 		p := newPath(t, each.at, testKey)
-		p.client.Run("ip", "link", "set", "wifi", "mtu", each.mtu) // it knows
+		p.client.Run("ip", "link", "set", "wifi", "mtu", each.mtu) // the host knows the MTU
 		plan := Plan{lengthsOf(t, "16-1440/48"), 3, time.Millisecond, 2, 10, false}
 		result := p.measure(plan)
 		if last := result.Samples[len(result.Samples)-1]; !strings.Contains(summary(result), each.said) || last.Length != each.longest {
@@ -223,9 +223,9 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 		}
 		p.client.Run("ip", "link", "set", "wifi", "mtu", "1500")
 		p.server.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
-			"add rule inet t in meta length > "+each.mtu+" drop") // somebody on the way drops it, and says nothing
+			"add rule inet t in meta length > "+each.mtu+" drop") // dropped silently on the way
 		p.reflector.lock.Lock()
-		p.reflector.authenticator.heard = 0 // the session before is over
+		p.reflector.authenticator.heard = 0 // end the previous session
 		p.reflector.lock.Unlock()
 		if said := summary(p.measure(plan)); !strings.Contains(said, each.said) {
 			t.Fatalf("%s\nexpected %q", said, each.said)
@@ -233,15 +233,15 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 	}
 }
 
-func TestAnOpeningThatIsSentAgainDisturbsNoProbes(t *testing.T) {
+func TestReplayedOpeningsDoNotDisturbAProbe(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	prober := p.prober()
 	const again = 100
 	sent := make(chan struct{})
 	go p.once(50, func() {
 		defer close(sent)
-		for range again { // with the prober's address on it, as who forges that
-			prober.socket.Write(knock{session: prober.session, ticket: 1}.seal(&testKey, opens))
+		for range again { // with the prober's source address forged
+			prober.socket.Write(handshake{session: prober.session, ticket: 1}.seal(&testKey, kindOpening))
 		}
 	})
 	result, err := prober.Measure(context.Background(), Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 20, Every: 2 * time.Millisecond})
@@ -254,11 +254,11 @@ func TestAnOpeningThatIsSentAgainDisturbsNoProbes(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
+func TestMeasureKeepsSamplesWhenThePeerStops(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: time.Millisecond}
 	prober := p.prober()
-	go func() { // a busy prober reads later than the far end answers
+	go func() { // a busy prober reads answers late
 		for heard, _ := prober.ledger.progress(); heard < 50 && t.Context().Err() == nil; heard, _ = prober.ledger.progress() {
 			time.Sleep(time.Millisecond)
 		}
@@ -282,15 +282,15 @@ func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatFallsSilentEndsIt(t *testing.T) { fallsSilent(t) }
+func TestMeasureEndsWhenThePeerIsSilent(t *testing.T) { fallsSilent(t) }
 
-func TestTimedAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
-	if took := fallsSilent(t); took > 2*silence {
-		t.Fatalf("it ended after %v", took)
+func TestTimedMeasureEndsSoonWhenThePeerIsSilent(t *testing.T) {
+	if addAnswer := fallsSilent(t); addAnswer > 2*silence {
+		t.Fatalf("it ended after %v", addAnswer)
 	}
 }
 
-// fallsSilent cuts the path during a measurement and returns how long the measurement went on.
+// fallsSilent cuts the path during a measurement and returns the measurement's remaining duration.
 func fallsSilent(t *testing.T) time.Duration {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	prober := p.prober()
@@ -305,17 +305,17 @@ func fallsSilent(t *testing.T) time.Duration {
 	})
 	result, err := prober.Measure(context.Background(), plan)
 	<-cut
-	took := time.Since(began)
-	if err != nil || result.Ended == nil || !strings.Contains(result.Ended.Error(), "the far end stopped") || took < prober.silence/2 {
-		t.Fatalf("%v, %v after %v", err, result.Ended, took)
+	addAnswer := time.Since(began)
+	if err != nil || result.Ended == nil || !strings.Contains(result.Ended.Error(), "the peer stopped") || addAnswer < prober.silence/2 {
+		t.Fatalf("%v, %v after %v", err, result.Ended, addAnswer)
 	}
 	if !result.Samples[0].Came || result.Lost() == 0 {
 		t.Fatalf("%s", summary(result))
 	}
-	return took
+	return addAnswer
 }
 
-func TestItEndsWhenItIsTold(t *testing.T) {
+func TestMeasureEndsWithItsContext(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(100*time.Millisecond, cancel)
@@ -325,18 +325,18 @@ func TestItEndsWhenItIsTold(t *testing.T) {
 	}
 }
 
-func TestWhereNobodyListensIsSaidAtOnce(t *testing.T) {
+func TestMeasureFailsAtOnceWhenNobodyListens(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	prober := p.prober()
 	p.reflector.Close()
 	<-p.ended
 	_, err := prober.Measure(context.Background(), Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "nobody listens at 10.1.0.2") { // after opensWithin it says otherwise
+	if err == nil || !strings.Contains(err.Error(), "nobody listens at 10.1.0.2") { // after openTimeout the text differs
 		t.Fatal(err)
 	}
 }
 
-func TestAnotherKeyIsNotAnswered(t *testing.T) {
+func TestReflectorIgnoresAnotherKey(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", Key{66})
 	prober := p.prober()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -358,11 +358,11 @@ func TestAnotherKeyIsNotAnswered(t *testing.T) {
 	}
 }
 
-func TestAPlanThatCannotBeIsRefused(t *testing.T) {
+func TestCheckRefusesInvalidPlans(t *testing.T) {
 	good := Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond}
 	for name, change := range map[string]func(*Plan){
 		"short": func(p *Plan) { p.Lengths = []int{15} }, "none": func(p *Plan) { p.Lengths = nil }, "tries": func(p *Plan) { p.Tries = 0 },
-		"flood": func(p *Plan) { p.Every = time.Second/mostASecond - 1 }, "train": func(p *Plan) { p.Trains, p.TrainPackets = 1, 1 },
+		"flood": func(p *Plan) { p.Every = time.Second/answersPerSecond - 1 }, "train": func(p *Plan) { p.Trains, p.TrainPackets = 1, 1 },
 		"sleep": func(p *Plan) { p.Every = longestPause + 1 },
 		"rest":  func(p *Plan) { p.Every, p.Trains, p.TrainPackets = longestPause/10, 1, 11 },
 	} {
@@ -372,7 +372,7 @@ func TestAPlanThatCannotBeIsRefused(t *testing.T) {
 			t.Errorf("%s is not refused", name)
 		}
 	}
-	for _, every := range []time.Duration{good.Every, time.Second / mostASecond, longestPause} {
+	for _, every := range []time.Duration{good.Every, time.Second / answersPerSecond, longestPause} {
 		good.Every = every
 		if err := good.Check(); err != nil {
 			t.Error(err)
@@ -388,9 +388,9 @@ func TestAPlanThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestALateStartIsMadeUpForByNobody(t *testing.T) {
+func TestPaceDoesNotCatchUp(t *testing.T) {
 	p := pace{every: time.Second, due: 10 * time.Second}
-	p.after(10*time.Second+time.Millisecond, 1050*time.Millisecond, time.Second) // its jitter has room for it
+	p.after(10*time.Second+time.Millisecond, 1050*time.Millisecond, time.Second) // within the jitter
 	if p.due != 11050*time.Millisecond {
 		t.Fatalf("the next is due at %v", p.due)
 	}

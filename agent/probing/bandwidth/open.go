@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	opensWithin = 5 * time.Second
-	knocksEvery = 200 * time.Millisecond
+	openTimeout       = 5 * time.Second
+	openRetryInterval = 200 * time.Millisecond
 )
 
-// open proves to the far end that we are where we say.
+// open proves our address to the peer.
 func (p *Prober) open(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.socket.Close)()
-	until := time.Now().Add(opensWithin)
-	ours := knock{session: p.session}
+	until := time.Now().Add(openTimeout)
+	ours := handshake{session: p.session}
 	for buffer := make([]byte, 1<<16); time.Now().Before(until); {
 		ours.ticket = max(ours.ticket+1, uint64(max(0, time.Now().UnixNano())))
-		if _, err := p.socket.Write(ours.seal(&p.key, opens)); err != nil {
+		if _, err := p.socket.Write(ours.seal(&p.key, kindOpening)); err != nil {
 			return p.unreachable(err)
 		}
-		n, opened, err := p.knocked(buffer)
+		n, opened, err := p.awaitOpening(buffer)
 		switch {
 		case opened:
 			return nil
@@ -40,7 +40,7 @@ func (p *Prober) open(ctx context.Context) error {
 			return p.unreachable(err)
 		}
 	}
-	return fmt.Errorf("nobody answers at %v: is `bicast-agent reflect` there, with the same key, and in nobody else's use?", p.to)
+	return fmt.Errorf("no answer from %v: run `bicast-agent reflect` there with the same key, and check that no other prober uses it", p.to)
 }
 
 func (p *Prober) unreachable(err error) error {
@@ -48,14 +48,14 @@ func (p *Prober) unreachable(err error) error {
 		return fmt.Errorf("nobody listens at %v (connection refused): start `bicast-agent reflect` there", p.to)
 	}
 	if errors.Is(err, net.ErrClosed) {
-		return errors.New("it was ended before the far end answered")
+		return errors.New("the probe was ended before the peer answered")
 	}
-	return fmt.Errorf("%v cannot be probed: %w", p.to, err)
+	return fmt.Errorf("cannot probe %v: %w", p.to, err)
 }
 
-// knocked awaits what the far end says to an opening.
-func (p *Prober) knocked(buffer []byte) (given nonce, opened bool, err error) {
-	for until := time.Now().Add(knocksEvery); ; {
+// awaitOpening waits for the peer's reply to an opening.
+func (p *Prober) awaitOpening(buffer []byte) (given nonce, opened bool, err error) {
+	for until := time.Now().Add(openRetryInterval); ; {
 		event, err := p.socket.Next(buffer, until)
 		if err != nil {
 			return given, false, err
@@ -67,7 +67,7 @@ func (p *Prober) knocked(buffer []byte) (given nonce, opened bool, err error) {
 		if a, right := openAnswer(&p.key, b); right && a.head == (head{session: p.session}) {
 			return given, true, nil
 		}
-		if theirs, right := openKnock(&p.key, challenges, b); right && theirs.session == p.session {
+		if theirs, right := openHandshake(&p.key, kindChallenge, b); right && theirs.session == p.session {
 			return theirs.nonce, false, nil
 		}
 	}

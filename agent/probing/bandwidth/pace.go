@@ -13,29 +13,28 @@ import (
 	"bicast/internal/clock"
 )
 
-// awake is for how long before its time a packet is awaited by a processor that does not sleep: one that has just woken
-// takes longer for each byte, and that would look like the path.
-const awake = 100 * time.Microsecond
+// spin is how long before its time a packet is awaited without sleep. A processor that has just woken needs longer
+// for each byte, which would look like the path.
+const spin = 100 * time.Microsecond
 
-// jitter is a part of the pause: packets that come at the beat of something else always meet it, or never.
+// jitter is a share of the pause. Without it, packets could stay in step with other periodic traffic.
 const jitter = 0.1
 
-// pace says when the next is due: by its own clock, so that being a little late adds up to nothing, and never closer to the
-// one before than was asked.
+// pace schedules packets. Small delays do not add up, and two packets are never closer than the pause.
 type pace struct {
 	every  time.Duration
 	random *rand.Rand
-	due    time.Duration // the next, on the monotonic clock
+	due    time.Duration // the next packet, on the monotonic clock
 	late   Lateness
 }
 
-// Lateness is of all packets of a run.
+// Lateness summarizes all packets of a run.
 type Lateness struct {
-	Packets int           // that left more than a tenth of the pause late
-	Most    time.Duration // of any
+	Packets int           // more than a tenth of the pause late
+	Most    time.Duration // of any packet
 }
 
-// rest returns when the next is nearly due, or nobody wants it any more: from one train to the next are seconds.
+// rest waits until the next packet is nearly due or the context ends: trains are seconds apart.
 func (p *pace) rest(ctx context.Context) {
 	left := p.due - nearly - clock.Monotonic()
 	if left <= 0 {
@@ -49,9 +48,9 @@ func (p *pace) rest(ctx context.Context) {
 	}
 }
 
-// await returns when the next is due.
+// await waits until the next packet is due.
 func (p *pace) await() {
-	sleepUntil(p.due - awake)
+	sleepUntil(p.due - spin)
 	now := clock.Monotonic()
 	for now < p.due {
 		now = clock.Monotonic()
@@ -63,18 +62,18 @@ func (p *pace) await() {
 	}
 }
 
-// sent reckons when the one after it is: between becoming due and being sent, a processor may have been taken away.
+// sent schedules the next packet after a sending, which may have been delayed since the due time.
 func (p *pace) sent() {
 	p.after(clock.Monotonic(), p.every+time.Duration(p.random.Float64()*jitter*float64(p.every)), p.every)
 }
 
-// after is when something that took place now is followed by the next: a while after it was due, and at least so long after it was.
+// after schedules the next packet: while after the due time, and at least least from now.
 func (p *pace) after(now, while, least time.Duration) {
 	p.due = max(p.due+while, now+least)
 }
 
 func sleepUntil(at time.Duration) {
-	wanted := unix.NsecToTimespec(int64(at))
-	for errors.Is(unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &wanted, nil), unix.EINTR) {
+	timespec := unix.NsecToTimespec(int64(at))
+	for errors.Is(unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &timespec, nil), unix.EINTR) {
 	}
 }

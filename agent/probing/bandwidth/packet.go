@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bandwidth measures the rate of one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
-// the kernels' own stamps (internal/timestamping). A Reflector answers; Measure asks, and what it gives is read by
-// controller/features/probing/probe_evaluation.py.
+// Package bandwidth measures the rate of one path with UDP packets of many lengths. The kernels timestamp when each packet and
+// its answer leave and arrive (internal/timestamping). A Reflector answers, a Prober measures, and
+// controller/features/probing/probe_evaluation.py evaluates the result.
 //
 //	opening ────────────────▶
-//	        ◀─────── challenge, to the address that the opening is said to come from
-//	opening with its nonce ─▶            the session is of this address, and of no other
+//	        ◀─────── challenge, to the source address of the opening
+//	opening with its nonce ─▶            the session is bound to this address
 //	        ◀────────── answer to number 0
 //	probe, of any length ───▶            numbers from 1
 //	        ◀────────── answer, with the time that an earlier answer left
-//	request, of 64 bytes ───▶            for the way back: it says how long its answer is to be
-//	        ◀────────── answer of that length, with that time, too
+//	request, of 64 bytes ───▶            for the way back: with the length of the answer
+//	        ◀────────── answer of that length, also with that time
 //
-// Nobody can have a stranger sent more than he sends himself. An answer that is longer than what it answers goes to the one
-// address that a challenge was sent to and its nonce came back from: who writes another's address on his packets does not
-// hear that nonce, whatever he recorded. Each request says its length under the key and is answered once, and what all
-// answers have together, also of who has the key, is bounded (plan.go: share).
+// The protocol is not an amplifier. An answer longer than its request goes only to an address that returned the nonce of a
+// challenge. With a forged source address nobody receives that nonce, even after recording sessions. Each request has its
+// length under the key and is answered once. The rate of all answers is limited, also for key holders (plan.go: share).
 package bandwidth
 
 import (
@@ -28,34 +27,34 @@ import (
 	"bicast/internal/admission"
 )
 
-// Of a packet's payload, in bytes.
+// Lengths of UDP payload in bytes.
 const (
 	Shortest     = headBytes
 	ShortestDown = answerBytes
 	Longest      = 1<<16 - 1 - 8 - 20
 
 	headBytes   = 16
-	answerBytes = 64 // of all but probes, and answers of the length that was asked for
+	answerBytes = 64 // of all packets but probes and answers with a requested length
 	tagAt       = 8
 	tagBytes    = 8
 )
 
-// Key is what both ends have, and nobody else.
+// Key is the secret that both ends share.
 type Key [32]byte
 
 type kind byte
 
-// What is said in one direction is no other thing in the other: no end takes its own words for the other's.
+// The kind is part of the tag, so that no packet can pass as another kind or be reflected.
 const (
-	forth kind = 1 + iota
-	back
-	opens
-	challenges
-	asks
-	fills
+	kindProbe kind = 1 + iota
+	kindAnswer
+	kindOpening
+	kindChallenge
+	kindRequest
+	kindLongAnswer
 )
 
-// head is how every packet begins; of what is no probe the number 0 tells what it is, or which probe it answers.
+// head begins every packet. In an answer, number is that of the probe. Openings and challenges have number 0.
 //
 //	0 session    4 number    8 tag, 8 bytes of HMAC-SHA-256
 type head struct{ session, number uint32 }
@@ -69,13 +68,13 @@ func (h head) write(b []byte) {
 	binary.BigEndian.PutUint32(b[4:], h.number)
 }
 
-// sealProbe makes a probe of what is long enough; behind its head is what it carries, and stays.
+// sealProbe writes the head of a probe into b. The payload behind it stays.
 func sealProbe(key *Key, h head, b []byte) {
 	h.write(b)
 	copy(b[tagAt:headBytes], probeTag(key, b))
 }
 
-// openProbe is false for what is not whole, or not of somebody who has the key.
+// openProbe returns false for a packet that is incomplete or has another key.
 func openProbe(key *Key, b []byte) (head, bool) {
 	if len(b) < Shortest || len(b) > Longest || !hmac.Equal(b[tagAt:headBytes], probeTag(key, b)) {
 		return head{}, false
@@ -83,12 +82,12 @@ func openProbe(key *Key, b []byte) (head, bool) {
 	return headOf(b), true
 }
 
-// probeTag has no more of what is carried in it than how long it is: a long packet must not cost the hosts more than a short one.
+// probeTag covers the length but not the payload, so that long packets cost the hosts no more time than short ones.
 func probeTag(key *Key, b []byte) []byte {
-	return tag(key, forth, binary.BigEndian.AppendUint16(slices.Clone(b[:tagAt]), uint16(len(b))))
+	return tag(key, kindProbe, binary.BigEndian.AppendUint16(slices.Clone(b[:tagAt]), uint16(len(b))))
 }
 
-// request is a probe of the way back.
+// request asks for an answer of a given length, to measure the way back.
 //
 //	16 length of its answer    18 zeros
 type request struct {
@@ -100,39 +99,39 @@ func (r request) seal(key *Key) []byte {
 	b := make([]byte, answerBytes)
 	r.write(b)
 	binary.BigEndian.PutUint16(b[16:], uint16(r.length))
-	return closed(key, asks, b)
+	return addTag(key, kindRequest, b)
 }
 
 func openRequest(key *Key, b []byte) (request, bool) {
-	if !whole(key, asks, b) {
+	if !hasTag(key, kindRequest, b) {
 		return request{}, false
 	}
 	r := request{headOf(b), int(binary.BigEndian.Uint16(b[16:]))}
 	return r, r.length >= ShortestDown && r.length <= Longest
 }
 
-// answer is to one probe, and has always the same length: the way back takes all alike. To a request it has the length that
-// was asked for, and behind its first 64 bytes whatever cannot be compressed.
+// answer answers a probe with a constant length, so that the way back delays all alike. The answer to a request has the
+// requested length, with incompressible bytes behind the first 64.
 //
 //	16 received    24 number of an earlier answer    28 when that left
-//	36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zero
-//	40 when it was written    48 zeros
+//	36 length of the probe, or its own to a request    38 1: hardware timestamps    39 zero
+//	40 time of writing    48 zeros
 type answer struct {
 	head
-	received int64 // nanoseconds since 1970, of the answering end's clock; 0: not known
+	received int64 // nanoseconds since 1970 on the answering end's clock; 0: unknown
 	earlier  uint32
-	left     int64 // of the answer to that number
+	left     int64 // when the answer to that number left
 	length   int
 	hardware bool
-	written  int64 // nanoseconds, of some clock of the answering end
+	written  int64 // nanoseconds on any clock of the answering end
 }
 
-func (a answer) seal(key *Key) []byte { return a.put(key, back, make([]byte, answerBytes)) }
+func (a answer) seal(key *Key) []byte { return a.put(key, kindAnswer, make([]byte, answerBytes)) }
 
-// fill is seal for the way back: what is behind an answer stays.
+// fill is seal for the way back. It keeps the bytes behind the answer.
 func (a answer) fill(key *Key, b []byte) []byte {
 	a.length = len(b)
-	a.put(key, fills, b[:answerBytes])
+	a.put(key, kindLongAnswer, b[:answerBytes])
 	return b
 }
 
@@ -147,19 +146,19 @@ func (a answer) put(key *Key, k kind, b []byte) []byte {
 		b[38] = 1
 	}
 	binary.BigEndian.PutUint64(b[40:], uint64(a.written))
-	return closed(key, k, b)
+	return addTag(key, k, b)
 }
 
-func openAnswer(key *Key, b []byte) (answer, bool) { return readAnswer(key, back, b) }
+func openAnswer(key *Key, b []byte) (answer, bool) { return readAnswer(key, kindAnswer, b) }
 
-// openFilled is of the answer to a request.
+// openFilled opens the answer to a request.
 func openFilled(key *Key, b []byte) (answer, bool) {
-	a, right := readAnswer(key, fills, b[:min(len(b), answerBytes)])
+	a, right := readAnswer(key, kindLongAnswer, b[:min(len(b), answerBytes)])
 	return a, right && a.length == len(b)
 }
 
 func readAnswer(key *Key, k kind, b []byte) (answer, bool) {
-	if !whole(key, k, b) {
+	if !hasTag(key, k, b) {
 		return answer{}, false
 	}
 	return answer{
@@ -169,39 +168,39 @@ func readAnswer(key *Key, k kind, b []byte) (answer, bool) {
 	}, true
 }
 
-// nonce is made by who answers, and comes back from where it was sent to.
+// nonce proves the address that it was sent to.
 type nonce = admission.Nonce
 
-// knock is an opening, or the challenge to one.
+// handshake is an opening or a challenge.
 //
 //	16 nonce    32 ticket    40 zeros
-type knock struct {
+type handshake struct {
 	session uint32
 	nonce   nonce
-	ticket  uint64 // of an opening, higher than those before: nanoseconds since 1970, of the opening end's clock
+	ticket  uint64 // of an opening, increasing: nanoseconds since 1970 on the prober's clock
 }
 
-func (n knock) seal(key *Key, k kind) []byte {
+func (n handshake) seal(key *Key, k kind) []byte {
 	b := make([]byte, answerBytes)
 	head{session: n.session}.write(b)
 	copy(b[headBytes:], n.nonce[:])
 	binary.BigEndian.PutUint64(b[32:], n.ticket)
-	return closed(key, k, b)
+	return addTag(key, k, b)
 }
 
-func openKnock(key *Key, k kind, b []byte) (knock, bool) {
-	if !whole(key, k, b) || headOf(b).number != 0 {
-		return knock{}, false
+func openHandshake(key *Key, k kind, b []byte) (handshake, bool) {
+	if !hasTag(key, k, b) || headOf(b).number != 0 {
+		return handshake{}, false
 	}
-	return knock{session: headOf(b).session, nonce: nonce(b[headBytes:]), ticket: binary.BigEndian.Uint64(b[32:])}, true
+	return handshake{session: headOf(b).session, nonce: nonce(b[headBytes:]), ticket: binary.BigEndian.Uint64(b[32:])}, true
 }
 
-func closed(key *Key, k kind, b []byte) []byte {
+func addTag(key *Key, k kind, b []byte) []byte {
 	copy(b[tagAt:headBytes], tag(key, k, b[:tagAt], b[headBytes:]))
 	return b
 }
 
-func whole(key *Key, k kind, b []byte) bool {
+func hasTag(key *Key, k kind, b []byte) bool {
 	return len(b) == answerBytes && hmac.Equal(b[tagAt:headBytes], tag(key, k, b[:tagAt], b[headBytes:]))
 }
 

@@ -10,7 +10,7 @@ import (
 
 var testKey = Key{1, 2, 3}
 
-func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
+func TestOpenReturnsWhatWasSealed(t *testing.T) {
 	for _, length := range []int{Shortest, Shortest + 1, 64, 1440, Longest} {
 		b := bytes.Repeat([]byte{7}, length)
 		sealProbe(&testKey, head{5, 9}, b)
@@ -41,44 +41,44 @@ func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
 			t.Fatalf("%+v was opened as %+v, %v", r, got, right)
 		}
 	}
-	for _, k := range []kind{opens, challenges} {
-		sent := knock{77, nonce{1, 15: 3}, 1<<64 - 2}
-		if got, right := openKnock(&testKey, k, sent.seal(&testKey, k)); !right || got != sent {
+	for _, k := range []kind{kindOpening, kindChallenge} {
+		sent := handshake{77, nonce{1, 15: 3}, 1<<64 - 2}
+		if got, right := openHandshake(&testKey, k, sent.seal(&testKey, k)); !right || got != sent {
 			t.Fatalf("%+v was opened as %+v, %v", sent, got, right)
 		}
 	}
 }
 
-// opened tells as what bytes are taken.
+// opened returns the kinds that accept these bytes.
 func opened(key *Key, b []byte) (as []kind) {
 	if _, right := openProbe(key, b); right {
-		as = append(as, forth)
+		as = append(as, kindProbe)
 	}
 	if _, right := openAnswer(key, b); right {
-		as = append(as, back)
+		as = append(as, kindAnswer)
 	}
 	if _, right := openRequest(key, b); right {
-		as = append(as, asks)
+		as = append(as, kindRequest)
 	}
 	if _, right := openFilled(key, b); right {
-		as = append(as, fills)
+		as = append(as, kindLongAnswer)
 	}
-	for _, k := range []kind{opens, challenges} {
-		if _, right := openKnock(key, k, b); right {
+	for _, k := range []kind{kindOpening, kindChallenge} {
+		if _, right := openHandshake(key, k, b); right {
 			as = append(as, k)
 		}
 	}
 	return as
 }
 
-func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
-	probe := make([]byte, answerBytes) // as long as the others
+func TestOpenRejectsTruncatedAndForgedPackets(t *testing.T) {
+	probe := make([]byte, answerBytes) // as long as the other kinds
 	sealProbe(&testKey, head{5, 9}, probe)
 	random := rand.New(rand.NewPCG(1, 2))
 	for k, sealed := range map[kind][]byte{
-		forth: probe, back: answer{head: head{5, 9}, received: 1}.seal(&testKey),
-		opens: knock{session: 5, ticket: 1}.seal(&testKey, opens), challenges: knock{session: 5, nonce: nonce{9}}.seal(&testKey, challenges),
-		asks: request{head{5, 9}, 1440}.seal(&testKey), fills: answer{head: head{5, 9}}.fill(&testKey, make([]byte, 100)),
+		kindProbe: probe, kindAnswer: answer{head: head{5, 9}, received: 1}.seal(&testKey),
+		kindOpening: handshake{session: 5, ticket: 1}.seal(&testKey, kindOpening), kindChallenge: handshake{session: 5, nonce: nonce{9}}.seal(&testKey, kindChallenge),
+		kindRequest: request{head{5, 9}, 1440}.seal(&testKey), kindLongAnswer: answer{head: head{5, 9}}.fill(&testKey, make([]byte, 100)),
 	} {
 		if as := opened(&testKey, sealed); len(as) != 1 || as[0] != k {
 			t.Fatalf("kind %d is taken for %v", k, as)
@@ -95,10 +95,10 @@ func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
 			t.Fatalf("kind %d and a byte are taken for %v", k, as)
 		}
 		authentic := len(sealed)
-		switch k { // what is carried is nobody's
-		case forth:
+		switch k { // the tag does not cover the payload
+		case kindProbe:
 			authentic = headBytes
-		case fills:
+		case kindLongAnswer:
 			authentic = answerBytes
 		}
 		for at := range authentic {
@@ -111,7 +111,7 @@ func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
 	}
 }
 
-func TestRubbishIsNothing(t *testing.T) {
+func TestOpenRejectsRandomBytes(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	for length := range 2000 {
 		b := make([]byte, length)
@@ -123,10 +123,10 @@ func TestRubbishIsNothing(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(knock{session: 5, ticket: 1}.seal(&testKey, opens))
+	f.Add(handshake{session: 5, ticket: 1}.seal(&testKey, kindOpening))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, k := range opened(&testKey, b) {
-			if k == back {
+			if k == kindAnswer {
 				a, _ := openAnswer(&testKey, b)
 				if again := a.seal(&testKey); !bytes.Equal(again[:38], b[:38]) && bytes.Equal(again[tagAt:headBytes], b[tagAt:headBytes]) {
 					t.Fatalf("%x is sealed as %x", b, again)

@@ -11,54 +11,54 @@ import (
 	"time"
 )
 
-// Plan is what is sent: every length once a try, in another order each time, so that no drift of a clock looks like a
-// length; then trains. Down, that is what the far end is asked to send.
+// Plan says what to send: every length once per try, shuffled in each try so that clock drift does not look like an
+// effect of length, and then trains. With Down, the peer is asked to send that.
 type Plan struct {
 	Lengths      []int // of UDP payload
 	Tries        int
-	Every        time.Duration // from one packet to the next, at least
+	Every        time.Duration // minimum from one packet to the next
 	Trains       int
-	TrainPackets int // of the longest length that came through, at once
+	TrainPackets int // sent at once, with the longest length that arrived
 	Down         bool
 }
 
 const (
-	mostPackets  = 10_000_000
-	mostTrain    = 1000 // packets: a socket's queue has room for them
+	maxPackets   = 10_000_000
+	maxTrain     = 1000 // packets that a socket's queue can hold
 	wholeAnswer  = 1500 // bytes
-	shortestStep = time.Second / mostASecond
-	longestPause = time.Minute // also from one train to the next: the far end forgets who is silent for much longer
+	shortestStep = time.Second / answersPerSecond
+	longestPause = time.Minute // also between trains: the peer forgets a session that is silent for much longer
 )
 
-// share is what an answer takes of those that the far end gives (mostASecond, atOnce), so that its bytes are bounded, too:
-// to 7.5 million a second, and 3 million at once.
+// share is how many answers an answer of this length costs (answersPerSecond, answerBurst). That limits bytes, too:
+// 7.5 million a second, 3 million at once.
 func share(length int) float64 { return max(1, float64(length)/wholeAnswer) }
 
-// Check says what cannot be.
+// Check returns what is wrong with a plan.
 func (p Plan) Check() error {
 	for _, length := range p.Lengths {
 		if length < p.shortest() || length > Longest {
-			return fmt.Errorf("a length of %d: expected %d to %d bytes of UDP payload", length, p.shortest(), Longest)
+			return fmt.Errorf("length %d, expected %d to %d bytes of UDP payload", length, p.shortest(), Longest)
 		}
 	}
-	least, train, of := shortestStep, mostTrain, ""
+	least, train, of := shortestStep, maxTrain, ""
 	if p.Down && len(p.Lengths) > 0 {
 		of = fmt.Sprintf(" with %d bytes", wholeAnswer)
 		each := share(slices.Max(p.Lengths))
-		least, train = time.Duration(each*float64(shortestStep)), min(mostTrain, int(atOnce/each))
+		least, train = time.Duration(each*float64(shortestStep)), min(maxTrain, int(answerBurst/each))
 	}
 	switch {
 	case len(p.Lengths) == 0:
-		return fmt.Errorf("no lengths: expected one at least")
-	case p.Tries < 1 || p.Tries > mostPackets/len(p.Lengths):
-		return fmt.Errorf("%d tries of %d lengths: expected one at least, and %d packets at most", p.Tries, len(p.Lengths), mostPackets)
+		return fmt.Errorf("no lengths, expected at least one")
+	case p.Tries < 1 || p.Tries > maxPackets/len(p.Lengths):
+		return fmt.Errorf("%d tries of %d lengths, expected at least one try and at most %d packets", p.Tries, len(p.Lengths), maxPackets)
 	case p.Every < least || p.Every > longestPause:
-		return fmt.Errorf("a packet every %v: expected %v to %v; no more than %d a second%s are answered, others would look lost",
-			p.Every, least, longestPause, mostASecond, of)
-	case p.Trains < 0 || p.Trains > 0 && (p.TrainPackets < 2 || p.TrainPackets > train || p.Trains > mostPackets/p.TrainPackets):
-		return fmt.Errorf("%d trains of %d packets: expected 2 to %d packets in each", p.Trains, p.TrainPackets, train)
+		return fmt.Errorf("a packet every %v, expected %v to %v; no more than %d a second%s are answered, others would look lost",
+			p.Every, least, longestPause, answersPerSecond, of)
+	case p.Trains < 0 || p.Trains > 0 && (p.TrainPackets < 2 || p.TrainPackets > train || p.Trains > maxPackets/p.TrainPackets):
+		return fmt.Errorf("%d trains of %d packets, expected 2 to %d packets in each", p.Trains, p.TrainPackets, train)
 	case p.Trains > 0 && p.pause() > longestPause:
-		return fmt.Errorf("trains of %d packets, each the time of a packet every %v: that is one every %v, expected %v at most",
+		return fmt.Errorf("trains of %d packets with a packet every %v take %v each, expected at most %v",
 			p.TrainPackets, p.Every, p.pause(), longestPause)
 	}
 	return nil
@@ -71,10 +71,10 @@ func (p Plan) shortest() int {
 	return Shortest
 }
 
-// pause is from one train to the next.
+// pause returns the time from one train to the next.
 func (p Plan) pause() time.Duration { return p.Every * time.Duration(p.TrainPackets) }
 
-// singles is all lengths of all tries in the order of sending.
+// singles returns the lengths of all tries in sending order.
 func (p Plan) singles(random *rand.Rand) []int {
 	order := make([]int, 0, len(p.Lengths)*p.Tries)
 	for range p.Tries {
@@ -86,9 +86,9 @@ func (p Plan) singles(random *rand.Rand) []int {
 	return order
 }
 
-// ParseLengths reads FIRST-LAST/STEP, or one length.
+// ParseLengths parses FIRST-LAST/STEP, or one length.
 func ParseLengths(text string) ([]int, error) {
-	wrong := fmt.Errorf("the lengths %q: expected FIRST-LAST/STEP such as 16-1440/16, or one length, of %d to %d", text, Shortest, Longest)
+	wrong := fmt.Errorf("lengths %q, expected FIRST-LAST/STEP such as 16-1440/16, or one length, from %d to %d", text, Shortest, Longest)
 	ends, step, stepped := strings.Cut(text, "/")
 	low, high, ranged := strings.Cut(ends, "-")
 	if !ranged {

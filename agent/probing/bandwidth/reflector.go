@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	unsaid     = 4096 // answers of which it is not told yet when they left
-	impatience = 16   // after so many, a driver that tells of none when it left is taken not to
+	maxUnreported = 4096 // answers whose departure is not reported yet
+	driverAnswers = 16   // after this many answers without a driver's timestamp, the driver counts as unable
 )
 
-// Settings of a Reflector.
+// Settings configure a Reflector.
 type Settings struct {
-	At     netip.AddrPort // without an address: at all of this host
-	Device string         // to answer by it alone; "": by any
+	At     netip.AddrPort // without an address: all addresses of this host
+	Device string         // the only device to use; "": any
 	Key    Key
 }
 
-// Reflector answers one session of probes at a time, and says when each came.
+// Reflector answers one session of probes at a time and reports when each probe arrived.
 type Reflector struct {
 	socket        *timestamping.Socket
 	lock          sync.Mutex
 	authenticator authenticator
 
-	answers map[uint32]uint32 // the number, by the stamp's id
-	sent    int
-	tells   bool // the driver does, when packets left
-	left    []departure
-	filler  io.Reader // of answers as long as was asked
+	answers      map[uint32]uint32 // probe numbers by timestamp ID
+	sent         int
+	driverStamps bool // whether the driver stamps departing packets
+	left         []departure
+	filler       io.Reader // for answers of a requested length
 }
 
 type departure struct {
@@ -46,28 +46,28 @@ type departure struct {
 	at     int64
 }
 
-// Open is in the calling thread's network namespace.
+// Open listens in the calling thread's network namespace.
 func Open(settings Settings) (*Reflector, error) {
 	socket, err := timestamping.Listen(settings.At, settings.Device)
 	if err != nil {
-		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
+		return nil, fmt.Errorf("cannot listen for probes at %v: %w", settings.At, err)
 	}
 	return &Reflector{
-		socket: socket, authenticator: newAuthenticator(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware(), filler: newFiller(),
+		socket: socket, authenticator: newAuthenticator(settings.Key), answers: map[uint32]uint32{}, driverStamps: socket.Hardware(), filler: newFiller(),
 	}, nil
 }
 
-// Local is where it answers.
+// Local returns the listening address.
 func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
 
-// Counters are of all that came so far.
+// Counters returns the counts since the start.
 func (r *Reflector) Counters() Counters {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.authenticator.counters
 }
 
-// Run answers until the context ends, or it is closed.
+// Run answers until the context ends or Close is called.
 func (r *Reflector) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.Close)()
 	buffer := make([]byte, 1<<16)
@@ -77,7 +77,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			return fmt.Errorf("probes are no longer heard at %v: %w", r.Local(), err)
+			return fmt.Errorf("cannot receive probes at %v any more: %w", r.Local(), err)
 		case event.Moment != timestamping.Arrived:
 			r.departed(event)
 		case event.Length <= len(buffer):
@@ -92,20 +92,20 @@ func (r *Reflector) Close() { r.socket.Close() }
 func (r *Reflector) answer(event timestamping.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	verdict := r.authenticator.take(clock.Monotonic(), event.From, b)
+	verdict := r.authenticator.judge(clock.Monotonic(), event.From, b)
 	switch {
 	case verdict.answers:
 		if verdict.to.number == 0 {
 			clear(r.answers)
 			r.left = nil
 		}
-		r.say(event, verdict.to)
+		r.send(event, verdict.to)
 	case verdict.sendBack != nil:
-		r.socket.Answer(verdict.sendBack, event) // who hears none asks again
+		r.socket.Answer(verdict.sendBack, event) // the prober repeats its opening if this is lost
 	}
 }
 
-func (r *Reflector) say(event timestamping.Event, to request) {
+func (r *Reflector) send(event timestamping.Event, to request) {
 	said := answer{
 		head: to.head, received: event.At, length: event.Length, hardware: r.socket.Hardware(), written: int64(clock.Monotonic()),
 	}
@@ -114,7 +114,7 @@ func (r *Reflector) say(event timestamping.Event, to request) {
 		said.earlier, said.left = each.number, each.at
 	}
 	id, err := r.socket.Answer(r.sealed(said, to.length), event)
-	if err != nil { // as if it were lost
+	if err != nil { // counts as lost
 		r.authenticator.counters.Unsent++
 		return
 	}
@@ -122,7 +122,7 @@ func (r *Reflector) say(event timestamping.Event, to request) {
 	r.sent++
 	r.authenticator.counters.Answered++
 	r.answers[id] = to.number
-	delete(r.answers, id-unsaid)
+	delete(r.answers, id-maxUnreported)
 }
 
 func (r *Reflector) sealed(said answer, length int) []byte {
@@ -134,17 +134,17 @@ func (r *Reflector) sealed(said answer, length int) []byte {
 	return said.fill(&r.authenticator.key, b)
 }
 
-// departed keeps when an answer left, for one of the next to tell.
+// departed records when an answer left. A later answer reports that.
 func (r *Reflector) departed(event timestamping.Event) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if event.Moment == timestamping.Left {
-		r.tells = true
-	} else if r.tells || r.sent < impatience {
+		r.driverStamps = true
+	} else if r.driverStamps || r.sent < driverAnswers {
 		return
 	}
 	number, ours := r.answers[event.ID]
-	if ours && number != 0 && len(r.left) < unsaid {
+	if ours && number != 0 && len(r.left) < maxUnreported {
 		r.left = append(r.left, departure{number, event.At})
 	}
 }

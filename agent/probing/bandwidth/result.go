@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	udpBytes   = 8
-	fourBytes  = 20 // of an IPv4 header, without options
-	sixBytes   = 40
-	fewestLost = 3 // of longer packets, until a path is said not to carry them
+	udpBytes  = 8
+	ipv4Bytes = 20 // IPv4 header without options
+	ipv6Bytes = 40
+	minLost   = 3 // longer packets that must be lost to infer a path MTU
 )
 
-// Sample is one packet. Times are nanoseconds since 1970, each of the clock of its own end; 0: not known. Down, it is an
-// answer: Sent by the far end, Received by us, and that is all.
+// Sample is one packet. Times are nanoseconds since 1970, each on the clock of its own end; 0: unknown. With Down, it
+// is an answer with two times: Sent by the peer and Received by us.
 type Sample struct {
-	Train                           int // 0: sent by itself
+	Train                           int // 0: a single packet
 	Length                          int // of UDP payload
 	Came                            bool
 	Sent, Received, Answered, Heard int64
 }
 
-// Result is all that was sent, in that order, but for trains that are left out.
+// Result has all packets in sending order, without the trains that are left out.
 type Result struct {
 	Samples     []Sample
-	Down        bool // from the far end to us, in the order of asking
-	LeftOut     int  // trains down that were spaced before they left
-	Hardware    bool // our times are the network card's
-	FarHardware bool // the far end's are
-	Queued      bool // our driver does not say when packets leave: it is when they were queued
+	Down        bool // from the peer to us, in the order of the requests
+	LeftOut     int  // trains of answers that were spaced before they left
+	Hardware    bool // our timestamps are from the network card
+	FarHardware bool // the peer's timestamps are from the network card
+	Queued      bool // Sent is the time of queueing, because our driver does not report departures
 	Six         bool
 	Late        Lateness
 	Took        time.Duration
-	Ended       error // nil: all that was planned was sent
+	Ended       error // nil: the whole plan was sent
 }
 
-// Write is the file that controller/features/probing/probe_evaluation.py reads.
+// Write writes the file that controller/features/probing/probe_evaluation.py reads.
 func (r Result) Write(to io.Writer) error {
 	by, transport := "software", "udp"
 	if r.Hardware && r.FarHardware {
@@ -73,7 +73,7 @@ func (r Result) Write(to io.Writer) error {
 	return out.Flush()
 }
 
-// Lost is how many never came, or their answers did not.
+// Lost returns how many packets or their answers were lost.
 func (r Result) Lost() int {
 	lost := 0
 	for _, s := range r.Samples {
@@ -84,7 +84,7 @@ func (r Result) Lost() int {
 	return lost
 }
 
-// Reordered is how many came after one that was sent later (RFC 4737).
+// Reordered returns how many packets arrived after one that was sent later (RFC 4737).
 func (r Result) Reordered() int {
 	var came []Sample
 	for _, s := range r.Samples {
@@ -92,7 +92,7 @@ func (r Result) Reordered() int {
 			came = append(came, s)
 		}
 	}
-	if r.Down { // requests may be overtaken, too
+	if r.Down { // requests may be reordered, too
 		slices.SortStableFunc(came, func(a, b Sample) int { return cmp.Compare(a.Sent, b.Sent) })
 	}
 	reordered, before := 0, int64(math.MaxInt64)
@@ -105,7 +105,8 @@ func (r Result) Reordered() int {
 	return reordered
 }
 
-// Through is the longest length that came through where longer ones were lost, all of them; 0 where that is not so.
+// Through returns the longest length that arrived and the number of longer packets, all lost. It returns 0 if fewer
+// than minLost were longer.
 func (r Result) Through() (longest, lost int) {
 	for _, s := range r.Samples {
 		if s.Came {
@@ -117,13 +118,13 @@ func (r Result) Through() (longest, lost int) {
 			lost++
 		}
 	}
-	if longest == 0 || lost < fewestLost {
+	if longest == 0 || lost < minLost {
 		return 0, 0
 	}
 	return longest, lost
 }
 
-// Summary is for people, a line each.
+// Summary writes a summary for people, in lines.
 func (r Result) Summary(to io.Writer) {
 	did := "sent"
 	if r.Down {
@@ -132,18 +133,18 @@ func (r Result) Summary(to io.Writer) {
 	fmt.Fprintf(to, did+" %d packets in %.2f s, lost %d, reordered %d\n", len(r.Samples), r.Took.Seconds(), r.Lost(), r.Reordered())
 	fmt.Fprintf(to, "stamps: here of the %s, there of the %s\n", whose(r.Hardware), whose(r.FarHardware))
 	if r.Queued {
-		fmt.Fprintln(to, "the driver does not tell when packets leave: sent_ns is when they went into its queue")
+		fmt.Fprintln(to, "the driver does not report departures: sent_ns is the time of queueing")
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(to, "left out %d trains: they came as they were written, behind the way up of their requests, or by a far end that is no faster\n", r.LeftOut)
+		fmt.Fprintf(to, "left out %d trains: the way of their requests or a slow peer spaced them, not the way back\n", r.LeftOut)
 	}
-	fmt.Fprintf(to, "late by more than a tenth of the pause: %d; the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
+	fmt.Fprintf(to, "packets late by more than a tenth of the pause: %d; the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
 	if longest, lost := r.Through(); longest > 0 {
-		header := fourBytes + udpBytes
+		header := ipv4Bytes + udpBytes
 		if r.Six {
-			header = sixBytes + udpBytes
+			header = ipv6Bytes + udpBytes
 		}
-		fmt.Fprintf(to, "nothing longer than %d bytes came through, of %d packets: path MTU %d\n", longest, lost, longest+header)
+		fmt.Fprintf(to, "no packet longer than %d bytes arrived, of %d sent: path MTU %d\n", longest, lost, longest+header)
 	}
 }
 

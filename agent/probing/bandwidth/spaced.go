@@ -2,13 +2,15 @@
 
 package bandwidth
 
-// leastBehind is what answers of a train take here at least, of what they were written in: then the way here spaced them.
-const leastBehind = 1.1
+// minSpread is the least ratio of a train's duration on arrival to its duration at the sender. Below it the way back did not
+// space the train.
+const minSpread = 1.1
 
-// spacedThere are trains of answers that came as the far end wrote them: their requests were spaced on their way there, or
-// answering takes longer than the way here does, and how fast that is they do not say. The end of a train counts, by which
-// its rate is told. Where it is so of most, it is of all: what spaced the others further was a machine that stood still.
-func spacedThere(entries []entry) map[int]bool {
+// spacedBefore returns the trains of answers that arrived as fast as the peer wrote them. Either the way of the
+// requests spaced them or the peer is slower than the way back, so they do not show its rate. The second half of a
+// train decides, because it determines the rate. If this holds for most trains it holds for all: a stalled machine
+// spaced the others.
+func spacedBefore(entries []entry) map[int]bool {
 	trains := map[int][]entry{}
 	for _, e := range entries {
 		if e.train != 0 && e.written != 0 && e.answerCame != 0 {
@@ -18,7 +20,7 @@ func spacedThere(entries []entry) map[int]bool {
 	found := map[int]bool{}
 	for train, those := range trains {
 		first, last := those[len(those)/2], those[len(those)-1]
-		if float64(last.answerCame-first.answerCame) < leastBehind*float64(last.written-first.written) {
+		if float64(last.answerCame-first.answerCame) < minSpread*float64(last.written-first.written) {
 			found[train] = true
 		}
 	}

@@ -12,38 +12,38 @@ import (
 )
 
 const (
-	leastKey    = 16  // bytes
-	mostASecond = 100 // answers of a session, and at once: ten times what a sender of ours sends
+	minKey           = 16  // bytes
+	answersPerSecond = 100 // per session, also the burst: ten times the rate of our sender
 )
 
 // Session is one sender that a Session-Reflector answers.
 type Session struct {
-	ID       uint16     // RFC 8972's, of authenticated packets; 0 for a sender that knows none
-	Key      []byte     // nil: not authenticated
-	From     netip.Addr // must be said without a key; with one it may be left out: it is then where the highest number is from
-	Stateful bool       // answers are counted by themselves, which tells in which direction packets were lost
+	ID       uint16     // RFC 8972, in authenticated packets; 0 for a sender without it
+	Key      []byte     // nil: unauthenticated mode
+	From     netip.Addr // required without a key; otherwise the session follows the address of the highest number
+	Stateful bool       // answers have their own numbers, which show the direction of losses
 }
 
-// Counts is what a Session-Reflector did with packets.
+// Counts counts the packets of a Session-Reflector by verdict.
 type Counts struct {
 	Answered, Short, Strange, Forged, Replayed, TooMany uint64
 }
 
-// authenticator knows whom to answer. A wrong packet costs one HMAC at most and changes nothing but a count.
+// authenticator decides which packets to answer. An invalid packet costs at most one HMAC and changes only a counter.
 type authenticator struct {
-	port      uint16 // its own
+	port      uint16 // of the reflector
 	byID      map[uint16]*sender
 	byAddress map[netip.Addr]*sender
 	counts    Counts
 }
 
-// sender is a session and what came of it.
+// sender is the state of a session.
 type sender struct {
 	Session
-	at      netip.AddrPort // where the packet with the highest number is from
+	at      netip.AddrPort // source of the packet with the highest number
 	seen    admission.Once
 	answers uint32
-	left    admission.Budget // of answers
+	left    admission.Budget // for answers
 }
 
 func newAuthenticator(port uint16) authenticator {
@@ -54,11 +54,11 @@ func (d *authenticator) open(s Session) error {
 	s.From = s.From.Unmap()
 	switch {
 	case s.Key == nil && !s.From.IsValid():
-		return errors.New("a session without a key must say the address that it answers, or everybody could have it send to others")
-	case s.Key != nil && len(s.Key) < leastKey:
-		return fmt.Errorf("session %d: its key has %d bytes, expected at least %d", s.ID, len(s.Key), leastKey)
+		return errors.New("a session without a key needs the address of its sender: with a forged source address, anyone could direct answers to others")
+	case s.Key != nil && len(s.Key) < minKey:
+		return fmt.Errorf("session %d: its key has %d bytes, expected at least %d", s.ID, len(s.Key), minKey)
 	}
-	made := &sender{Session: s, left: admission.Full(mostASecond, mostASecond)}
+	made := &sender{Session: s, left: admission.Full(answersPerSecond, answersPerSecond)}
 	if s.Key == nil {
 		d.byAddress[s.From] = made
 	} else {
@@ -75,7 +75,7 @@ func (d *authenticator) drop(s Session) {
 	}
 }
 
-// answer is what a packet is answered with, but for the time when that leaves; false: with nothing.
+// answer returns the answer to a packet without its sending time, or false.
 func (d *authenticator) answer(now time.Duration, from netip.AddrPort, b []byte) (*sender, Answer, bool) {
 	s, p, counted := d.judge(now, from, b)
 	*counted++
@@ -90,7 +90,7 @@ func (d *authenticator) answer(now time.Duration, from netip.AddrPort, b []byte)
 	return s, answer, true
 }
 
-// judge tells under what a packet is counted.
+// judge returns the counter for a packet.
 func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender, Packet, *uint64) {
 	if len(b) < plain.length {
 		return nil, Packet{}, &d.counts.Short
@@ -104,7 +104,7 @@ func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) 
 		return nil, Packet{}, &d.counts.Forged
 	case s.From.IsValid() && s.From != from.Addr():
 		return nil, Packet{}, &d.counts.Strange
-	case s.Key == nil && from.Port() == d.port: // it may be another reflector's answer, and ours would be answered, too
+	case s.Key == nil && from.Port() == d.port: // the packet may be another reflector's answer, and answering it would start a loop
 		return nil, Packet{}, &d.counts.Strange
 	case s.Key != nil && !s.seen.Fresh(p.Number):
 		return nil, Packet{}, &d.counts.Replayed
@@ -118,7 +118,8 @@ func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) 
 	return s, p, &d.counts.Answered
 }
 
-// sender is whose session a packet is of, and whether it is genuine. An address with a session without a key may have others.
+// sender returns the session of a packet and whether the packet is genuine. An address may have sessions with and
+// without a key.
 func (d *authenticator) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) {
 	if len(b) >= authenticated.length {
 		if s = d.byID[packet(b, authenticated).Session]; s != nil {

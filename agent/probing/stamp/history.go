@@ -10,68 +10,68 @@ import (
 )
 
 const (
-	lostAfter = time.Second      // unanswered
+	lostAfter = time.Second      // without an answer
 	remember  = 60 * time.Second // the longest window
-	overtaken = 64               // answers by which the far end's count may be ahead of ours: more is another count
+	overtaken = 64               // answers that the peer's counter may be ahead; a larger gap means a restarted counter
 )
 
-// lengths of windows.
+// lengths are the lengths of the windows.
 var lengths = [...]time.Duration{time.Second, 10 * time.Second, remember}
 
-// trip is one packet's way. Times of this host are by clock.Monotonic; the far end's are nanoseconds since 1970.
+// trip is one packet and its answer. Our times are from clock.Monotonic, the peer's are nanoseconds since 1970.
 type trip struct {
 	number             uint32
 	sent, heard        time.Duration
 	received, answered int64
-	far                uint32 // the answer's own number
+	far                uint32 // sequence number of the answer
 	answer             bool
-	unclear            bool // it says nothing of times: this host's clock was set meanwhile
+	unclear            bool // times are invalid, because this host's clock was set meanwhile
 }
 
 func (t *trip) lost() bool { return !t.answer || t.heard-t.sent > lostAfter }
 
-// timed tells whether its times can be: those of a far end whose clock was set in between, or that says anything, are not.
+// timed reports whether the times are plausible. The peer's clock may have been set, or the peer may send any values.
 func (t *trip) timed() bool {
 	return !t.lost() && !t.unclear && t.answered >= t.received && t.rtt() >= 0
 }
 
-// rtt is without the time that the packet spent at the far end.
+// rtt excludes the time that the packet spent at the peer.
 func (t *trip) rtt() time.Duration {
 	return t.heard - t.sent - time.Duration(t.answered-t.received)
 }
 
-// none is where there is no packet.
+// none is the index of no packet.
 const none = -1
 
-// History is what became of the packets of the last minute, and how many there were of all.
+// History holds the packets of the last minute and the totals of all.
 type History struct {
 	stateful bool
-	trips    []trip // in the order of sending
+	trips    []trip // in sending order
 	totals   Totals
-	settled  int           // of the trips, are in the totals
-	answered int           // the last of those that was; or none
-	newest   time.Duration // when the newest packet was sent that is answered
+	settled  int           // trips that the totals include
+	answered int           // the last settled trip with an answer, or none
+	newest   time.Duration // sending time of the newest answered packet
 }
 
-// NewHistory is of a session whose far end counts its answers by themselves, or does not.
+// NewHistory returns an empty history. A stateful peer numbers its answers by itself.
 func NewHistory(stateful bool) History { return History{stateful: stateful, answered: none} }
 
-// Sent tells of a packet; numbers grow.
+// Sent adds a packet. Numbers increase.
 func (h *History) Sent(number uint32, at time.Duration) {
 	h.settle(at)
 	h.forget(h.until(at - remember - lostAfter - time.Second))
 	h.trips = append(h.trips, trip{number: number, sent: at})
 }
 
-// Left tells better when a packet was sent.
+// Left corrects the sending time of a packet.
 func (h *History) Left(number uint32, at time.Duration) {
 	if t := h.find(number); t != nil {
 		t.sent = at
 	}
 }
 
-// Heard tells of an answer: its number, when the far end had the packet and when it answered. unclear: the times are of no use.
-// False for a packet that was never sent, is long ago or was answered already.
+// Heard adds an answer: its number, when the peer received the packet and when it answered. With unclear, the times
+// are invalid. It returns false if the packet is unknown, too old or already answered.
 func (h *History) Heard(number, far uint32, received, answered int64, at time.Duration, unclear bool) bool {
 	t := h.find(number)
 	if t == nil || t.answer {
@@ -90,23 +90,23 @@ func (h *History) find(number uint32) *trip {
 	return &h.trips[i]
 }
 
-// Window is what became of the packets that were sent in some time until a second ago: by then each is answered or lost.
+// Window summarizes the packets of a period that ended a second ago: by then each is answered or lost.
 type Window struct {
 	Length                    time.Duration
 	Sent, Lost                int
-	LostThere, LostBack       int           // of the lost: the rest of them is not known to be either
-	Reordered                 int           // answers that came after one to a later packet
-	Least, Median, NinetyFive time.Duration // of round trips, without the far end's own time; 0 where none was answered
+	LostThere, LostBack       int           // the direction of the other lost packets is unknown
+	Reordered                 int           // answers that arrived after the answer to a later packet
+	Least, Median, NinetyFive time.Duration // round trips without the peer's processing time; 0 without answers
 	OneWay                    *OneWay
-	Why                       string // there is no OneWay
+	Why                       string // why OneWay is nil
 }
 
-// Windows are of 1 s, 10 s and 60 s.
+// Windows returns the windows of 1 s, 10 s and 60 s.
 func (h *History) Windows(now time.Duration) []Window {
 	until := now - lostAfter
 	settled := h.trips[:h.until(until)]
 	where := h.directions(len(settled))
-	oneWay := tell(settled[h.until(until-remember):])
+	oneWay := analyse(settled[h.until(until-remember):])
 	windows := make([]Window, 0, len(lengths))
 	for _, length := range lengths {
 		first := h.until(until - length)
@@ -121,7 +121,7 @@ func (h *History) Windows(now time.Duration) []Window {
 	return windows
 }
 
-// until is how many were sent before a time.
+// until returns the number of packets sent before a time.
 func (h *History) until(at time.Duration) int {
 	return sort.Search(len(h.trips), func(i int) bool { return h.trips[i].sent >= at })
 }
@@ -152,7 +152,7 @@ func (w *Window) roundTrips(trips []trip) {
 	}
 }
 
-// quantile is the least of some sorted values that as large a part of them does not exceed.
+// quantile returns the smallest value that at least this part of the sorted values does not exceed.
 func quantile[T any](sorted []T, part float64) T {
 	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }
@@ -175,7 +175,7 @@ func reordered(trips []trip) int {
 	return late
 }
 
-// direction in which a packet was lost.
+// direction is where a packet was lost.
 type direction byte
 
 const (
@@ -184,8 +184,8 @@ const (
 	back
 )
 
-// directions tells it of the first packets. Which of those between two that were answered were which is not known, only
-// how many.
+// directions assigns a direction to each lost packet. Between two answered packets only the number of losses per
+// direction is known, not which packet was lost where.
 func (h *History) directions(packets int) []direction {
 	where := make([]direction, packets)
 	came := h.came(0, len(h.trips))
@@ -202,7 +202,7 @@ func (h *History) directions(packets int) []direction {
 	return where
 }
 
-// came are the far end's counts of the answers to some packets.
+// came returns the set of answer numbers of some packets.
 func (h *History) came(from, until int) map[uint32]bool {
 	came := map[uint32]bool{}
 	for _, t := range h.trips[max(from, 0):min(until, len(h.trips))] {
@@ -213,8 +213,8 @@ func (h *History) came(from, until int) map[uint32]bool {
 	return came
 }
 
-// between tells how many of the packets between two that were answered were lost in which direction: where the far end counts
-// its answers, those that are missing between the two were lost on their way back, and the other packets never reached it.
+// between returns the losses per direction between two answered packets. A stateful peer numbers its answers: missing
+// numbers were lost on the way back, and the other packets never reached the peer.
 func (h *History) between(before, i int, came map[uint32]bool) (lostThere, lostBack int) {
 	if before == none || !h.stateful || !h.follows(i, before) {
 		return 0, 0
@@ -229,13 +229,13 @@ func (h *History) between(before, i int, came map[uint32]bool) (lostThere, lostB
 	return lost - lostBack, lostBack
 }
 
-// follows tells whether the answers to two packets are of one count.
+// follows reports whether two answers belong to the same count.
 func (h *History) follows(i, before int) bool {
 	gap := h.trips[i].number - h.trips[before].number
 	return h.trips[i].far > h.trips[before].far && h.trips[i].far-h.trips[before].far <= gap+overtaken
 }
 
-// fill has the first of a gap's packets lost on their way there, the rest on their way back.
+// fill marks the first packets of a gap as lost on the way there, the rest as lost on the way back.
 func fill(gap []direction, lostThere int) {
 	for each := range gap {
 		gap[each] = back

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-const began = 1_795_337_049_000_000_000 // the far end's clock, nanoseconds since 1970, at 0 of ours
+const began = 1_795_337_049_000_000_000 // the peer's clock in nanoseconds since 1970, at 0 of ours
 
-// way is what happens to a packet that is sent at a time.
+// way is what happens to a packet sent at a given time.
 type way struct {
 	there, back         time.Duration
 	lostThere, lostBack bool
-	set                 time.Duration // the far end's clock was, since it began
+	set                 time.Duration // by how much the peer's clock was set since the start
 	unclear             bool
 }
 
-// simulated sends ten packets a second and tells what came of them until then.
+// simulated sends ten packets a second until a time and returns their history.
 func simulated(stateful bool, until time.Duration, of func(number int, at time.Duration) way) *History {
 	h := NewHistory(stateful)
 	far := uint32(0)
-	for number := range int(until / every) {
-		at := time.Duration(number) * every
+	for number := range int(until / defaultPause) {
+		at := time.Duration(number) * defaultPause
 		w := of(number, at)
 		h.Sent(uint32(number), at)
 		if w.lostThere {
@@ -46,7 +46,7 @@ func still(int, time.Duration) way {
 	return way{there: 10 * time.Millisecond, back: 20 * time.Millisecond}
 }
 
-// waiting is a path with queues: most packets wait little.
+// waiting is a path with queues where most packets wait a little.
 func waiting(random *rand.Rand) way {
 	wait := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(3*time.Millisecond)) }
 	return way{there: 10*time.Millisecond + wait(), back: 20*time.Millisecond + wait()}
@@ -59,7 +59,7 @@ func closeTo(t *testing.T, what string, got, expected, by time.Duration) {
 	}
 }
 
-func TestWindowsHoldWhatWasSentUntilASecondAgo(t *testing.T) {
+func TestWindowsEndASecondAgo(t *testing.T) {
 	h := simulated(true, 70*time.Second, still)
 	for i, sent := range []int{10, 100, 600} {
 		w := h.Windows(70 * time.Second)[i]
@@ -75,7 +75,7 @@ func TestWindowsHoldWhatWasSentUntilASecondAgo(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidOfNothing(t *testing.T) {
+func TestWindowsAreEmptyWithoutPackets(t *testing.T) {
 	h := NewHistory(true)
 	for _, w := range h.Windows(time.Second) {
 		if w.Sent != 0 || w.OneWay != nil || w.Why == "" {
@@ -84,7 +84,7 @@ func TestNothingIsSaidOfNothing(t *testing.T) {
 	}
 }
 
-func TestAPacketIsLostAfterASecondAndNotBefore(t *testing.T) {
+func TestPacketIsLostAfterASecond(t *testing.T) {
 	h := NewHistory(false)
 	h.Sent(0, 0)
 	expect(t, h.Windows(999 * time.Millisecond)[0].Sent, 0)
@@ -97,11 +97,11 @@ func TestAPacketIsLostAfterASecondAndNotBefore(t *testing.T) {
 	expect(t, h.Windows(2400 * time.Millisecond)[1].Lost, 1)
 }
 
-func TestInWhichDirectionPacketsWereLostIsToldByAFarEndThatCounts(t *testing.T) {
+func TestDirectionOfLossIsKnownWhenThePeerCounts(t *testing.T) {
 	lossy := func(number int, _ time.Duration) way {
 		w := still(0, 0)
 		w.lostThere = number%10 == 3 || number%50 == 7
-		w.lostBack = number%20 == 4 || number%50 == 8 // also in one gap with the others
+		w.lostBack = number%20 == 4 || number%50 == 8 // also in the same gap as the others
 		return w
 	}
 	there, back := 0, 0
@@ -118,7 +118,7 @@ func TestInWhichDirectionPacketsWereLostIsToldByAFarEndThatCounts(t *testing.T) 
 	expect(t, [3]int{w.Lost, w.LostThere, w.LostBack}, [3]int{there + back, 0, 0})
 }
 
-func TestAFarEndThatStopsIsLossOfNoKnownDirection(t *testing.T) {
+func TestDirectionOfLossIsUnknownWhenThePeerStops(t *testing.T) {
 	h := simulated(true, 70*time.Second, func(number int, at time.Duration) way {
 		w := still(0, 0)
 		w.lostThere = at >= 60*time.Second
@@ -132,14 +132,14 @@ func TestAFarEndThatStopsIsLossOfNoKnownDirection(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatBeganAnewIsNoWonder(t *testing.T) {
+func TestDirectionOfLossIsUnknownWhenThePeerRestarts(t *testing.T) {
 	h := NewHistory(true)
 	for i, far := range []uint32{1 << 31, 1<<31 + 1, 0, 1<<32 - 1, 0} {
-		for number := range uint32(2) { // the second of each is lost
+		for number := range uint32(2) { // the second of each two is lost
 			number += 2 * uint32(i)
-			h.Sent(number, time.Duration(number)*every)
+			h.Sent(number, time.Duration(number)*defaultPause)
 			if number%2 == 0 {
-				h.Heard(number, far, began, began, time.Duration(number)*every+1, false)
+				h.Heard(number, far, began, began, time.Duration(number)*defaultPause+1, false)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func TestAFarEndThatBeganAnewIsNoWonder(t *testing.T) {
 	}
 }
 
-func TestAnAnswerCountsOnceAndOnlyToWhatWasSent(t *testing.T) {
+func TestHeardAcceptsOneAnswerForEachPacket(t *testing.T) {
 	h := NewHistory(true)
 	h.Sent(0, 0)
 	expect(t, h.Heard(0, 0, 1, 2, 3, false), true)
@@ -156,11 +156,11 @@ func TestAnAnswerCountsOnceAndOnlyToWhatWasSent(t *testing.T) {
 	expect(t, h.Heard(1, 1, 1, 2, 4, false), false)
 }
 
-func TestReorderedAreThoseThatLaterOnesOvertook(t *testing.T) {
+func TestReorderedCountsOvertakenAnswers(t *testing.T) {
 	h := simulated(true, 12*time.Second, func(number int, _ time.Duration) way {
 		w := still(0, 0)
 		if number%10 == 5 {
-			w.there += 250 * time.Millisecond // two come before it
+			w.there += 250 * time.Millisecond // two later packets overtake it
 		}
 		return w
 	})
@@ -169,7 +169,7 @@ func TestReorderedAreThoseThatLaterOnesOvertook(t *testing.T) {
 	expect(t, w[1].Lost, 0)
 }
 
-func TestDriftOfClocksIsNoChangeOfDelay(t *testing.T) {
+func TestOneWayRemovesClockDrift(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const drift = 80e-6
 	h := simulated(true, 70*time.Second, func(_ int, at time.Duration) way {
@@ -187,7 +187,7 @@ func TestDriftOfClocksIsNoChangeOfDelay(t *testing.T) {
 	}
 }
 
-func TestAQueueThatGrowsIsAChangeOfItsDirectionAlone(t *testing.T) {
+func TestOneWayShowsAGrowingQueueInItsDirection(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	h := simulated(true, 70*time.Second, func(_ int, at time.Duration) way {
 		w := waiting(random)
@@ -201,10 +201,10 @@ func TestAQueueThatGrowsIsAChangeOfItsDirectionAlone(t *testing.T) {
 	closeTo(t, "change back", w.OneWay.Back.Median, 2*time.Millisecond, 5*time.Millisecond)
 }
 
-func TestJitterIsOfNeighboursAlone(t *testing.T) {
+func TestJitterComparesNeighboursOnly(t *testing.T) {
 	h := simulated(true, 12*time.Second, func(number int, _ time.Duration) way {
 		w := still(0, 0)
-		if w.lostThere = number%20 == 0; number%40 > 20 { // the delay changes where a packet is lost
+		if w.lostThere = number%20 == 0; number%40 > 20 { // the delay changes at lost packets only
 			w.there += 40 * time.Millisecond
 		}
 		return w
@@ -212,7 +212,7 @@ func TestJitterIsOfNeighboursAlone(t *testing.T) {
 	closeTo(t, "jitter", h.Windows(12 * time.Second)[1].OneWay.There.Jitter, 0, 100*time.Microsecond)
 }
 
-func TestAFarClockThatIsSetIsSaidAndItsWindowsHaveNoChanges(t *testing.T) {
+func TestOneWayIsMissingWhenThePeersClockWasSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -30 * time.Millisecond, 8 * time.Millisecond, -8 * time.Millisecond} {
 		random := rand.New(rand.NewPCG(5, 6))
 		h := simulated(true, 90*time.Second, func(_ int, at time.Duration) way {
@@ -237,8 +237,8 @@ func TestAFarClockThatIsSetIsSaidAndItsWindowsHaveNoChanges(t *testing.T) {
 	}
 }
 
-// A path whose routes change and whose packets wait in bursts hardly ever looks like a clock that was set.
-func TestNoPathLooksLikeAClockThatWasSet(t *testing.T) {
+// Route changes and bursts in queues must not be mistaken for a clock step.
+func TestOneWayMistakesNoPathForAClockStep(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		route, drift := time.Duration(0), (random.Float64()-0.5)*400e-6
@@ -261,7 +261,7 @@ func TestNoPathLooksLikeAClockThatWasSet(t *testing.T) {
 	}
 }
 
-func TestPacketsWhileOurClockWasSetCountButTellNoTimes(t *testing.T) {
+func TestPacketsWithUnclearTimesStillCount(t *testing.T) {
 	h := simulated(true, 12*time.Second, func(number int, _ time.Duration) way {
 		w := still(0, 0)
 		if w.unclear = number == 50; w.unclear {
@@ -277,11 +277,11 @@ func TestPacketsWhileOurClockWasSetCountButTellNoTimes(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatSaysAnythingBreaksNothing(t *testing.T) {
+func TestHistoryAcceptsAnyTimesOfThePeer(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	h := NewHistory(true)
 	for number := range uint32(700) {
-		at := time.Duration(number) * every
+		at := time.Duration(number) * defaultPause
 		h.Sent(number, at)
 		h.Heard(number, random.Uint32(), int64(random.Uint64()), int64(random.Uint64()), at+time.Duration(random.Uint64()), false)
 	}
@@ -292,14 +292,14 @@ func TestAFarEndThatSaysAnythingBreaksNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastMinuteIsKept(t *testing.T) {
+func TestHistoryKeepsOneMinute(t *testing.T) {
 	h := simulated(true, 10*time.Minute, still)
 	if kept := len(h.trips); kept > 640 {
 		t.Fatalf("%d packets are kept", kept)
 	}
 }
 
-func TestTimeThatGoesBackChangesNothing(t *testing.T) {
+func TestHistoryAcceptsTimeThatGoesBack(t *testing.T) {
 	h := simulated(true, 20*time.Second, still)
 	for _, at := range []time.Duration{-time.Hour, 0, 5 * time.Second, 1 << 62} {
 		h.Windows(at)

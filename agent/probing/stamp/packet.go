@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stamp measures the health of a path by RFC 8762's test packets (STAMP), so that what others built can be the
-// other end: a Session-Sender, a Session-Reflector, and what the answers of the last second, ten and sixty say.
+// Package stamp measures the health of a path with STAMP test packets (RFC 8762), so that the peer can be another
+// implementation. It has a Session-Sender, a Session-Reflector, and statistics over 1 s, 10 s and 60 s.
 //
 //	Session-Sender                                   Session-Reflector
 //	left at T1, number S ───────────────────────────▶ came at T2
 //	came at T4 ◀─────────────────────────────────────  left at T3, number R; and T1, S, as they came
 //
-// A session of our own is authenticated, has a key of its own and lives as long as both ends: after each start of either
-// there is a new key, for a sender's numbers begin again, and a reflector has forgotten which it answered. Sessions without
-// a key are for other people's ends, of STAMP or of TWAMP Light.
+// A session between agents is authenticated with its own key. Each restart of either end needs a new key: the sender's numbers
+// start again, and the reflector forgets which numbers it answered. Sessions without a key are for other implementations of
+// STAMP or TWAMP Light.
 package stamp
 
 import (
@@ -20,16 +20,17 @@ import (
 
 const (
 	hmacCovers = 96 // RFC 8762, section 4.4: the first six blocks
-	hmacBytes  = 16 // of HMAC-SHA-256's 32
+	hmacBytes  = 16 // HMAC-SHA-256, truncated from 32
 )
 
-// layout is where the fields stand, network byte order. A number is at 0; all between is zero.
+// layout holds the offsets of the fields in network byte order. The number is at offset 0, the bytes in between are
+// zero.
 type layout struct {
 	length, time, estimate, session           int
 	received, number, sent, sentEstimate, ttl int // of answers
 }
 
-// RFC 8762, figures 2 and 4, and 3 and 5. The session's number is RFC 8972's: zero for who does not know that.
+// RFC 8762, figures 2 and 4 (plain), 3 and 5 (authenticated). The session ID is from RFC 8972: zero for peers without it.
 var (
 	plain = layout{length: 44, time: 4, estimate: 12, session: 14,
 		received: 16, number: 24, sent: 28, sentEstimate: 36, ttl: 40}
@@ -44,7 +45,7 @@ func layoutOf(key []byte) layout {
 	return authenticated
 }
 
-// Packet is a Session-Sender's. Its time is as it goes over the wire: the estimate says in which format.
+// Packet is sent by a Session-Sender. Time has the wire format that the estimate names.
 type Packet struct {
 	Number   uint32
 	Session  uint16
@@ -52,15 +53,15 @@ type Packet struct {
 	Estimate Estimate
 }
 
-// Answer is a Session-Reflector's: what it says itself, and the packet that it answers.
+// Answer is sent by a Session-Reflector and includes the packet that it answers.
 type Answer struct {
 	Packet
 	Received uint64 // in the format of Packet.Estimate
 	To       Packet // without its session
-	TTL      byte   // that the packet came with, or its hop limit
+	TTL      byte   // or hop limit, of the received packet
 }
 
-// Seal is the packet as it is sent; with a key it is authenticated.
+// Seal encodes the packet, authenticated if there is a key.
 func (p Packet) Seal(key []byte) []byte {
 	of := layoutOf(key)
 	b := make([]byte, of.length)
@@ -68,7 +69,7 @@ func (p Packet) Seal(key []byte) []byte {
 	return sealed(b, key)
 }
 
-// Seal is the answer as it is sent: as long as the packet of that kind.
+// Seal encodes the answer. It is as long as a packet of the same mode.
 func (a Answer) Seal(key []byte) []byte {
 	of := layoutOf(key)
 	b := make([]byte, of.length)
@@ -81,21 +82,21 @@ func (a Answer) Seal(key []byte) []byte {
 	return sealed(b, key)
 }
 
-// OpenPacket reads a Session-Sender's packet; false where it is short or not of the key. What is behind it, as RFC 8972's
-// extensions and TWAMP's padding, is not looked at.
+// OpenPacket decodes a Session-Sender's packet, or returns false if it is short or has another key. Bytes after the
+// packet (RFC 8972 extensions, TWAMP padding) are ignored.
 func OpenPacket(key, b []byte) (Packet, bool) {
 	of := layoutOf(key)
 	if !genuine(b, key, of) {
 		return Packet{}, false
 	}
-	// An answer has the same form and the same key: who sends it back to the reflector shall not be heard.
+	// An answer has the same format and key. Reject answers that are sent back to the reflector.
 	if key != nil && binary.BigEndian.Uint64(b[of.received:]) != 0 {
 		return Packet{}, false
 	}
 	return packet(b, of), true
 }
 
-// OpenAnswer reads a Session-Reflector's packet; false where it is short or not of the key.
+// OpenAnswer decodes a Session-Reflector's packet, or returns false if it is short or has another key.
 func OpenAnswer(key, b []byte) (Answer, bool) {
 	of := layoutOf(key)
 	if !genuine(b, key, of) {

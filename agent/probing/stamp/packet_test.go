@@ -28,8 +28,8 @@ func unhex(text string) []byte {
 
 func zeros(bytes int) string { return strings.Repeat("00", bytes) }
 
-// What stamp-suite 1.0.0, another's implementation of RFC 8762 and 8972, sent at 2026-11-22 08:44 from one port to another
-// (with testKey, session 0x1234, TTL 255), as tcpdump saw it.
+// Packets that stamp-suite 1.0.0, another implementation of RFC 8762 and 8972, sent at 2026-11-22 08:44 from one port to
+// another with testKey, session 0x1234 and TTL 255, captured with tcpdump.
 var recorded = []struct {
 	name             string
 	key              []byte
@@ -48,7 +48,7 @@ var recorded = []struct {
 			"00000001" + zeros(12) + "eead29da696e719e 85c9" + zeros(6) + "ff" + zeros(15) + "1c8b92da6513e69e97c30d8832e1ea2f", false},
 }
 
-func TestWhatAnotherImplementationSentIsReadAndWouldBeWrittenTheSame(t *testing.T) {
+func TestPacketsMatchAnotherImplementation(t *testing.T) {
 	sent := time.Date(2026, 11, 22, 8, 44, 9, 0, time.UTC)
 	for _, each := range recorded {
 		t.Run(each.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWhatAnotherImplementationSentIsReadAndWouldBeWrittenTheSame(t *testing.
 	}
 }
 
-func TestWhatIsShortOrNotOfTheKeyIsNotRead(t *testing.T) {
+func TestOpenRejectsShortAndForgedPackets(t *testing.T) {
 	question, answer := Packet{Number: 7, Time: 1}.Seal(testKey), Answer{Packet: Packet{Number: 7}, Received: 1}.Seal(testKey)
 	for length := range question {
 		if _, ok := OpenPacket(testKey, question[:length]); ok {
@@ -111,13 +111,13 @@ func TestWhatIsShortOrNotOfTheKeyIsNotRead(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsNoQuestion(t *testing.T) {
+func TestOpenPacketRejectsAnswers(t *testing.T) {
 	if _, ok := OpenPacket(testKey, Answer{Received: 1}.Seal(testKey)); ok {
 		t.Fatal("who sends answers back to the reflector would be answered")
 	}
 }
 
-func TestWhatIsBehindAPacketIsNotLookedAt(t *testing.T) {
+func TestOpenPacketIgnoresPadding(t *testing.T) {
 	for _, key := range [][]byte{nil, testKey} {
 		p := Packet{Number: 3, Session: 4, Time: 5, Estimate: 6}
 		if got, ok := OpenPacket(key, append(p.Seal(key), 1, 2, 3)); !ok || got != p {
@@ -126,10 +126,10 @@ func TestWhatIsBehindAPacketIsNotLookedAt(t *testing.T) {
 	}
 }
 
-func TestTimesComeBackToTheNanosecond(t *testing.T) {
+func TestWireRoundTripsNanoseconds(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Unix(0, 0), time.Unix(0, 1), time.Unix(1, 999_999_999), time.Date(2026, 11, 22, 8, 44, 9, 123_456_789, time.UTC),
-		time.Date(2036, 2, 7, 6, 28, 15, 999_999_999, time.UTC), time.Date(2036, 2, 7, 6, 28, 16, 0, time.UTC), // NTP begins again
+		time.Date(2036, 2, 7, 6, 28, 15, 999_999_999, time.UTC), time.Date(2036, 2, 7, 6, 28, 16, 0, time.UTC), // the next NTP era
 		time.Date(2106, 2, 7, 6, 28, 15, 0, time.UTC),
 	} {
 		for _, format := range []Estimate{0, inPTP} {
@@ -140,10 +140,10 @@ func TestTimesComeBackToTheNanosecond(t *testing.T) {
 	}
 }
 
-// errorOf is RFC 4656's: a multiplier of eight bits, times two to a scale of six, less 32.
+// errorOf decodes an Error Estimate (RFC 4656): an 8-bit multiplier times two to the power of a 6-bit scale minus 32.
 func errorOf(e Estimate) float64 { return math.Ldexp(float64(e%256), int(e/256%64)-32) }
 
-func TestAnEstimateIsNeverLessThanTheErrorNorZero(t *testing.T) {
+func TestNewEstimateRoundsUpAndIsNeverZero(t *testing.T) {
 	for _, wrongBy := range []time.Duration{0, 1, 59, time.Microsecond, 333 * time.Millisecond, 16 * time.Second, time.Hour, 1<<63 - 1} {
 		said := errorOf(NewEstimate(true, wrongBy))
 		if said == 0 || said < wrongBy.Seconds() || said > max(2e-9, wrongBy.Seconds()*1.01) {
@@ -152,8 +152,8 @@ func TestAnEstimateIsNeverLessThanTheErrorNorZero(t *testing.T) {
 	}
 }
 
-// Wireshark's dissector is TWAMP-Test's, which RFC 8762, section 4.6, is the same as but for the padding.
-func TestWiresharkReadsAnswersAsWeWroteThem(t *testing.T) {
+// Wireshark's dissector is for TWAMP-Test, which differs from STAMP in the padding only (RFC 8762, section 4.6).
+func TestWiresharkDissectsOurAnswers(t *testing.T) {
 	at := time.Date(2026, 11, 22, 8, 44, 9, 250_000_000, time.UTC)
 	ours := NewEstimate(true, 3*time.Millisecond)
 	a := Answer{
@@ -188,7 +188,7 @@ func TestWiresharkReadsAnswersAsWeWroteThem(t *testing.T) {
 	}
 }
 
-// capture is a file of one UDP packet to port 862, without a link's header (pcap, LINKTYPE_RAW).
+// capture returns a pcap file with one UDP packet to port 862, without a link header (LINKTYPE_RAW).
 func capture(payload []byte) []byte {
 	udp := binary.BigEndian.AppendUint16(unhex("c000 035e"), uint16(8+len(payload)))
 	udp = append(append(udp, 0, 0), payload...)

@@ -14,17 +14,17 @@ import (
 	"bicast/internal/timestamping"
 )
 
-const bufferBytes = 1 << 11 // of a packet all that is read is at its beginning
+const bufferBytes = 1 << 11 // only the beginning of a packet is read
 
-// Reflector is a Session-Reflector: it answers the sessions that it was told, and nobody else, and never with more than it got.
+// Reflector is a Session-Reflector. It answers only its sessions, and never with more bytes than it received.
 type Reflector struct {
 	socket        *timestamping.Socket
 	lock          sync.Mutex
 	authenticator authenticator
 }
 
-// Listen is at an address of this host, or without one at all of them, in the calling thread's network namespace; with a
-// device by that alone.
+// Listen listens in the calling thread's network namespace, at one address or at all, and on one device if device is
+// not empty.
 func Listen(at netip.AddrPort, device string) (*Reflector, error) {
 	socket, err := timestamping.Listen(at, device)
 	if err != nil {
@@ -33,34 +33,34 @@ func Listen(at netip.AddrPort, device string) (*Reflector, error) {
 	return &Reflector{socket: socket, authenticator: newAuthenticator(socket.Local().Port())}, nil
 }
 
-// Open answers a session from now on; it takes the place of one of the same number (without a key: of the same address).
+// Open starts to answer a session. It replaces the session with the same ID (without a key: the same address).
 func (r *Reflector) Open(s Session) error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.authenticator.open(s)
 }
 
-// Drop answers a session no longer.
+// Drop stops answering a session.
 func (r *Reflector) Drop(s Session) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.authenticator.drop(s)
 }
 
-// Counts are of all sessions since it listens.
+// Counts returns the counters of all sessions.
 func (r *Reflector) Counts() Counts {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.authenticator.counts
 }
 
-// Local is where it listens.
+// Local returns the listening address.
 func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
 
 // Close ends Run.
 func (r *Reflector) Close() { r.socket.Close() }
 
-// Run answers until the context ends or it is closed.
+// Run answers until the context ends or Close is called.
 func (r *Reflector) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.Close)()
 	b := make([]byte, bufferBytes)
@@ -88,14 +88,15 @@ func (r *Reflector) answer(came clock.Instant, own Estimate, event timestamping.
 	if !ok {
 		return
 	}
-	answer.Estimate = own | answer.To.Estimate&inPTP // who sends in a format reads it, too
+	answer.Estimate = own | answer.To.Estimate&inPTP // answer in the sender's format
 	answer.Received = answer.Estimate.Wire(r.arrived(came, event))
 	answer.TTL = byte(event.TTL)
 	answer.Time = answer.Estimate.Wire(time.Now().UnixNano())
-	r.socket.Answer(answer.Seal(sender.Key), event) // what cannot be sent is lost, as on the way
+	r.socket.Answer(answer.Seal(sender.Key), event) // an unsent answer counts as lost, like one lost on the path
 }
 
-// arrived is by the clock that answers are stamped with as they leave: a card's own is another one.
+// arrived returns the arrival time on the clock that stamps departing answers. A network card's timestamp is from
+// another clock.
 func (r *Reflector) arrived(came clock.Instant, event timestamping.Event) int64 {
 	if event.At == 0 || r.socket.Hardware() {
 		return came.Wall

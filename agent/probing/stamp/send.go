@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	every    = 100 * time.Millisecond // where nothing else is asked for
-	inFlight = 64                     // packets whose stamp and answer may come
-	setBy    = 100 * time.Microsecond // more between two readings: the clock was set
+	defaultPause = 100 * time.Millisecond
+	inFlight     = 64                     // packets that wait for their timestamp and answer
+	minClockStep = 100 * time.Microsecond // a larger difference between two readings means that the clock was set
 )
 
-// Target is a Session-Reflector and how it is reached.
+// Target is a Session-Reflector and how to reach it.
 type Target struct {
 	To       netip.AddrPort
-	From     netip.AddrPort // of this host; may be left out
-	Device   string         // by which packets go, alone; may be left out
+	From     netip.AddrPort // optional address of this host
+	Device   string         // optional device for all packets
 	ID       uint16
-	Key      []byte        // nil: not authenticated. Never one that was used before
-	Stateful bool          // the far end counts its answers by themselves
-	Pause    time.Duration // between packets; 0: a tenth of a second
+	Key      []byte        // nil: unauthenticated mode. Never reuse a key
+	Stateful bool          // whether the peer numbers its answers by itself
+	Pause    time.Duration // between packets; 0: defaultPause
 }
 
-// Sending is what a Session-Sender saw, beside its windows.
+// Sending counts the packets of a Session-Sender.
 type Sending struct {
 	Sent, Answered uint64
-	Refused        uint64 // the far host said that nobody listens there
-	Unsent         uint64 // this host could not send them: they are lost
-	Wrong          uint64 // packets that were no answers: forged, short, replayed or late by some seconds
+	Refused        uint64 // ICMP port unreachable
+	Unsent         uint64 // this host failed to send them; they count as lost
+	Wrong          uint64 // received packets that are forged, short, replayed or seconds late
 }
 
-// outgoing is a packet that was sent, until the kernel's stamp of it and its answer came.
+// outgoing is a sent packet that waits for the kernel's timestamp and its answer.
 type outgoing struct {
 	id, number uint32
 	wire       uint64
 	offset     time.Duration
 }
 
-// Sender is a Session-Sender.
+// Sender is a Session-Sender (RFC 8762).
 type Sender struct {
 	target Target
 	socket *timestamping.Socket
@@ -60,20 +60,20 @@ type Sender struct {
 	sending Sending
 }
 
-// Dial is in the calling thread's network namespace.
+// Dial opens a sender in the calling thread's network namespace.
 func Dial(target Target) (*Sender, error) {
 	socket, err := timestamping.Dial(target.From, target.To, target.Device)
 	if err != nil {
 		return nil, err
 	}
 	if target.Pause == 0 {
-		target.Pause = every
+		target.Pause = defaultPause
 	}
 	return &Sender{target: target, socket: socket, history: NewHistory(target.Stateful)}, nil
 }
 
-// Again goes on, by a socket of its own, where this one's Run has ended: a device that came back, or has another address, wants
-// one. The far end takes no number twice, and what is known of the path stays.
+// Again continues the session on a new socket after Run has ended, because a device that returned or changed its
+// address needs one. Numbers and history continue.
 func (s *Sender) Again() (*Sender, error) {
 	next, err := Dial(s.target)
 	if err != nil {
@@ -83,34 +83,34 @@ func (s *Sender) Again() (*Sender, error) {
 	return next, nil
 }
 
-// Local is where it sends from.
+// Local returns the address that packets are sent from.
 func (s *Sender) Local() netip.AddrPort { return s.socket.Local() }
 
 // Close ends Run.
 func (s *Sender) Close() { s.socket.Close() }
 
-// Windows are of 1 s, 10 s and 60 s.
+// Windows returns the windows of 1 s, 10 s and 60 s.
 func (s *Sender) Windows() []Window {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.history.Windows(clock.Monotonic())
 }
 
-// Totals are of the packets of which it is known what became of them.
+// Totals returns the counts of answered and lost packets.
 func (s *Sender) Totals() Totals {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.history.Totals(clock.Monotonic())
 }
 
-// Sending are counts since it began.
+// Sending returns the counters since the first packet.
 func (s *Sender) Sending() Sending {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.sending
 }
 
-// Run sends and hears until the context ends or it is closed.
+// Run sends and receives until the context ends or Close is called.
 func (s *Sender) Run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -118,15 +118,15 @@ func (s *Sender) Run(ctx context.Context) {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		defer stop() // where it was closed
-		s.hear()
+		defer stop() // after Close
+		s.receive()
 	}()
 	s.pace(ctx)
 	s.Close()
 	<-heard
 }
 
-// pace keeps to the times that it began with; what it was too late for is left out and not sent at once.
+// pace keeps to the initial schedule. It skips missed packets instead of sending them in a burst.
 func (s *Sender) pace(ctx context.Context) {
 	due := clock.Monotonic()
 	timer := time.NewTimer(0)
@@ -154,7 +154,7 @@ func (s *Sender) send() {
 	s.history.Sent(p.Number, leaves.At)
 	b := p.Seal(s.target.Key)
 	id, err := s.socket.Write(b)
-	if errors.Is(err, unix.ECONNREFUSED) { // of a packet before: this one was not sent for that
+	if errors.Is(err, unix.ECONNREFUSED) { // the pending error of an earlier packet prevented this one
 		s.sending.Refused++
 		id, err = s.socket.Write(b)
 	}
@@ -165,7 +165,7 @@ func (s *Sender) send() {
 	s.out[p.Number%inFlight] = outgoing{id: id, number: p.Number, wire: p.Time, offset: leaves.Offset()}
 }
 
-func (s *Sender) hear() {
+func (s *Sender) receive() {
 	b := make([]byte, bufferBytes)
 	for {
 		event, err := s.socket.Next(b, time.Time{})
@@ -187,13 +187,13 @@ func (s *Sender) hear() {
 	}
 }
 
-// left takes the time when the packet went into its device's queue: what waits there waits for whoever uses the path.
+// left records when the packet entered its device's queue: the wait in that queue is part of the path.
 func (s *Sender) left(heard clock.Instant, event timestamping.Event) {
 	if event.At == 0 || s.socket.Hardware() {
 		return
 	}
 	for _, each := range s.out {
-		if each.id == event.ID && each.wire != 0 && (heard.Offset()-each.offset).Abs() < setBy {
+		if each.id == event.ID && each.wire != 0 && (heard.Offset()-each.offset).Abs() < minClockStep {
 			s.history.Left(each.number, time.Duration(event.At)-each.offset)
 			return
 		}
@@ -211,7 +211,7 @@ func (s *Sender) answered(heard clock.Instant, event timestamping.Event, b []byt
 	if event.At != 0 && !s.socket.Hardware() {
 		at = time.Duration(event.At) - of.offset
 	}
-	unclear := (heard.Offset() - of.offset).Abs() >= setBy
+	unclear := (heard.Offset() - of.offset).Abs() >= minClockStep
 	if unclear {
 		at = heard.At
 	}

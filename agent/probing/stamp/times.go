@@ -14,32 +14,33 @@ const (
 	second         = int64(time.Second)
 	synchronized   = Estimate(1 << 15)
 	inPTP          = Estimate(1 << 14) // RFC 8186
-	notSynchronous = 0x0040            // STA_UNSYNC, linux/timex.h
-	mostScale      = 1<<6 - 1
+	notSynchronous = 0x0040            // STA_UNSYNC in linux/timex.h
+	maxScale       = 1<<6 - 1
 )
 
-// Estimate is RFC 4656's Error Estimate: how wrong the clock may be, whether it is synchronized, and the format of the
-// times beside it.
+// Estimate is the Error Estimate of RFC 4656: the error of the clock, whether it is synchronized, and the format of
+// the timestamps beside it.
 type Estimate uint16
 
-// NewEstimate has an error, rounded up. Zero cannot be said.
+// NewEstimate rounds the error up. The format cannot express an error of zero.
 func NewEstimate(isSynchronized bool, wrongBy time.Duration) Estimate {
 	var e Estimate
 	if isSynchronized {
 		e |= synchronized
 	}
 	multiplier, scale := math.Ceil(max(wrongBy, 1).Seconds()*(1<<32)), 0
-	for multiplier > math.MaxUint8 && scale < mostScale {
+	for multiplier > math.MaxUint8 && scale < maxScale {
 		multiplier = math.Ceil(multiplier / 2)
 		scale++
 	}
 	return e | Estimate(scale)<<8 | Estimate(max(1, min(math.MaxUint8, multiplier)))
 }
 
-// PTP tells whether the times are IEEE 1588's 32 bits of seconds and 32 of nanoseconds, else they are NTP's.
+// PTP reports whether timestamps have 32 bits of seconds and 32 bits of nanoseconds (IEEE 1588) instead of the NTP
+// format.
 func (e Estimate) PTP() bool { return e&inPTP != 0 }
 
-// Wire writes a time, nanoseconds since 1970, in the estimate's format.
+// Wire encodes a time (nanoseconds since 1970) in the estimate's format.
 func (e Estimate) Wire(at int64) uint64 {
 	seconds, rest := at/second, at%second
 	if rest < 0 {
@@ -51,7 +52,7 @@ func (e Estimate) Wire(at int64) uint64 {
 	return uint64(uint32(seconds+from1900To1970))<<32 | (uint64(rest)<<32+uint64(second)-1)/uint64(second)
 }
 
-// Nanoseconds reads a time, until 2106. NTP's seconds begin again in 2036: what would be before 1970 is after that.
+// Nanoseconds decodes a time until 2106. The NTP era ends in 2036, so values before 1970 belong to the next era.
 func (e Estimate) Nanoseconds(wire uint64) int64 {
 	seconds, rest := int64(wire>>32), wire&math.MaxUint32
 	if e.PTP() {
@@ -63,11 +64,11 @@ func (e Estimate) Nanoseconds(wire uint64) int64 {
 	return (seconds-from1900To1970)*second + int64(rest*uint64(second)>>32)
 }
 
-// ownEstimate is what the kernel says of its clock.
+// ownEstimate returns the kernel's error estimate of its clock.
 func ownEstimate() Estimate {
-	var said unix.Timex
-	if _, err := unix.Adjtimex(&said); err != nil {
+	var timex unix.Timex
+	if _, err := unix.Adjtimex(&timex); err != nil {
 		return NewEstimate(false, time.Second)
 	}
-	return NewEstimate(said.Status&notSynchronous == 0, time.Duration(said.Maxerror)*time.Microsecond)
+	return NewEstimate(timex.Status&notSynchronous == 0, time.Duration(timex.Maxerror)*time.Microsecond)
 }

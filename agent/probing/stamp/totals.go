@@ -5,33 +5,33 @@ package stamp
 import "time"
 
 const (
-	felt       = 34 * time.Millisecond  // the delay that who acts on what he sees or hears begins to feel
-	readWithin = 250 * time.Millisecond // of its coming: counts are never taken back, and this process may stand still
-	missed     = 100 * time.Millisecond // a packet is lost when one that was sent so much later is answered first
+	minLateness = 34 * time.Millisecond  // people notice longer delays when they react to what they see or hear
+	readWithin  = 250 * time.Millisecond // after arrival: counts are final, and this process may stall
+	overtakenBy = 100 * time.Millisecond // a packet is lost if one sent this much later is answered first
 )
 
-// Totals are of all packets that are answered or lost. They only grow.
+// Totals counts the packets that are answered or lost. Totals never decrease.
 type Totals struct {
 	Sent, Lost          uint64
-	LostThere, LostBack uint64 // of the lost: the rest of them is not known to be either
-	Late                uint64 // answered, and felt longer on the way than the least of the minute before
+	LostThere, LostBack uint64 // the direction of the other lost packets is unknown
+	Late                uint64 // answered, but minLateness slower than the fastest of the minute before
 }
 
-// Totals are since the first packet.
+// Totals returns the counts since the first packet.
 func (h *History) Totals(now time.Duration) Totals {
 	h.settle(now)
 	return h.totals
 }
 
-// settle counts each packet once. Answers are read in the order in which they come, so one that is missed was not read late.
+// settle counts each packet once. Answers are read in order of arrival, so an overtaken packet was not read late.
 func (h *History) settle(now time.Duration) {
-	for until := h.until(max(now-lostAfter-readWithin, h.newest-missed)); h.settled < until; h.settled++ {
+	for until := h.until(max(now-lostAfter-readWithin, h.newest-overtakenBy)); h.settled < until; h.settled++ {
 		t := &h.trips[h.settled]
 		h.totals.Sent++
 		if t.lost() {
 			h.totals.Lost++
 		}
-		if t.timed() && t.rtt() > h.leastBefore(h.settled)+felt {
+		if t.timed() && t.rtt() > h.leastBefore(h.settled)+minLateness {
 			h.totals.Late++
 		}
 		if t.answer {
@@ -50,7 +50,7 @@ func (h *History) settleBetween(before, i int) {
 	h.totals.LostBack += uint64(back)
 }
 
-// leastBefore is the shortest round trip of the minute that ends with a packet.
+// leastBefore returns the shortest round trip of the minute that ends with a packet.
 func (h *History) leastBefore(i int) time.Duration {
 	least := h.trips[i].rtt()
 	for since := h.trips[i].sent - remember; i >= 0 && h.trips[i].sent >= since; i-- {
@@ -61,7 +61,7 @@ func (h *History) leastBefore(i int) time.Duration {
 	return least
 }
 
-// forget drops the first packets, which are settled.
+// forget drops the first packets, which settle has counted.
 func (h *History) forget(packets int) {
 	h.trips = h.trips[packets:]
 	h.settled -= packets

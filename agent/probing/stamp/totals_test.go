@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-func TestTotalsAreOfAllThatIsAnsweredOrLostAndOnlyGrow(t *testing.T) {
+func TestTotalsNeverDecrease(t *testing.T) {
 	lost := func(number int) way {
 		w := still(number, 0)
 		w.lostThere, w.lostBack = number%10 == 3 || number%100 == 4, number%10 == 7
 		if number%50 == 25 {
-			w.back += felt + time.Millisecond
+			w.back += minLateness + time.Millisecond
 		}
 		return w
 	}
 	h := NewHistory(true)
 	var before Totals
 	far := uint32(0)
-	for number := range 3000 { // five minutes: most of it is forgotten
-		at := time.Duration(number) * every
+	for number := range 3000 { // five minutes, of which one is kept
+		at := time.Duration(number) * defaultPause
 		h.Sent(uint32(number), at)
 		w := lost(number)
 		if !w.lostThere {
@@ -40,21 +40,21 @@ func TestTotalsAreOfAllThatIsAnsweredOrLostAndOnlyGrow(t *testing.T) {
 	expect(t, h.Totals(time.Hour), Totals{Sent: 3000, Lost: 630, LostThere: 330, LostBack: 300, Late: 60})
 }
 
-func TestAPacketThatIsMissedIsLostAtOnceAndOneThatIsOvertakenByLittleIsNot(t *testing.T) {
+func TestTotalsCountAPacketOvertakenByFarAsLost(t *testing.T) {
 	const pause = 20 * time.Millisecond
-	const overtakes = uint32(missed / pause)
+	const overtakes = uint32(overtakenBy / pause)
 	h := NewHistory(true)
 	answer := func(number uint32, at time.Duration) { h.Heard(number, number, began, began, at, false) }
 	for number := range uint32(3) {
 		h.Sent(number, time.Duration(number)*pause)
 	}
-	for number := uint32(3); number < 20; number++ { // the three before are lost
+	for number := uint32(3); number < 20; number++ { // the three packets before are lost
 		at := time.Duration(number) * pause
 		h.Sent(number, at)
 		if number != 10 {
 			answer(number, at+time.Millisecond)
 		}
-		if number == 10+overtakes { // the answer to this one was faster than the one to the tenth
+		if number == 10+overtakes { // this answer overtakes the answer to packet 10
 			answer(10, at+2*time.Millisecond)
 		}
 		if number < 10 {
@@ -64,21 +64,21 @@ func TestAPacketThatIsMissedIsLostAtOnceAndOneThatIsOvertakenByLittleIsNot(t *te
 	expect(t, h.Totals(20*pause), Totals{Sent: 19 - uint64(overtakes), Lost: 3, Late: 1})
 }
 
-func TestWhatNothingOvertakesIsLostAfterASecond(t *testing.T) {
+func TestTotalsCountAPacketAsLostAfterASecond(t *testing.T) {
 	h := NewHistory(true)
 	h.Sent(0, 0)
 	expect(t, h.Totals(lostAfter+readWithin), Totals{})
 	expect(t, h.Totals(lostAfter+readWithin+1), Totals{Sent: 1, Lost: 1})
 }
 
-func TestWhatADeadPathLosesIsOfNoKnownDirection(t *testing.T) {
-	for _, dead := range []time.Duration{10 * time.Second, 2 * time.Minute} { // the second is longer than what is remembered
+func TestTotalsOfADeadPathHaveNoDirection(t *testing.T) {
+	for _, dead := range []time.Duration{10 * time.Second, 2 * time.Minute} { // the second exceeds the history
 		h := simulated(true, dead+20*time.Second, func(number int, at time.Duration) way {
 			w := still(number, at)
 			w.lostThere = at >= 10*time.Second && at < 10*time.Second+dead
 			return w
 		})
-		lost := uint64(dead / every)
+		lost := uint64(dead / defaultPause)
 		during, after := h.Totals(0), h.Totals(time.Hour)
 		expect(t, during.Lost, after.Lost)
 		expect(t, after.Lost, lost)
@@ -88,25 +88,25 @@ func TestWhatADeadPathLosesIsOfNoKnownDirection(t *testing.T) {
 	}
 }
 
-func TestAnAnswerAfterItIsCountedAsLostChangesNoTotals(t *testing.T) {
+func TestTotalsIgnoreAnAnswerAfterTheLoss(t *testing.T) {
 	h := NewHistory(true)
 	h.Sent(0, 0)
-	h.Sent(1, every)
+	h.Sent(1, defaultPause)
 	expect(t, h.Totals(2*time.Second), Totals{Sent: 2, Lost: 2})
 	h.Heard(0, 0, began, began, 3*time.Second, false)
-	h.Heard(1, 1, began, began, every+10*time.Millisecond, false) // it was only read late
+	h.Heard(1, 1, began, began, defaultPause+10*time.Millisecond, false) // it arrived in time but was read late
 	expect(t, h.Totals(4*time.Second), Totals{Sent: 2, Lost: 2})
 }
 
-func TestLateIsAgainstTheLeastOfTheMinuteBefore(t *testing.T) {
+func TestLateComparesWithTheMinuteBefore(t *testing.T) {
 	h := simulated(true, 3*time.Minute, func(number int, at time.Duration) way {
 		w := still(number, at)
-		if at >= time.Minute { // a new route, by which everything takes longer
-			w.back += 2 * felt
+		if at >= time.Minute { // a slower route
+			w.back += 2 * minLateness
 		}
 		return w
 	})
-	expect(t, h.Totals(time.Hour).Late, uint64(time.Minute/every))
+	expect(t, h.Totals(time.Hour).Late, uint64(time.Minute/defaultPause))
 	unclear := simulated(true, time.Minute, func(number int, at time.Duration) way {
 		w := still(number, at)
 		w.unclear = at >= time.Second

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	mostTo   = 64
-	mostPort = 1<<16 - 1
+	maxDestinations = 64
+	maxPort         = 1<<16 - 1
 )
 
-// Executor walks as a controller ordered, one order at a time.
+// Executor runs the controller's Walk orders, one at a time.
 type Executor struct {
-	within func(func() error) error // runs where the packets leave
+	within func(func() error) error // runs a function in the network namespace of the packets
 
 	alive   context.Context
 	end     context.CancelFunc
@@ -29,17 +29,17 @@ type Executor struct {
 	walked  chan *agentv1.Walked
 
 	mutex sync.Mutex
-	walks bool
+	busy  bool
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an idle executor.
 func NewExecutor(within func(func() error) error) *Executor {
 	h := &Executor{within: within, walked: make(chan *agentv1.Walked, 1)}
 	h.alive, h.end = context.WithCancel(context.Background())
 	return h
 }
 
-// Run lets walks be until the context ends, and then ends them.
+// Run waits until the context ends and then stops a running measurement.
 func (e *Executor) Run(ctx context.Context) {
 	<-ctx.Done()
 	e.mutex.Lock()
@@ -48,10 +48,10 @@ func (e *Executor) Run(ctx context.Context) {
 	e.running.Wait()
 }
 
-// Walked tells what came of orders.
+// Walked delivers the results of orders.
 func (e *Executor) Walked() <-chan *agentv1.Walked { return e.walked }
 
-// Order begins a walk. What came of it is told by its directive (Walked).
+// Order starts a measurement. Walked delivers the result with the directive's number.
 func (e *Executor) Order(directive uint64, order *agentv1.Walk) (string, error) {
 	to, err := read(order)
 	if err != nil {
@@ -60,28 +60,28 @@ func (e *Executor) Order(directive uint64, order *agentv1.Walk) (string, error) 
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.alive.Err() != nil {
-		return "", errors.New("this agent is ending")
+		return "", errors.New("this agent is ending and accepts no orders")
 	}
-	if e.walks {
-		return "", errors.New("another walk is under way: one at a time")
+	if e.busy {
+		return "", errors.New("another traceroute is running: one at a time, try again later")
 	}
-	e.walks = true
+	e.busy = true
 	e.running.Add(1)
 	go func() {
 		defer e.running.Done()
-		e.walk(directive, to)
+		e.run(directive, to)
 	}()
-	return fmt.Sprintf("begun: to %s", plural.Of(len(to), "destination")), nil
+	return fmt.Sprintf("started: to %s", plural.Of(len(to), "destination")), nil
 }
 
-// walk tells what came once another may begin: who hears of this one may order that.
-func (e *Executor) walk(directive uint64, to []To) {
+// run delivers the result after the executor is free, so that the receiver can order the next one at once.
+func (e *Executor) run(directive uint64, to []To) {
 	message := &agentv1.Walked{Directive: directive}
 	for n, way := range Walk(e.alive, e.within, to) {
 		message.Ways = append(message.Ways, wayMessage(to[n], way))
 	}
 	e.mutex.Lock()
-	e.walks = false
+	e.busy = false
 	e.mutex.Unlock()
 	select {
 	case e.walked <- message:
@@ -89,10 +89,10 @@ func (e *Executor) walk(directive uint64, to []To) {
 	}
 }
 
-// read says what is wrong with an order.
+// read parses an order or returns what is wrong with it.
 func read(order *agentv1.Walk) (all []To, err error) {
-	if n := len(order.GetTo()); n == 0 || n > mostTo {
-		return nil, fmt.Errorf("%s, expected 1 to %d", plural.Of(n, "destination"), mostTo)
+	if n := len(order.GetTo()); n == 0 || n > maxDestinations {
+		return nil, fmt.Errorf("%s, expected 1 to %d", plural.Of(n, "destination"), maxDestinations)
 	}
 	seen := map[netip.Addr]bool{}
 	for _, each := range order.GetTo() {
@@ -101,11 +101,11 @@ func read(order *agentv1.Walk) (all []To, err error) {
 		switch {
 		case err != nil || address.IsUnspecified() || address.IsMulticast() || address.Zone() != "" ||
 			address == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-			return nil, fmt.Errorf("address %q, expected that of one host", each.GetAddress())
+			return nil, fmt.Errorf("address %q, expected the address of one host", each.GetAddress())
 		case seen[address]:
-			return nil, fmt.Errorf("address %q is there twice, expected each once", each.GetAddress())
-		case each.GetPort() > mostPort:
-			return nil, fmt.Errorf("port %d, expected at most %d", each.GetPort(), mostPort)
+			return nil, fmt.Errorf("address %q is listed twice, expected each once", each.GetAddress())
+		case each.GetPort() > maxPort:
+			return nil, fmt.Errorf("port %d, expected at most %d", each.GetPort(), maxPort)
 		}
 		seen[address] = true
 		all = append(all, To{Address: address, Port: uint16(each.GetPort()), Routers: each.GetRouters()})

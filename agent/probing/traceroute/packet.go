@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	headerBytes = 8 // of ICMP's echo: type, code, checksum, identifier, sequence number
+	headerBytes = 8 // ICMP echo: type, code, checksum, identifier, sequence number
 	tokenBytes  = 8
-	packetBytes = 64 // as others' pings are
+	packetBytes = 64 // the usual size of a ping
 
-	// RFC 792 and RFC 4443.
+	// ICMP types of RFC 792 and RFC 4443.
 	echoAsked4, echoAnswered4, tooFar4, noFurther4 = 8, 0, 11, 3
 	echoAsked6, echoAnswered6, tooFar6, noFurther6 = 128, 129, 3, 1
 
-	// struct sock_extended_err, and the address behind it (linux/errqueue.h).
+	// struct sock_extended_err (linux/errqueue.h), which the sender's address follows, and its ee_origin.
 	errorBytes                  = 16
 	byThisHost, byICMP, byICMP6 = 1, 2, 3
 )
 
-// packets are of one socket.
+// packets builds and parses the packets of one socket.
 type packets struct {
 	six, raw   bool
-	identifier uint16 // of a raw socket; else the kernel gives its own, and knows it
+	identifier uint16 // of a raw socket; otherwise the kernel chooses and checks it
 	token      [tokenBytes]byte
 }
 
-func (p packets) asks(number int) []byte {
+func (p packets) echoRequest(number int) []byte {
 	b := make([]byte, packetBytes)
 	b[0] = echoAsked4
 	if p.six {
@@ -39,13 +39,13 @@ func (p packets) asks(number int) []byte {
 	binary.BigEndian.PutUint16(b[4:], p.identifier)
 	binary.BigEndian.PutUint16(b[6:], uint16(number))
 	copy(b[headerBytes:], p.token[:])
-	if !p.six { // of ICMPv6 the kernel makes it
+	if !p.six { // the kernel computes ICMPv6 checksums
 		binary.BigEndian.PutUint16(b[2:], checksum(b))
 	}
 	return b
 }
 
-// checksum is RFC 1071's.
+// checksum is the Internet checksum (RFC 1071).
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(b); i += 2 {
@@ -57,9 +57,9 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// answered reads what came: the number that it answers, or that it answers none of ours.
+// answered returns the number of the echo that a packet answers, or false if the packet is not ours.
 func (p packets) answered(b []byte) (number int, ours bool) {
-	if p.raw && !p.six { // with the header of IPv4
+	if p.raw && !p.six { // a raw socket delivers the IPv4 header
 		if len(b) < 20 || len(b) < int(b[0]&15)*4 {
 			return 0, false
 		}
@@ -72,7 +72,7 @@ func (p packets) answered(b []byte) (number int, ours bool) {
 	return p.number(b)
 }
 
-// number is of a packet that this socket sent, or of the beginning of one.
+// number returns the number of an echo of this socket, which may be truncated.
 func (p packets) number(b []byte) (int, bool) {
 	if len(b) < headerBytes || p.raw && binary.BigEndian.Uint16(b[4:]) != p.identifier {
 		return 0, false
@@ -80,17 +80,17 @@ func (p packets) number(b []byte) (int, bool) {
 	return int(binary.BigEndian.Uint16(b[6:])), true
 }
 
-// refused reads what the kernel says of an error, with the packet that it is of.
-func (p packets) refused(b, extended []byte) (number int, word said, from netip.Addr, ours bool) {
+// icmpError parses an error from the queue and the packet that caused it.
+func (p packets) icmpError(b, extended []byte) (number int, word verdict, from netip.Addr, ours bool) {
 	if len(extended) < errorBytes {
 		return 0, 0, from, false
 	}
 	switch origin, kind := extended[4], extended[5]; {
 	case origin == byICMP && kind == tooFar4, origin == byICMP6 && kind == tooFar6:
-		word = tooFar
+		word = ttlExceeded
 	case origin == byICMP && kind == noFurther4, origin == byICMP6 && kind == noFurther6:
-		word = noFurther
-	default: // this host's own trouble, or a packet that is too long: nobody on the way
+		word = unreachable
+	default: // a local error or a too long packet says nothing of the route
 		return 0, 0, from, false
 	}
 	from, known := address(extended[errorBytes:])
@@ -98,7 +98,7 @@ func (p packets) refused(b, extended []byte) (number int, word said, from netip.
 	return number, word, from, ours && known
 }
 
-// address reads a struct sockaddr_in, or sockaddr_in6.
+// address parses a struct sockaddr_in or sockaddr_in6.
 func address(b []byte) (netip.Addr, bool) {
 	switch {
 	case len(b) >= 8 && binary.NativeEndian.Uint16(b) == unix.AF_INET:

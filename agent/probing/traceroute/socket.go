@@ -13,41 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const atOnce = 64 // answers of one kind that are read before others' turn
+const batch = 64 // datagrams read from one queue at a time
 
-// socket sends echoes to one address, and hears what becomes of them. A way that is not there is heard of by its probes.
+// socket sends ICMP echoes to one address and receives the answers. A missing route shows as an error of each probe.
 type socket struct {
 	fd int
 	packets
-	hops int // that the next packet goes; 0: as far as the kernel lets it
+	hops int // current TTL; 0: the kernel's default
 }
 
-// heard is one answer.
+// received is one answer.
 type heard struct {
 	number int
-	word   said
+	word   verdict
 	from   netip.Addr
-	age    time.Duration // since it came
+	age    time.Duration // since its arrival
 }
 
-// Probe tells why this host sends no pings; nil where it does.
+// Probe returns the reason why this host cannot send pings, or nil.
 func Probe() error {
 	s, err := open(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	if err != nil {
-		return fmt.Errorf("only TCP tells how far destinations are, and nothing of routers: %w", err)
+		return fmt.Errorf("this host cannot send pings, so it measures by TCP alone and finds no routers: %w", err)
 	}
 	s.close()
 	return nil
 }
 
-// open is for the calling thread's network namespace. What is for everybody is tried first.
+// open opens a socket in the calling thread's network namespace. It tries the unprivileged kind first.
 func open(to netip.Addr) (*socket, error) {
 	s, err := openAs(unix.SOCK_DGRAM, to)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		s, err = openAs(unix.SOCK_RAW, to)
 	}
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("pings want CAP_NET_RAW, or a group in net.ipv4.ping_group_range (%w)", err)
+		err = fmt.Errorf("pings need CAP_NET_RAW, or a group in net.ipv4.ping_group_range (%w)", err)
 	}
 	return s, err
 }
@@ -88,7 +88,7 @@ func sockaddr(to netip.AddrPort) unix.Sockaddr {
 
 func (s *socket) close() { unix.Close(s.fd) }
 
-// send is of a number, to who is so many hops away; 0: to the address itself.
+// send sends an echo with this number and TTL; 0 is the default TTL.
 func (s *socket) send(number, hops int) error {
 	if hops != s.hops {
 		level, option, value := unix.SOL_IP, unix.IP_TTL, hops
@@ -104,18 +104,18 @@ func (s *socket) send(number, hops int) error {
 		s.hops = hops
 	}
 	var err error
-	for range 3 { // an error that waits is of an earlier packet, and is told by the first call
-		if err = unix.Send(s.fd, s.asks(number), 0); err == nil {
+	for range 3 { // the first call may return the pending error of an earlier packet
+		if err = unix.Send(s.fd, s.echoRequest(number), 0); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// hear is what has come by now.
+// receiveAll returns the answers that have arrived.
 func (s *socket) hear() (all []heard) {
 	for _, flags := range []int{unix.MSG_ERRQUEUE, 0} {
-		for range atOnce {
+		for range batch {
 			one, ours, err := s.receive(flags)
 			if errors.Is(err, unix.EAGAIN) {
 				break
@@ -149,13 +149,13 @@ func (s *socket) receive(flags int) (one heard, ours bool, err error) {
 		case [2]int{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW}:
 			one.age = ageOf(data, now)
 		case [2]int{unix.SOL_IP, unix.IP_RECVERR}, [2]int{unix.SOL_IPV6, unix.IPV6_RECVERR}:
-			one.number, one.word, one.from, ours = s.refused(b[:n], data)
+			one.number, one.word, one.from, ours = s.icmpError(b[:n], data)
 		}
 	}
 	return one, ours, nil
 }
 
-// ageOf reads two times 64 bits; a clock that was set meanwhile tells nothing.
+// ageOf reads a struct __kernel_timespec. It returns 0 if the clock was set meanwhile.
 func ageOf(stamp []byte, now time.Time) time.Duration {
 	if len(stamp) < 16 {
 		return 0

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// synProbe is a TCP connection that is being opened, to be cut off at once.
+// synProbe is a TCP connection that is reset as soon as the handshake answers.
 type synProbe struct {
 	fd     int
 	number int
@@ -36,19 +36,19 @@ func probeSYN(to netip.AddrPort, number int) (synProbe, error) {
 
 func (d synProbe) close() { unix.Close(d.fd) }
 
-// answered tells whether somebody is there, who may refuse, and how long ago he said so where that is known.
-func (d synProbe) answered(sent, now time.Duration) (age time.Duration, so bool) {
-	wrong, err := unix.GetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+// answered reports whether the host answered, possibly with a RST, and how long ago if that is known.
+func (d synProbe) answered(sent, now time.Duration) (age time.Duration, ok bool) {
+	socketError, err := unix.GetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	switch {
 	case err != nil:
 		return 0, false
-	case unix.Errno(wrong) == unix.ECONNREFUSED:
+	case unix.Errno(socketError) == unix.ECONNREFUSED:
 		return 0, true
-	case wrong != 0:
+	case socketError != 0:
 		return 0, false
 	}
 	info, err := unix.GetsockoptTCPInfo(d.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil || info.Rtt == 0 { // of a request that was sent twice
+	if err != nil || info.Rtt == 0 { // Karn: the SYN was retransmitted
 		return 0, false
 	}
 	return max(0, now-sent-time.Duration(info.Rtt)*time.Microsecond), true

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traceroute measures the round trips to destinations and finds the routers on the way: by echoes of ICMP, of which
-// some go only as far as a router, and by TCP where no echo comes back. Packets go as this host's routes say: a gateway's own
-// way into the Internet need not be that of an uplink.
+// Package traceroute measures round trips to destinations and finds the routers on the way. It sends ICMP echoes, some with a
+// low TTL, and TCP SYNs where no echo returns. Packets follow this host's routes, so a gateway's path to the Internet may
+// differ from that of an uplink.
 //
-// Routers answer a host some times a second and no more: for many destinations behind the same one few answers are left.
+// Routers limit the rate of their answers to a host. Many destinations behind one router get few answers.
 package traceroute
 
 import (
@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	packetEvery = time.Millisecond // of all destinations together
-	looksEvery  = 20 * time.Millisecond
+	packetEvery = time.Millisecond // for all destinations together
+	pollEvery   = 20 * time.Millisecond
 )
 
-// walker has the sockets of a walk.
-type walker struct {
+// tracer holds the sockets of one measurement.
+type tracer struct {
 	within func(func() error) error
-	legs   []*leg
+	traces []*trace
 	now    func() time.Duration
 }
 
-// leg is one destination's part.
-type leg struct {
+// trace is the measurement of one destination.
+type trace struct {
 	*way
-	socket  *socket // nil: there is none
-	trouble error   // why, or why nothing can be sent
+	socket  *socket // nil if it could not be opened
+	failure error   // why the socket could not be opened or could not send
 	syns    []synProbe
 }
 
-// Walk ends when all is known that can be, some 3 s after it began where few are asked for, or when the context does.
+// Walk measures all destinations. It returns when no more answers can come, or when the context ends. A few
+// destinations take 3 s.
 func Walk(ctx context.Context, within func(func() error) error, to []To) []Way {
-	w := &walker{within: within, now: clock.Monotonic}
+	w := &tracer{within: within, now: clock.Monotonic}
 	defer w.close()
 	w.begin(to)
 	for ctx.Err() == nil && !w.over() {
@@ -48,27 +49,27 @@ func Walk(ctx context.Context, within func(func() error) error, to []To) []Way {
 		w.send()
 	}
 	var ways []Way
-	for _, each := range w.legs {
+	for _, each := range w.traces {
 		ways = append(ways, each.found())
 	}
 	return ways
 }
 
-func (w *walker) begin(to []To) {
+func (w *tracer) begin(to []To) {
 	began := w.now()
 	for _, each := range to {
-		l := &leg{way: newWay(each, began)}
-		l.trouble = w.within(func() (err error) {
+		l := &trace{way: newWay(each, began)}
+		l.failure = w.within(func() (err error) {
 			l.socket, err = open(each.Address)
 			return err
 		})
-		w.legs = append(w.legs, l)
+		w.traces = append(w.traces, l)
 	}
 }
 
-func (w *walker) over() bool {
+func (w *tracer) over() bool {
 	now := w.now()
-	for _, each := range w.legs {
+	for _, each := range w.traces {
 		if !each.over(now) {
 			return false
 		}
@@ -76,10 +77,10 @@ func (w *walker) over() bool {
 	return true
 }
 
-// await waits until something comes, or may be due.
-func (w *walker) await() []unix.PollFd {
+// await polls until a packet arrives or may be due.
+func (w *tracer) await() []unix.PollFd {
 	var asked []unix.PollFd
-	for _, each := range w.legs {
+	for _, each := range w.traces {
 		if each.socket != nil {
 			asked = append(asked, unix.PollFd{Fd: int32(each.socket.fd), Events: unix.POLLIN})
 		}
@@ -87,46 +88,46 @@ func (w *walker) await() []unix.PollFd {
 			asked = append(asked, unix.PollFd{Fd: int32(d.fd), Events: unix.POLLOUT})
 		}
 	}
-	pause := looksEvery
-	for _, each := range w.legs {
-		pause = min(pause, max(packetEvery, each.soon()-w.now()))
+	pause := pollEvery
+	for _, each := range w.traces {
+		pause = min(pause, max(packetEvery, each.nextDue()-w.now()))
 	}
-	unix.Poll(asked, int(pause.Milliseconds())) // which may be interrupted: then nothing has come
+	unix.Poll(asked, int(pause.Milliseconds())) // on EINTR no events are set
 	return asked
 }
 
-func (w *walker) hear(asked []unix.PollFd) {
-	stirs := map[int]bool{}
+func (w *tracer) hear(asked []unix.PollFd) {
+	ready := map[int]bool{}
 	for _, each := range asked {
-		stirs[int(each.Fd)] = each.Revents != 0
+		ready[int(each.Fd)] = each.Revents != 0
 	}
-	for _, each := range w.legs {
-		if each.socket != nil && stirs[each.socket.fd] {
+	for _, each := range w.traces {
+		if each.socket != nil && ready[each.socket.fd] {
 			for _, one := range each.socket.hear() {
 				each.answer(one.number, one.word, one.from, w.now()-one.age)
 			}
 		}
-		var shut []synProbe
+		var waiting []synProbe
 		for _, d := range each.syns {
-			if !stirs[d.fd] {
-				shut = append(shut, d)
+			if !ready[d.fd] {
+				waiting = append(waiting, d)
 				continue
 			}
 			now := w.now()
-			if age, so := d.answered(each.probes[d.number].sent, now); so {
-				each.answer(d.number, here, each.to.Address, now-age)
+			if age, ok := d.answered(each.probes[d.number].sent, now); ok {
+				each.answer(d.number, reached, each.to.Address, now-age)
 			}
 			d.close()
 		}
-		each.syns = shut
+		each.syns = waiting
 	}
 }
 
-// send is of one packet, that of who has waited longest: so none is far behind.
-func (w *walker) send() {
-	var first *leg
-	for _, each := range w.legs {
-		if _, due := each.next(w.now()); due && (first == nil || each.soon() < first.soon()) {
+// send sends one packet, for the trace that has waited longest, so that none falls far behind.
+func (w *tracer) send() {
+	var first *trace
+	for _, each := range w.traces {
+		if _, due := each.next(w.now()); due && (first == nil || each.nextDue() < first.nextDue()) {
 			first = each
 		}
 	}
@@ -136,15 +137,15 @@ func (w *walker) send() {
 	number, _ := first.next(w.now())
 	first.sending(number, w.now())
 	if err := w.put(first, number); err != nil {
-		first.trouble = err
+		first.failure = err
 	}
 }
 
-func (w *walker) put(l *leg, number int) error {
+func (w *tracer) put(l *trace, number int) error {
 	p := l.probes[number]
-	if p.kind != knock {
+	if p.kind != tcpSYN {
 		if l.socket == nil {
-			return l.trouble
+			return l.failure
 		}
 		return l.socket.send(number, p.hops)
 	}
@@ -157,17 +158,17 @@ func (w *walker) put(l *leg, number int) error {
 	})
 }
 
-// found says of this host's own troubles, where they are why nothing is known.
-func (l *leg) found() Way {
+// found reports a local failure if that explains why nothing was measured.
+func (l *trace) found() Way {
 	way := l.way.found()
-	if way.Because != "" && l.trouble != nil && !errors.Is(l.trouble, unix.EHOSTUNREACH) {
-		return Way{Because: "nothing can be sent there: " + l.trouble.Error()}
+	if way.Because != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
+		return Way{Because: "cannot send packets there: " + l.failure.Error()}
 	}
 	return way
 }
 
-func (w *walker) close() {
-	for _, each := range w.legs {
+func (w *tracer) close() {
+	for _, each := range w.traces {
 		if each.socket != nil {
 			each.socket.close()
 		}

@@ -17,9 +17,9 @@ import (
 	"bicast/internal/lab"
 )
 
-// street is of hosts in a row, each a router but the ends, with networks 10.0.N.0/24 and fd0N::/64 between them: .1 and .2, ::1
-// and ::2, from left to right.
-func street(t *testing.T, length int) []*lab.Host {
+// chain returns hosts in a row. All but the ends are routers. The networks between them are 10.0.N.0/24 and fd0N::/64, where
+// the left host has .1 and ::1, the right one .2 and ::2.
+func chain(t *testing.T, length int) []*lab.Host {
 	var hosts []*lab.Host
 	for range length {
 		host := lab.One(t)
@@ -75,7 +75,7 @@ func listens(t *testing.T, host *lab.Host, at string) {
 	t.Cleanup(func() { listener.Close() })
 }
 
-func TestHowFarDestinationsAreAndByWhichRouters(t *testing.T) {
+func TestTraceFindsRoundTripsAndRouters(t *testing.T) {
 	for who, groups := range map[string]string{"who may send raw packets": "1 0", "everybody": "0 2147483647"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +85,7 @@ func TestHowFarDestinationsAreAndByWhichRouters(t *testing.T) {
 }
 
 func walks(t *testing.T, groups string) {
-	hosts := street(t, 5)
+	hosts := chain(t, 5)
 	hosts[0].Sysctl("ipv4/ping_group_range", groups)
 	silence(hosts[2], "output", "icmp type time-exceeded", "icmpv6 type time-exceeded")
 	last := hosts[4]
@@ -98,18 +98,18 @@ func walks(t *testing.T, groups string) {
 	reached := map[To]string{
 		to("10.0.4.2", 0):                          "10.0.1.2 invalid IP 10.0.3.2",
 		to("fd04::2", 0):                           "fd01::2 invalid IP fd03::2",
-		to("10.0.4.3", 443):                        "10.0.1.2 invalid IP 10.0.3.2", // by TCP alone
-		to("fd04::3", 80):                          "fd01::2 invalid IP fd03::2",   // which refuses
+		to("10.0.4.3", 443):                        "10.0.1.2 invalid IP 10.0.3.2", // by TCP only
+		to("fd04::3", 80):                          "fd01::2 invalid IP fd03::2",   // with a RST
 		to("10.0.1.2", 0):                          "",
-		{Address: netip.MustParseAddr("10.0.2.2")}: "", // where routers are not asked for
+		{Address: netip.MustParseAddr("10.0.2.2")}: "", // no routers requested
 	}
 	lost := map[To]string{
-		to("10.0.4.4", 443): "10.0.4.4 answers no ping, nor TCP at port 443",
-		to("45.0.0.1", 443): "nothing can be sent there: network is unreachable",
+		to("10.0.4.4", 443): "10.0.4.4 does not answer pings or TCP SYNs at port 443",
+		to("45.0.0.1", 443): "cannot send packets there: network is unreachable",
 	}
 	all := slices.Concat(slices.Collect(maps.Keys(reached)), slices.Collect(maps.Keys(lost)))
 	late := time.Now().Add(time.Minute)
-	for wrong := []string{"not walked yet"}; len(wrong) > 0; { // a stalled machine answers too late, and is asked again
+	for wrong := []string{"not walked yet"}; len(wrong) > 0; { // retry, because a stalled machine answers too late
 		if time.Now().After(late) {
 			t.Fatal(strings.Join(wrong, "\n"))
 		}
@@ -134,9 +134,9 @@ func silence(host *lab.Host, hook string, what ...string) {
 	}
 }
 
-func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
+func TestOrderRunsOneTraceAtATime(t *testing.T) {
 	t.Parallel()
-	hosts := street(t, 3)
+	hosts := chain(t, 3)
 	executor := NewExecutor(hosts[0].Try)
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -150,12 +150,12 @@ func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
 			t.Fatalf("%q, %v", said, err)
 		}
 		if said, err := executor.Order(99, order); err == nil || !strings.Contains(err.Error(), "one at a time") {
-			t.Fatalf("%q, %v: expected a refusal while another walk is under way", said, err)
+			t.Fatalf("%q, %v: expected a refusal while another traceroute is running", said, err)
 		}
 		walked := <-executor.Walked()
 		way := walked.GetWays()[0]
 		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetBecause() != "" || way.GetRttUs() == 0 ||
-			way.GetSent() != echoes || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
+			way.GetSent() != echoCount || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
 			t.Fatalf("%v", walked)
 		}
 	}
@@ -165,7 +165,7 @@ func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
 		`address "a.example"`:                {To: []*agentv1.WalkTo{{Address: "a.example"}}},
 		`address "ff02::1"`:                  {To: []*agentv1.WalkTo{{Address: "ff02::1"}}},
 		`address "fe80::1%eth0"`:             {To: []*agentv1.WalkTo{{Address: "fe80::1%eth0"}}},
-		"is there twice":                     {To: []*agentv1.WalkTo{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
+		"is listed twice":                    {To: []*agentv1.WalkTo{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
 		"port 65536, expected at most 65535": {To: []*agentv1.WalkTo{{Address: "10.0.2.2", Port: 65536}}},
 	} {
 		if said, err := executor.Order(3, bad); err == nil || !strings.Contains(err.Error(), words) {

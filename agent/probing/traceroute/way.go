@@ -12,94 +12,94 @@ import (
 )
 
 const (
-	echoes   = 5 // sent to the destination itself
-	farthest = 30
-	rounds   = 3 // of steps, to where no router has answered yet
-	knocks   = 3 // of TCP, where no echo came back
+	echoCount = 5 // sent with the default TTL
+	maxHops   = 30
+	rounds    = 3 // of steps, for TTLs without an answer
+	synCount  = 3 // SYNs, if no echo was answered
 
 	echoEvery  = 50 * time.Millisecond
 	stepEvery  = 10 * time.Millisecond
 	roundEvery = 700 * time.Millisecond
-	knockEvery = 100 * time.Millisecond
-	patience   = time.Second // with an answer
-	knocksFrom = (echoes-1)*echoEvery + patience
+	synEvery   = 100 * time.Millisecond
+	patience   = time.Second // for an answer
+	synFrom    = (echoCount-1)*echoEvery + patience
 )
 
-// To is a destination.
+// To is a destination to measure.
 type To struct {
 	Address netip.Addr
-	Port    uint16 // of TCP, where no echo comes back; 0: none
-	Routers bool   // are asked for
+	Port    uint16 // for TCP SYNs if no echo is answered; 0: no SYNs
+	Routers bool   // whether to find the routers on the way
 }
 
-// Way is what came of it.
+// Way is the result for one destination.
 type Way struct {
-	Because    string        // why it is not known; empty: it is
-	RTT        time.Duration // the least; 0: not known
+	Because    string        // why RTT is unknown, or ""
+	RTT        time.Duration // minimum; 0: unknown
 	Sent, Lost int
-	Routers    []Router // the nearest first
+	Routers    []Router // nearest first
 }
 
-// Router is one on the way.
+// Router is a hop on the route.
 type Router struct {
-	Address netip.Addr // not valid: it does not say
+	Address netip.Addr // invalid: the router did not answer
 	RTT     time.Duration
 }
 
-// kind is of what is sent.
+// kind is the type of a probe.
 type kind byte
 
 const (
 	echo kind = iota
-	step      // an echo that goes as far as some router
-	knock
+	step      // an echo with a low TTL
+	tcpSYN
 )
 
-// probe is one thing that is sent.
+// probe is one packet to send.
 type probe struct {
 	kind kind
-	hops int           // of a step
-	due  time.Duration // after the walk began
-	sent time.Duration // 0: not sent
-	took time.Duration // 0: not answered
+	hops int           // TTL of a step
+	due  time.Duration // on the monotonic clock
+	sent time.Duration // 0: not sent yet
+	took time.Duration // 0: not answered yet
 }
 
-// said is an answer's word.
-type said byte
+// verdict says what an answer means.
+type verdict byte
 
 const (
-	here      said = iota // the destination's own
-	tooFar                // a router's, of what goes no farther
-	noFurther             // whoever says that it cannot be reached
+	reached     verdict = iota // by the destination
+	ttlExceeded                // by a router, for an expired TTL
+	unreachable                // by any host
 )
 
-// way is one destination, as far as it is known. It is told the time, and knows no socket.
+// way is the state of one destination. The caller passes the time and does all I/O.
 type way struct {
-	to      To
-	probes  []probe              // a probe's number is its place
-	order   []int                // of their numbers, by when they are due
-	upto    int                  // of the order: what is before was sent, or is not wanted any more
-	routers [farthest + 1]Router // by hops, as far as they have answered
-	end     int                  // hops to where an answer came from that is not a router's; more than farthest: not known
-	no      netip.Addr
+	to              To
+	probes          []probe             // indexed by the probe's number
+	order           []int               // probe numbers by due time
+	upto            int                 // index into order: earlier probes were sent or skipped
+	routers         [maxHops + 1]Router // by hops; zero without an answer
+	end             int                 // hops to the destination or to an unreachable report; more than maxHops: unknown
+	unreachableFrom netip.Addr          // sender of the last unreachable report
 }
 
-// newWay begins at a time.
+// newWay schedules all probes from a start time.
 func newWay(to To, began time.Duration) *way {
-	w := &way{to: to, end: farthest + 1}
+	w := &way{to: to, end: maxHops + 1}
 	add := func(k kind, hops int, after time.Duration) {
 		w.probes = append(w.probes, probe{kind: k, hops: hops, due: began + after})
 	}
-	for n := range echoes {
+	for n := range echoCount {
 		add(echo, 0, time.Duration(n)*echoEvery)
 	}
 	for round := range rounds {
-		for hops := 1; to.Routers && hops <= farthest; hops++ {
+		for hops := 1; to.Routers && hops <= maxHops; hops++ {
 			add(step, hops, time.Duration(round)*roundEvery+time.Duration(hops)*stepEvery)
 		}
 	}
-	for n := 0; to.Port != 0 && n < knocks; n++ {
-		add(knock, 0, knocksFrom+time.Duration(n)*knockEvery)
+	for n := 0; to.Port != 0 && n < synCount; n++ {
+		add(tcpSYN, 0, synFrom+time.Duration(n)*synEvery)
 	}
 	for n := range w.probes {
 		w.order = append(w.order, n)
@@ -108,7 +108,7 @@ func newWay(to To, began time.Duration) *way {
 	return w
 }
 
-// next is the number of what is to be sent now; false: nothing is.
+// next returns the number of the probe to send now, or false.
 func (w *way) next(now time.Duration) (int, bool) {
 	for ; w.upto < len(w.order); w.upto++ {
 		p := w.probes[w.order[w.upto]]
@@ -122,34 +122,34 @@ func (w *way) next(now time.Duration) (int, bool) {
 	return 0, false
 }
 
-// soon is when the next one is due.
-func (w *way) soon() time.Duration {
+// nextDue returns when the next probe is due.
+func (w *way) nextDue() time.Duration {
 	if w.upto == len(w.order) {
 		return math.MaxInt64
 	}
 	return w.probes[w.order[w.upto]].due
 }
 
-// wants tells whether an answer to it would tell anything new.
+// wants reports whether an answer to this probe would add information.
 func (w *way) wants(p probe) bool {
 	switch p.kind {
 	case step:
 		return p.hops < w.end && !w.routers[p.hops].Address.IsValid()
-	case knock:
-		return !slices.ContainsFunc(w.probes[:echoes], probe.answered)
+	case tcpSYN:
+		return !slices.ContainsFunc(w.probes[:echoCount], probe.answered)
 	default:
 		return true
 	}
 }
 
-// sending is of the number that was next.
+// sending records that the probe returned by next is sent.
 func (w *way) sending(number int, now time.Duration) {
 	w.probes[number].sent = now
 	w.upto++
 }
 
-// answer is of a number that was sent: what comes twice, or to nothing, tells nothing.
-func (w *way) answer(number int, word said, from netip.Addr, now time.Duration) {
+// answer records an answer. Unknown numbers and duplicates are ignored.
+func (w *way) answer(number int, word verdict, from netip.Addr, now time.Duration) {
 	if number < 0 || number >= len(w.probes) {
 		return
 	}
@@ -157,15 +157,15 @@ func (w *way) answer(number int, word said, from netip.Addr, now time.Duration) 
 	if p.sent == 0 || p.answered() {
 		return
 	}
-	if word == noFurther {
-		w.no = from
+	if word == unreachable {
+		w.unreachableFrom = from
 	}
 	switch {
-	case p.kind == step && word == here, p.kind == step && from == w.to.Address:
+	case p.kind == step && word == reached, p.kind == step && from == w.to.Address:
 		w.end = min(w.end, p.hops)
-	case p.kind == step && word == noFurther:
+	case p.kind == step && word == unreachable:
 		w.end = min(w.end, p.hops+1)
-	case p.kind != step && word != here:
+	case p.kind != step && word != reached:
 		return
 	}
 	p.took = max(now-p.sent, time.Microsecond)
@@ -176,7 +176,7 @@ func (w *way) answer(number int, word said, from netip.Addr, now time.Duration) 
 
 func (p probe) answered() bool { return p.took != 0 }
 
-// over tells whether nothing more is sent or awaited.
+// over reports whether nothing is left to send or to await.
 func (w *way) over(now time.Duration) bool {
 	for _, number := range w.order[w.upto:] {
 		if w.wants(w.probes[number]) {
@@ -191,22 +191,22 @@ func (w *way) over(now time.Duration) bool {
 	return true
 }
 
-// found is what came of it.
+// found returns the result.
 func (w *way) found() Way {
 	way := w.counted(echo)
 	if way.RTT == 0 && w.to.Port != 0 {
-		if by := w.counted(knock); by.RTT != 0 {
+		if by := w.counted(tcpSYN); by.RTT != 0 {
 			way = by
 		}
 	}
 	if way.RTT == 0 {
 		way.Because = w.silent()
 	}
-	for hops := 1; hops < w.end && hops <= farthest; hops++ {
+	for hops := 1; hops < w.end && hops <= maxHops; hops++ {
 		way.Routers = append(way.Routers, w.routers[hops])
 	}
-	for len(way.Routers) > 0 && w.end > farthest && !way.Routers[len(way.Routers)-1].Address.IsValid() {
-		way.Routers = way.Routers[:len(way.Routers)-1] // where it ends nobody has said
+	for len(way.Routers) > 0 && w.end > maxHops && !way.Routers[len(way.Routers)-1].Address.IsValid() {
+		way.Routers = way.Routers[:len(way.Routers)-1] // the destination did not answer: hops after the last router are unknown
 	}
 	if !w.to.Routers {
 		way.Routers = nil
@@ -230,12 +230,12 @@ func (w *way) counted(of kind) (way Way) {
 }
 
 func (w *way) silent() string {
-	because := fmt.Sprintf("%v answers no ping", w.to.Address)
+	because := fmt.Sprintf("%v does not answer pings", w.to.Address)
 	if w.to.Port != 0 {
-		because += fmt.Sprintf(", nor TCP at port %d", w.to.Port)
+		because += fmt.Sprintf(" or TCP SYNs at port %d", w.to.Port)
 	}
-	if w.no.IsValid() {
-		because += fmt.Sprintf("; %v says that it cannot be reached", w.no)
+	if w.unreachableFrom.IsValid() {
+		because += fmt.Sprintf("; %v reports that the host is unreachable", w.unreachableFrom)
 	}
 	return because
 }

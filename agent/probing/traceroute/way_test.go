@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// network answers a way without a socket: routers 10.0.0.1, .2 and so on, and the destination so many hops away.
+// network answers probes without sockets. Its routers are 10.0.0.1, .2 and so on.
 type network struct {
-	hops    int
-	deaf    bool // the destination, to pings
-	silent  []int
-	refuses int           // the router that says that there is no way; 0: none
-	takes   time.Duration // a hop
-	doors   bool          // TCP is answered
-	sent    int
+	hops       int
+	deaf       bool // whether the destination ignores pings
+	silent     []int
+	refuses    int           // the router that reports unreachable; 0: none
+	takes      time.Duration // delay of a hop
+	tcpAnswers bool          // whether TCP SYNs are answered
+	sent       int
 }
 
-// walks until nothing is left to do, by millisecond; how long it took.
-func (n *network) walks(t *testing.T, to To) (Way, time.Duration) {
+// run runs a way in steps of 1 ms until it is over, and returns the duration.
+func (n *network) run(t *testing.T, to To) (Way, time.Duration) {
 	t.Helper()
 	type answer struct {
 		at     time.Duration
 		number int
-		word   said
+		word   verdict
 		from   netip.Addr
 	}
 	began := time.Hour
@@ -39,7 +39,7 @@ func (n *network) walks(t *testing.T, to To) (Way, time.Duration) {
 		for _, each := range coming {
 			if each.at == now {
 				w.answer(each.number, each.word, each.from, now)
-				w.answer(each.number, each.word, each.from, now+time.Second) // what comes twice tells nothing
+				w.answer(each.number, each.word, each.from, now+time.Second) // duplicates are ignored
 			}
 		}
 		for number, due := w.next(now); due; number, due = w.next(now) {
@@ -50,47 +50,47 @@ func (n *network) walks(t *testing.T, to To) (Way, time.Duration) {
 				coming = append(coming, answer{at, number, word, netip.AddrFrom4([4]byte{10, 0, 0, byte(hops)})})
 			}
 		}
-		w.answer(-1, here, to.Address, now)
-		w.answer(len(w.probes), here, to.Address, now)
+		w.answer(-1, reached, to.Address, now)
+		w.answer(len(w.probes), reached, to.Address, now)
 	}
 	return w.found(), now - began
 }
 
-func (n *network) reaches(p probe) (hops int, word said, answers bool) {
+func (n *network) reaches(p probe) (hops int, word verdict, answers bool) {
 	goes := n.hops
 	if p.kind == step {
 		goes = p.hops
 	}
 	switch {
-	case p.kind == knock:
-		return n.hops, here, n.doors
+	case p.kind == tcpSYN:
+		return n.hops, reached, n.tcpAnswers
 	case n.refuses != 0 && goes >= n.refuses:
-		return n.refuses, noFurther, true
+		return n.refuses, unreachable, true
 	case goes < n.hops:
-		return goes, tooFar, !slices.Contains(n.silent, goes)
+		return goes, ttlExceeded, !slices.Contains(n.silent, goes)
 	default:
-		return n.hops, here, !n.deaf
+		return n.hops, reached, !n.deaf
 	}
 }
 
-func TestNoMoreIsSentAndAwaitedThanTellsAnythingNew(t *testing.T) {
+func TestStateSendsOnlyInformativeProbes(t *testing.T) {
 	far := To{Address: netip.MustParseAddr("10.0.9.9"), Port: 443, Routers: true}
 	const quick, all = 300 * time.Millisecond, 2800 * time.Millisecond
 	for what, c := range map[string]struct {
 		network
 		rtt     time.Duration
-		routers []int // 0: a silent one
-		sent    int   // at most
+		routers []int // 0: a silent router
+		sent    int   // upper limit
 		within  time.Duration
 	}{
-		"all answer":           {network{hops: 4, takes: 5 * time.Millisecond}, 20 * time.Millisecond, []int{1, 2, 3}, echoes + 8, quick},
-		"a router is silent":   {network{hops: 4, silent: []int{2}}, time.Millisecond, []int{1, 0, 3}, echoes + 8, all},
-		"only TCP is answered": {network{hops: 4, deaf: true, doors: true}, time.Millisecond, []int{1, 2, 3}, echoes + 3*farthest + knocks, all},
-		"a router has no way":  {network{hops: 9, refuses: 3}, 0, []int{1, 2, 3}, echoes + 8 + knocks, all},
-		"nobody answers":       {network{hops: 3, silent: []int{1, 2}, deaf: true}, 0, nil, echoes + 3*farthest + knocks, all},
+		"all answer":           {network{hops: 4, takes: 5 * time.Millisecond}, 20 * time.Millisecond, []int{1, 2, 3}, echoCount + 8, quick},
+		"a router is silent":   {network{hops: 4, silent: []int{2}}, time.Millisecond, []int{1, 0, 3}, echoCount + 8, all},
+		"only TCP is answered": {network{hops: 4, deaf: true, tcpAnswers: true}, time.Millisecond, []int{1, 2, 3}, echoCount + 3*maxHops + synCount, all},
+		"a router has no way":  {network{hops: 9, refuses: 3}, 0, []int{1, 2, 3}, echoCount + 8 + synCount, all},
+		"nobody answers":       {network{hops: 3, silent: []int{1, 2}, deaf: true}, 0, nil, echoCount + 3*maxHops + synCount, all},
 	} {
 		t.Run(what, func(t *testing.T) {
-			way, took := c.walks(t, far)
+			way, took := c.run(t, far)
 			var routers []int
 			for _, each := range way.Routers {
 				last := 0
@@ -109,17 +109,17 @@ func TestNoMoreIsSentAndAwaitedThanTellsAnythingNew(t *testing.T) {
 	}
 }
 
-func FuzzWhatComesIsAnswersOfOursOrNothing(f *testing.F) {
+func FuzzAnsweredAndICMPError(f *testing.F) {
 	f.Add([]byte{0x45, 19: 0}, []byte{4: byICMP})
 	f.Add([]byte{0x4f, 24: 1}, []byte{4: byICMP, 5: tooFar4, 23: 2})
-	f.Add(packets{six: true}.asks(7), []byte{4: byICMP6, 5: tooFar6, 16: 10, 43: 0})
+	f.Add(packets{six: true}.echoRequest(7), []byte{4: byICMP6, 5: tooFar6, 16: 10, 43: 0})
 	f.Fuzz(func(t *testing.T, packet, extended []byte) {
 		for _, p := range []packets{{}, {raw: true}, {six: true}, {six: true, raw: true}} {
 			p.token = [tokenBytes]byte{1, 2, 3, 4, 5, 6, 7, 8}
 			if _, ours := p.answered(packet); ours && len(packet) < headerBytes+tokenBytes {
 				t.Fatalf("%x is taken for an answer", packet)
 			}
-			if _, _, from, ours := p.refused(packet, extended); ours && !from.IsValid() {
+			if _, _, from, ours := p.icmpError(packet, extended); ours && !from.IsValid() {
 				t.Fatalf("%x is taken for an error of nobody", extended)
 			}
 		}

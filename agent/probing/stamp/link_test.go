@@ -15,19 +15,19 @@ import (
 	"bicast/internal/timestamping"
 )
 
-// enough for whatever a machine does that stands still for a while.
+// patience bounds every wait. A loaded machine may stall for a while.
 const patience = time.Minute
 
-// road is a sender at the client and a reflector at the server, by the path wifi.
-type road struct {
+// link is a sender at the client and a reflector at the server of the path wifi.
+type link struct {
 	t              *testing.T
 	client, server *lab.Host
 	reflector      *Reflector
 	sender         *Sender
 }
 
-func newRoad(t *testing.T, key []byte) *road {
-	r := &road{t: t}
+func newLink(t *testing.T, key []byte) *link {
+	r := &link{t: t}
 	r.client, r.server = lab.Two(t)
 	r.server.Do(func() (err error) {
 		r.reflector, err = Listen(netip.MustParseAddrPort("10.1.0.2:0"), "")
@@ -41,7 +41,7 @@ func newRoad(t *testing.T, key []byte) *road {
 	return r
 }
 
-func (r *road) dial(target Target) *Sender {
+func (r *link) dial(target Target) *Sender {
 	var sender *Sender
 	r.client.Do(func() (err error) {
 		sender, err = Dial(target)
@@ -51,8 +51,8 @@ func (r *road) dial(target Target) *Sender {
 	return sender
 }
 
-// run is until the test ends, and then it must end.
-func (r *road) run(work func(context.Context)) {
+// run runs work until the test ends, and requires it to return then.
+func (r *link) run(work func(context.Context)) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -69,18 +69,18 @@ func (r *road) run(work func(context.Context)) {
 	})
 }
 
-func (r *road) await(what string, is func() bool) {
+func (r *link) await(what string, is func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("it never came that %s: %+v, %+v, %+v", what, r.sender.Windows(), r.sender.Sending(), r.reflector.Counts())
+			r.t.Fatalf("timeout waiting until %s: %+v, %+v, %+v", what, r.sender.Windows(), r.sender.Sending(), r.reflector.Counts())
 		}
 	}
 }
 
-func TestAPathIsMeasuredAndAFarEndThatStopsIsSeen(t *testing.T) {
+func TestSenderSeesAPeerThatStops(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, testKey)
+	r := newLink(t, testKey)
 	r.run(r.sender.Run)
 	r.await("a window is full, and none of it is lost", func() bool {
 		w := r.sender.Windows()[1]
@@ -93,9 +93,9 @@ func TestAPathIsMeasuredAndAFarEndThatStopsIsSeen(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyAPathIsMeasuredAndAnAnswerHasTheTTL(t *testing.T) {
+func TestAnswerHasTheTTLWithoutAKey(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, nil)
+	r := newLink(t, nil)
 	r.run(r.sender.Run)
 	r.await("answers come", func() bool { return r.sender.Sending().Answered > 1 })
 	var conn net.Conn
@@ -124,9 +124,9 @@ func TestWithoutAKeyAPathIsMeasuredAndAnAnswerHasTheTTL(t *testing.T) {
 	}
 }
 
-func TestTwoReflectorsAtTheSamePortDoNotAnswerEachOther(t *testing.T) {
+func TestReflectorsDoNotAnswerEachOther(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, nil)
+	r := newLink(t, nil)
 	var other *Reflector
 	r.client.Do(func() (err error) {
 		other, err = Listen(netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), r.reflector.Local().Port()), "")
@@ -143,9 +143,9 @@ func TestTwoReflectorsAtTheSamePortDoNotAnswerEachOther(t *testing.T) {
 	expect(t, r.reflector.Counts(), Counts{Strange: 1})
 }
 
-func TestWhatIsNoAnswerChangesNothing(t *testing.T) {
+func TestSenderIgnoresInvalidAnswers(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, testKey)
+	r := newLink(t, testKey)
 	var far net.PacketConn
 	r.server.Do(func() (err error) {
 		far, err = net.ListenPacket("udp", "10.1.0.2:0")
@@ -184,9 +184,9 @@ func TestWhatIsNoAnswerChangesNothing(t *testing.T) {
 	expect(t, sender.Sending().Answered, 1)
 }
 
-func TestADeviceThatIsDownIsAPathThatLosesAll(t *testing.T) {
+func TestSenderCountsLossWhileTheDeviceIsDown(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, testKey)
+	r := newLink(t, testKey)
 	r.run(r.sender.Run)
 	r.await("answers come", func() bool { return r.sender.Sending().Answered > 0 })
 	r.client.Run("ip", "link", "set", "wifi", "down")
@@ -199,9 +199,9 @@ func TestADeviceThatIsDownIsAPathThatLosesAll(t *testing.T) {
 	})
 }
 
-func TestTenPacketsAreSentASecondAndNeverACrowd(t *testing.T) {
+func TestSenderPacesWithoutBursts(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, testKey)
+	r := newLink(t, testKey)
 	began := time.Now()
 	r.run(r.sender.Run)
 	r.await("some were sent", func() bool { return r.sender.Sending().Sent >= 15 })
@@ -217,9 +217,9 @@ func TestTenPacketsAreSentASecondAndNeverACrowd(t *testing.T) {
 	}
 }
 
-func TestOurClockMayBeSetWhileAPacketIsUnderWay(t *testing.T) {
+func TestSenderSurvivesAStepOfOurClock(t *testing.T) {
 	t.Parallel()
-	s := newRoad(t, testKey).sender
+	s := newLink(t, testKey).sender
 	for number, set := range []time.Duration{0, time.Hour, 0} {
 		s.send()
 		sent := s.history.trips[number].sent
