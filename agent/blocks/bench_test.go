@@ -12,8 +12,7 @@ import (
 	"bicast/internal/lab"
 )
 
-// BenchmarkGoodput is of writes of 1 MB over a path that nothing slows, by a socket that takes blocks and by one that
-// does not.
+// BenchmarkGoodput compares writes of 1 MB over an unlimited path with and without blocks.
 func BenchmarkGoodput(b *testing.B) {
 	for _, block := range []uint32{0, 256 << 10, 16 << 10, 8 << 10} {
 		b.Run(fmt.Sprintf("block=%d", block), func(b *testing.B) {
@@ -40,7 +39,7 @@ func BenchmarkGoodput(b *testing.B) {
 	}
 }
 
-// sink reads on whatever comes.
+// sink discards everything it receives.
 func sink(t testing.TB, host *lab.Host) string {
 	var listener net.Listener
 	host.Do(func() (err error) {
@@ -52,7 +51,7 @@ func sink(t testing.TB, host *lab.Host) string {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // closed: it is over
+				return // closed at the end
 			}
 			go io.Copy(io.Discard, conn)
 		}

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blocks tells the programs of this host how many terminals share the access point, and how much they had best
-// write at once; and where a cgroup is named for it, has the sockets of that cgroup's programs take no more than that
-// (bpf/blocks.bpf.c).
+// Package blocks tells local programs how many terminals share the access point and how much to write at once. For a named
+// cgroup, it also limits the unsent data of the sockets to that size (bpf/blocks.bpf.c).
 //
-// It sets TCP_NOTSENT_LOWAT and nothing else: no send buffer is made smaller or larger.
+// It only sets TCP_NOTSENT_LOWAT. Send buffers keep their size.
 package blocks
 
 import (
@@ -18,24 +17,24 @@ import (
 )
 
 const (
-	// DefaultSocket is where local programs ask.
+	// DefaultSocket is the Unix socket for local programs.
 	DefaultSocket = "/run/bicast-agent/sharers"
 
-	leastLease = 500 * time.Millisecond // api/agent.proto
-	mostLease  = 10 * time.Second
-	mostBlock  = 8 << 20 // more than any program of the paper could write
-	againAfter = 5 * time.Second
-	longest    = time.Hour // to wait for, where there is nothing to do
+	minLease      = 500 * time.Millisecond // api/agent.proto
+	maxLease      = 10 * time.Second
+	maxBlock      = 8 << 20 // more than any program in the paper writes at once
+	retryInterval = 5 * time.Second
+	idleInterval  = time.Hour // wake-up interval without anything to do
 )
 
-// News is what is known of the access point.
+// News is the state of the access point.
 type News struct {
 	Sharers    uint32
 	BlockBytes uint32
-	Until      time.Time // by the monotonic clock; zero: nothing is known
+	Until      time.Time // on the monotonic clock; zero: unknown
 }
 
-// valid is for how long it still holds.
+// valid returns the remaining validity.
 func (n News) valid() time.Duration {
 	if n.Until.IsZero() {
 		return 0
@@ -43,62 +42,62 @@ func (n News) valid() time.Duration {
 	return max(0, time.Until(n.Until))
 }
 
-func (n News) alike(o News) bool {
+func (n News) equal(o News) bool {
 	return n.Sharers == o.Sharers && n.BlockBytes == o.BlockBytes && n.Until.IsZero() == o.Until.IsZero()
 }
 
-// Executor passes on what the controller knows of the sharers.
+// Executor publishes the controller's number of sharers and applies its block size.
 type Executor struct {
 	feed   *feed
-	within func(func() error) error // runs in the network namespace of the host
-	cgroup string                   // empty: no socket is touched
+	within func(func() error) error // runs a function in the host's network namespace
+	cgroup string                   // empty: no socket is changed
 	log    *slog.Logger
 
 	mutex   sync.Mutex
 	news    News
-	ordered chan struct{} // something is new
+	ordered chan struct{} // signals new news
 
-	program *program // nil: not yet, or the kernel does not take it
-	failure string   // said already
+	program *program // nil before begin, or if the kernel does not load it
+	failure string   // last logged failure
 }
 
-// NewExecutor tells local programs at a Unix socket.
+// NewExecutor returns an executor that serves local programs at a Unix socket.
 func NewExecutor(socketPath string, within func(func() error) error, log *slog.Logger) *Executor {
 	return &Executor{feed: newFeed(socketPath, log), within: within, log: log, ordered: make(chan struct{}, 1)}
 }
 
-// Govern names the cgroup (v2) whose programs' sockets take blocks as they are ordered; before Run.
+// Govern names the cgroup (v2) whose sockets get the block size. Call it before Run.
 func (e *Executor) Govern(cgroup string) { e.cgroup = cgroup }
 
-// Order takes what an order of caps says of sharers and blocks; the same once more renews the lease. One that says
-// nothing of them ends it.
+// Order takes the sharers and blocks of an order. The same order again renews the lease. An order without both ends
+// it.
 func (e *Executor) Order(order *agentv1.Caps) error {
 	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
 	known := order.GetSharers() != 0 || order.GetBlockBytes() != 0
 	switch {
 	case !known:
-		e.take(News{})
+		e.setNews(News{})
 		return nil
-	case lease < leastLease || lease > mostLease:
-		return fmt.Errorf("a lease of %v, expected %v to %v", lease, leastLease, mostLease)
-	case order.GetBlockBytes() > mostBlock:
-		return fmt.Errorf("blocks of %d bytes, expected at most %d", order.GetBlockBytes(), mostBlock)
+	case lease < minLease || lease > maxLease:
+		return fmt.Errorf("a lease of %v, expected %v to %v", lease, minLease, maxLease)
+	case order.GetBlockBytes() > maxBlock:
+		return fmt.Errorf("blocks of %d bytes, expected at most %d", order.GetBlockBytes(), maxBlock)
 	}
-	e.take(News{Sharers: order.GetSharers(), BlockBytes: order.GetBlockBytes(), Until: time.Now().Add(lease)})
+	e.setNews(News{Sharers: order.GetSharers(), BlockBytes: order.GetBlockBytes(), Until: time.Now().Add(lease)})
 	return nil
 }
 
-func (e *Executor) take(news News) {
+func (e *Executor) setNews(news News) {
 	e.mutex.Lock()
 	e.news = news
 	e.mutex.Unlock()
 	select {
 	case e.ordered <- struct{}{}:
-	default: // Run has not looked yet, and will see the newest
+	default: // Run has not handled the last signal and will see the newest news
 	}
 }
 
-// Run serves until the context ends, and then gives sockets back what they had.
+// Run serves until the context ends, then restores the sockets.
 func (e *Executor) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	serving.Add(1)
@@ -106,32 +105,32 @@ func (e *Executor) Run(ctx context.Context) {
 		defer serving.Done()
 		e.serve(ctx)
 	}()
-	e.keep(ctx)
+	e.maintain(ctx)
 	serving.Wait()
 }
 
-// serve waits for the place where another agent still is.
+// serve retries while another agent has the socket.
 func (e *Executor) serve(ctx context.Context) {
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		err := e.feed.serve(ctx)
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			e.log.Warn("local programs are not told how many share the access point", "because", err)
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			e.log.Warn("cannot serve the number of sharers to local programs", "because", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(againAfter):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-func (e *Executor) keep(ctx context.Context) {
-	over := time.NewTimer(longest)
+func (e *Executor) maintain(ctx context.Context) {
+	over := time.NewTimer(idleInterval)
 	defer over.Stop()
 	for ctx.Err() == nil {
 		news := e.current()
-		e.feed.tell(news)
+		e.feed.publish(news)
 		e.hold(news)
 		over.Reset(e.next(news))
 		select {
@@ -144,16 +143,16 @@ func (e *Executor) keep(ctx context.Context) {
 		return
 	}
 	if err := e.program.close(); err != nil {
-		e.log.Error("sockets were not all given back what they had before blocks were ordered", "because", err)
+		e.log.Error("cannot restore TCP_NOTSENT_LOWAT of all sockets", "because", err)
 	}
 	e.program = nil
 }
 
-// next is when there is something to do, unless an order comes.
+// next returns the time until the next retry or the end of the lease.
 func (e *Executor) next(news News) time.Duration {
-	wait := longest
+	wait := idleInterval
 	if e.cgroup != "" && e.program == nil {
-		wait = againAfter
+		wait = retryInterval
 	}
 	if !news.Until.IsZero() {
 		wait = min(wait, news.valid())
@@ -161,7 +160,7 @@ func (e *Executor) next(news News) time.Duration {
 	return wait
 }
 
-// current is nothing past the lease.
+// current returns empty news after the lease.
 func (e *Executor) current() News {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -171,7 +170,7 @@ func (e *Executor) current() News {
 	return e.news
 }
 
-// hold begins where it could not before, and says once why it cannot.
+// hold loads the program if needed and applies the block size. It logs each failure once.
 func (e *Executor) hold(news News) {
 	if e.cgroup == "" {
 		return
@@ -185,7 +184,7 @@ func (e *Executor) hold(news News) {
 		e.failure = ""
 	case err.Error() != e.failure:
 		e.failure = err.Error()
-		e.log.Warn("programs write as much at once as they like", "cgroup", e.cgroup, "because", err)
+		e.log.Warn("cannot limit the unsent data of a cgroup's sockets", "cgroup", e.cgroup, "because", err)
 	}
 }
 

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	patience = 200 * time.Millisecond // with who has not read hundreds of lines
-	// Places at the feed: who leaks connections takes its own process's, and a user no other user's.
-	ofAProcess = 4
-	ofAUser    = 64
-	ofAll      = 512
+	writeTimeout = 200 * time.Millisecond // for a client that has not read hundreds of lines
+	// Limits of connections, so that a leaking process or user does not lock out others.
+	maxPerProcess = 4
+	maxPerUser    = 64
+	maxClients    = 512
 )
 
 // feed is a Unix socket that streams the news as JSON lines to local programs: the current news first, then every change.
@@ -40,20 +40,20 @@ type feed struct {
 type client struct {
 	conn *net.UnixConn
 	who  unix.Ucred
-	news chan News // of one place: what was not taken yet is replaced
+	news chan News // holds the latest news only
 }
 
 func newFeed(path string, log *slog.Logger) *feed {
 	return &feed{path: path, log: log, clients: map[*client]bool{}}
 }
 
-// tell waits for nobody.
-func (d *feed) tell(news News) {
+// publish never blocks.
+func (d *feed) publish(news News) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	alike := d.news.alike(news)
+	equal := d.news.equal(news)
 	d.news = news
-	if alike {
+	if equal {
 		return
 	}
 	for each := range d.clients {
@@ -61,19 +61,19 @@ func (d *feed) tell(news News) {
 	}
 }
 
-// serve is over when the context is, or when the socket cannot be had.
+// serve returns when the context ends, or when the socket cannot be opened.
 func (d *feed) serve(ctx context.Context) error {
-	listener, place, err := d.open()
+	listener, lockFile, err := d.open()
 	if err != nil {
 		return err
 	}
-	defer place.Close() // and with it the lock, last
+	defer lockFile.Close() // releases the lock last
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
-	defer listener.Close() // takes the file away
+	defer listener.Close() // removes the socket file
 	var served sync.WaitGroup
 	defer served.Wait()
-	defer d.sendAway()
+	defer d.disconnectAll()
 	for {
 		conn, err := listener.AcceptUnix()
 		switch {
@@ -81,54 +81,54 @@ func (d *feed) serve(ctx context.Context) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
-		case err != nil: // no file descriptors, for one
+		case err != nil: // for example, out of file descriptors
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if one := d.let(conn); one != nil {
+		if one := d.admit(conn); one != nil {
 			served.Add(1)
 			go func() {
 				defer served.Done()
-				d.attend(one)
+				d.serveClient(one)
 			}()
 		}
 	}
 }
 
-// open takes the place of an agent that has gone, and of no other.
+// open replaces the socket of an agent that has ended, but not that of a running agent.
 func (d *feed) open() (*net.UnixListener, *os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
 		return nil, nil, err
 	}
-	place, err := os.OpenFile(d.path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lockFile, err := os.OpenFile(d.path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		who, _ := os.ReadFile(d.path + ".lock")
-		place.Close()
-		return nil, nil, fmt.Errorf("process %s serves %s already: one agent is enough, end one of them",
+		lockFile.Close()
+		return nil, nil, fmt.Errorf("process %s already serves %s: stop one of the two agents",
 			strings.TrimSpace(string(who)), d.path)
 	}
-	listener, err := d.listen(place)
+	listener, err := d.listen(lockFile)
 	if err != nil {
-		place.Close()
+		lockFile.Close()
 		return nil, nil, err
 	}
-	return listener, place, nil
+	return listener, lockFile, nil
 }
 
-func (d *feed) listen(place *os.File) (*net.UnixListener, error) {
-	if err := place.Truncate(0); err != nil {
+func (d *feed) listen(lockFile *os.File) (*net.UnixListener, error) {
+	if err := lockFile.Truncate(0); err != nil {
 		return nil, err
 	}
-	if _, err := place.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
+	if _, err := lockFile.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
 		return nil, err
 	}
 	there, err := os.Lstat(d.path)
 	switch {
 	case err == nil && there.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is there and is no socket: move it away", d.path)
+		return nil, fmt.Errorf("%s exists and is not a socket: remove the file", d.path)
 	case err == nil:
 		err = os.Remove(d.path)
 	case errors.Is(err, fs.ErrNotExist):
@@ -141,15 +141,15 @@ func (d *feed) listen(place *os.File) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(d.path, 0o666); err != nil { // who may connect may read
+	if err := os.Chmod(d.path, 0o666); err != nil { // any local user can connect
 		listener.Close()
 		return nil, err
 	}
 	return listener, nil
 }
 
-// let is nil for whom there is no place.
-func (d *feed) let(conn *net.UnixConn) *client {
+// admit returns nil if there is no room for another client.
+func (d *feed) admit(conn *net.UnixConn) *client {
 	one := &client{conn: conn, news: make(chan News, 1)}
 	if err := one.identify(); err != nil {
 		conn.Close()
@@ -157,7 +157,7 @@ func (d *feed) let(conn *net.UnixConn) *client {
 	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if !d.room(one.who) {
+	if !d.hasRoom(one.who) {
 		conn.Close()
 		return nil
 	}
@@ -166,8 +166,8 @@ func (d *feed) let(conn *net.UnixConn) *client {
 	return one
 }
 
-// room is looked for under the mutex.
-func (d *feed) room(who unix.Ucred) bool {
+// hasRoom needs the mutex.
+func (d *feed) hasRoom(who unix.Ucred) bool {
 	process, user := 0, 0
 	for each := range d.clients {
 		if each.who.Pid == who.Pid {
@@ -177,11 +177,11 @@ func (d *feed) room(who unix.Ucred) bool {
 			user++
 		}
 	}
-	return process < ofAProcess && user < ofAUser && len(d.clients) < ofAll
+	return process < maxPerProcess && user < maxPerUser && len(d.clients) < maxClients
 }
 
-// attend ends with the client, when it hangs up, says something, or does not read.
-func (d *feed) attend(one *client) {
+// serveClient returns when the client hangs up, sends anything or does not read.
+func (d *feed) serveClient(one *client) {
 	defer func() {
 		one.conn.Close()
 		d.mutex.Lock()
@@ -192,7 +192,7 @@ func (d *feed) attend(one *client) {
 		return
 	}
 	gone := make(chan struct{})
-	go func() { // ends when the connection does
+	go func() { // ends with the connection
 		defer close(gone)
 		one.conn.Read(make([]byte, 1))
 	}()
@@ -208,8 +208,8 @@ func (d *feed) attend(one *client) {
 	}
 }
 
-// sendAway ends all who are attended.
-func (d *feed) sendAway() {
+// disconnectAll closes all connections.
+func (d *feed) disconnectAll() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	for each := range d.clients {
@@ -235,7 +235,7 @@ func (c *client) identify() error {
 	return nil
 }
 
-// put is called by one at a time, under the mutex.
+// put replaces news that the client has not taken yet. The caller holds the mutex.
 func (c *client) put(news News) {
 	select {
 	case <-c.news:
@@ -253,7 +253,7 @@ func (c *client) write(news News) error {
 	if err != nil {
 		return err
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	_, err = c.conn.Write(append(line, '\n'))

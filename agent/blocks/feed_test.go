@@ -18,19 +18,19 @@ import (
 	"bicast/internal/lab"
 )
 
-type told struct {
+type report struct {
 	Sharers    uint32 `json:"sharers"`
 	BlockBytes uint32 `json:"block_bytes"`
 	ValidMs    int64  `json:"valid_ms"`
 }
 
-// listening is a local program that does so.
-type listening struct {
+// subscriber is a local program that reads the feed.
+type subscriber struct {
 	t     *testing.T
 	lines *bufio.Scanner
 }
 
-func knocks(t *testing.T, socket string) net.Conn {
+func connect(t *testing.T, socket string) net.Conn {
 	t.Helper()
 	var conn net.Conn
 	await(t, "somebody serves "+socket, func() (there bool) {
@@ -42,14 +42,14 @@ func knocks(t *testing.T, socket string) net.Conn {
 	return conn
 }
 
-func listens(t *testing.T, socket string) listening {
+func subscribe(t *testing.T, socket string) subscriber {
 	t.Helper()
-	conn := knocks(t, socket)
+	conn := connect(t, socket)
 	must(t, conn.SetReadDeadline(time.Now().Add(soon)))
-	return listening{t, bufio.NewScanner(conn)}
+	return subscriber{t, bufio.NewScanner(conn)}
 }
 
-func (l listening) hears() (line told) {
+func (l subscriber) receive() (line report) {
 	l.t.Helper()
 	if !l.lines.Scan() {
 		l.t.Fatalf("no line came: %v", l.lines.Err())
@@ -66,27 +66,27 @@ func serving(t *testing.T) (*Executor, string) {
 	return executor, socket
 }
 
-func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
+func TestFeedStreamsTheStateAndEveryChange(t *testing.T) {
 	executor, socket := serving(t)
-	one := listens(t, socket)
-	if line := one.hears(); line != (told{}) {
+	one := subscribe(t, socket)
+	if line := one.receive(); line != (report{}) {
 		t.Errorf("%+v is told before anything is known", line)
 	}
 	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 9000}))
 	other := one
 	for number := range 2 {
-		if line := other.hears(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 9000 {
+		if line := other.receive(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 9000 {
 			t.Errorf("program %d is told %+v, expected 3, 8192 and 9000 at most", number, line)
 		}
-		other = listens(t, socket)
+		other = subscribe(t, socket)
 	}
-	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewed: no news
+	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewal without news
 	must(t, executor.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 9000}))
-	if line := one.hears(); line.Sharers != 2 || line.BlockBytes != 65536 {
+	if line := one.receive(); line.Sharers != 2 || line.BlockBytes != 65536 {
 		t.Errorf("%+v is told, expected 2 and 65536", line)
 	}
 	must(t, executor.Order(&agentv1.Caps{}))
-	if line := one.hears(); line != (told{}) {
+	if line := one.receive(); line != (report{}) {
 		t.Errorf("%+v is told when nothing is ordered any more", line)
 	}
 	status, err := os.Stat(socket)
@@ -96,22 +96,22 @@ func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
 	}
 }
 
-func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
+func TestNumberIsUnknownAfterTheLease(t *testing.T) {
 	executor, socket := serving(t)
-	one := listens(t, socket)
-	one.hears()
+	one := subscribe(t, socket)
+	one.receive()
 	began := time.Now()
 	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
-	one.hears()
-	if line := one.hears(); line != (told{}) || time.Since(began) < 400*time.Millisecond {
+	one.receive()
+	if line := one.receive(); line != (report{}) || time.Since(began) < 400*time.Millisecond {
 		t.Errorf("%+v is told after %v, expected nothing to be known after 500 ms", line, time.Since(began))
 	}
 }
 
-func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
+func TestRefusedOrderChangesNothing(t *testing.T) {
 	executor, _ := serving(t)
 	must(t, executor.Order(blocksOrder(8192, 10_000)))
-	for _, absurd := range []*agentv1.Caps{blocksOrder(8192, 0), blocksOrder(8192, 499), blocksOrder(8192, 10_001), blocksOrder(mostBlock+1, 3000)} {
+	for _, absurd := range []*agentv1.Caps{blocksOrder(8192, 0), blocksOrder(8192, 499), blocksOrder(8192, 10_001), blocksOrder(maxBlock+1, 3000)} {
 		if err := executor.Order(absurd); err == nil {
 			t.Errorf("%v is taken", absurd)
 		}
@@ -121,29 +121,29 @@ func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestBadProgramsHarmNobody(t *testing.T) {
+func TestBadClientsDoNotDisturbOthers(t *testing.T) {
 	executor, socket := serving(t)
-	honest := listens(t, socket)
-	honest.hears()
-	silent := knocks(t, socket) // and never reads
-	talking := knocks(t, socket)
+	honest := subscribe(t, socket)
+	honest.receive()
+	silent := connect(t, socket) // never reads
+	talking := connect(t, socket)
 	_, err := talking.Write([]byte("GET / HTTP/1.1\r\n"))
 	must(t, err)
-	for range 200 { // of one process, more than it has places
-		knocks(t, socket)
+	for range 200 { // more than the limit of one process
+		connect(t, socket)
 	}
-	if room := attended(executor); room > ofAProcess {
-		t.Errorf("%d are attended, expected at most %d of one process", room, ofAProcess)
+	if hasRoom := attended(executor); hasRoom > maxPerProcess {
+		t.Errorf("%d are attended, expected at most %d of one process", hasRoom, maxPerProcess)
 	}
 	await(t, "who talks is sent away", func() bool {
 		talking.SetReadDeadline(time.Now().Add(time.Millisecond))
 		_, err := io.Copy(io.Discard, talking)
 		return err == nil || !os.IsTimeout(err)
 	})
-	// Told so often that what nobody reads fills its socket, and each time the honest one hears it.
+	// Publish until the buffer of the client that never reads is full. The honest client receives each change.
 	for number := uint32(1); attended(executor) > 1; number++ {
-		executor.feed.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
-		if line := honest.hears(); line.Sharers != number {
+		executor.feed.publish(News{Sharers: number, Until: time.Now().Add(time.Hour)})
+		if line := honest.receive(); line.Sharers != number {
 			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
 		}
 		if number > 100_000 {
@@ -159,17 +159,17 @@ func attended(executor *Executor) int {
 	return len(executor.feed.clients)
 }
 
-func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T) {
+func TestFeedReplacesTheSocketOfAKilledAgent(t *testing.T) {
 	host := lab.One(t)
 	socket := filepath.Join(t.TempDir(), "sharers")
 	process := agent(t, host, socket, "", blocksOrder(8192, 10_000))
-	if one := listens(t, socket); one.hears().ValidMs == 0 {
-		one.hears() // it was asked before it had heard its own order
+	if one := subscribe(t, socket); one.receive().ValidMs == 0 {
+		one.receive() // the subscription may precede the order
 	}
 	log := &lines{}
 	second := NewExecutor(socket, here, slog.New(slog.NewTextHandler(log, nil)))
 	endSecond := running(t, second)
-	it := fmt.Sprintf("process %d serves", process.Process.Pid)
+	it := fmt.Sprintf("process %d already serves", process.Process.Pid)
 	await(t, "the second says who is there", func() bool { return log.have(it) })
 	endSecond()
 	kill(process)
@@ -179,7 +179,7 @@ func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T)
 	executor := NewExecutor(socket, here, discard())
 	must(t, executor.Order(&agentv1.Caps{Sharers: 1, LeaseMs: 10_000}))
 	stop := running(t, executor)
-	var line told
+	var line report
 	await(t, "the next one serves", func() bool {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
@@ -194,12 +194,12 @@ func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T)
 	}
 }
 
-func TestAFileThatIsNoSocketIsLeftAlone(t *testing.T) {
+func TestFeedKeepsAFileThatIsNoSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sharers")
 	must(t, os.WriteFile(path, []byte("mine"), 0o600))
 	log := &lines{}
 	running(t, NewExecutor(path, here, slog.New(slog.NewTextHandler(log, nil))))
-	await(t, "it says why", func() bool { return log.have("is there and is no socket") })
+	await(t, "it says why", func() bool { return log.have("exists and is not a socket") })
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != "mine" {
 		t.Errorf("%q, %v", kept, err)
 	}

@@ -24,13 +24,13 @@ import (
 var object []byte
 
 const (
-	wanted   = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
-	atCgroup = "bicast_blocks" // the program's name, by which a killed agent's is known
-	orderMap = "order"
-	heldMap  = "held"
+	requirements = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+	atCgroup     = "bicast_blocks" // name of the program, which identifies those of killed agents
+	orderMap     = "order"
+	heldMap      = "held"
 )
 
-// The map's contents: bpf/blocks.h.
+// The contents of the map, as in bpf/blocks.h.
 type settings struct {
 	LeaseUntilNS uint64
 	Cgroup       uint64
@@ -39,8 +39,8 @@ type settings struct {
 	_            uint32
 }
 
-// program keeps the sockets of one cgroup's programs in one network namespace. It stays at the cgroup when this process
-// is killed, until its lease is over; the next one takes over what is held.
+// program limits the sockets of one cgroup in one network namespace. After SIGKILL it stays attached until its lease
+// ends, and the next program takes over its state.
 type program struct {
 	within    func(func() error) error
 	directory *os.File // of the cgroup
@@ -53,32 +53,32 @@ type program struct {
 	}
 	older    *link.Iter
 	settings settings
-	swept    uint32 // bytes of a block that older sockets have, too
+	swept    uint32 // block size in bytes that the last sweep applied
 }
 
 func govern(cgroup string, within func(func() error) error) (*program, error) {
 	p := &program{within: within}
 	if err := p.open(cgroup); err != nil {
-		return nil, errors.Join(err, p.let())
+		return nil, errors.Join(err, p.unload())
 	}
 	if err := p.load(cgroup); err != nil {
-		return nil, errors.Join(err, p.let())
+		return nil, errors.Join(err, p.unload())
 	}
 	return p, nil
 }
 
 func (p *program) open(cgroup string) (err error) {
 	if p.directory, err = os.Open(cgroup); err != nil {
-		return fmt.Errorf("the cgroup whose programs are to take blocks cannot be opened: %w", err)
+		return fmt.Errorf("cannot open the cgroup for blocks: %w", err)
 	}
 	var files unix.Statfs_t
 	if err := unix.Fstatfs(int(p.directory.Fd()), &files); err != nil {
 		return err
 	}
 	if files.Type != unix.CGROUP2_SUPER_MAGIC {
-		return fmt.Errorf("%s is no directory of cgroup v2 (`grep cgroup2 /proc/mounts` tells where those are)", cgroup)
+		return fmt.Errorf("%s is not a directory of cgroup v2 (`grep cgroup2 /proc/mounts` shows where they are)", cgroup)
 	}
-	if p.claim, err = alone(p.directory); err != nil {
+	if p.claim, err = claimCgroup(p.directory); err != nil {
 		return err
 	}
 	var status unix.Stat_t
@@ -98,16 +98,16 @@ func (p *program) load(cgroup string) error {
 		return err
 	}
 	defer left.Close()
-	left.Left(p.settings.NetnsCookie, clock.Monotonic(), whose)
+	left.Left(p.settings.NetnsCookie, clock.Monotonic(), ownerOf)
 	var before map[string]*ebpf.Map
-	if youngest := left.Youngest(p.settings.NetnsCookie, whose); youngest != nil {
+	if youngest := left.Youngest(p.settings.NetnsCookie, ownerOf); youngest != nil {
 		before = youngest.Maps
 	}
 	if err := p.takeOver(before); err != nil {
 		return err
 	}
 	if err := cgroupbpf.Attach(p.directory, p.objects.AtCgroup); err != nil {
-		return fmt.Errorf("the cgroup %s takes no program (%s): %w", cgroup, wanted, err)
+		return fmt.Errorf("cannot attach a program to the cgroup %s (needs %s): %w", cgroup, requirements, err)
 	}
 	_, err = left.TakeAway()
 	return err
@@ -116,12 +116,12 @@ func (p *program) load(cgroup string) error {
 func specification() (*ebpf.CollectionSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the programs that keep blocks small cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the programs that limit blocks: %w", err)
 	}
 	return spec, nil
 }
 
-// takeOver gives sockets back what they had before another program held them: what that has set is known by its maps alone.
+// takeOver restores the sockets that another program held. Only that program's maps have the original values.
 func (p *program) takeOver(before map[string]*ebpf.Map) error {
 	spec, err := specification()
 	if err != nil {
@@ -134,24 +134,24 @@ func (p *program) takeOver(before map[string]*ebpf.Map) error {
 		}
 	}
 	err = spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: maps})
-	if errors.Is(err, ebpf.ErrMapIncompatible) { // another version's, which is dead for long
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // from another version, which ended long ago
 		err = spec.LoadAndAssign(&p.objects, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("the kernel does not take the programs that keep blocks small (%s): %w", wanted, err)
+		return fmt.Errorf("the kernel does not load the programs that limit blocks (they need %s): %w", requirements, err)
 	}
 	if p.older, err = link.AttachIter(link.IterOptions{Program: p.objects.Sweep}); err != nil {
-		return fmt.Errorf("sockets that are older than the agent cannot be looked through (%s): %w", wanted, err)
+		return fmt.Errorf("cannot iterate over sockets that are older than the agent (needs %s): %w", requirements, err)
 	}
 	return errors.Join(p.hold(0, 0), p.sweep())
 }
 
-// hold has sockets take blocks of so many bytes for so long; 0: as the sysctl has it.
+// hold applies a block size for the lease; 0 restores the sysctl's value.
 func (p *program) hold(blockBytes uint32, lease time.Duration) error {
 	p.settings.BlockBytes = blockBytes
 	p.settings.LeaseUntilNS = uint64(clock.Monotonic() + lease)
 	if err := p.objects.Order.Put(uint32(0), p.settings); err != nil {
-		return fmt.Errorf("the programs cannot be told how large a block is: %w", err)
+		return fmt.Errorf("cannot write the block size to the programs: %w", err)
 	}
 	if p.swept == blockBytes {
 		return nil
@@ -159,22 +159,22 @@ func (p *program) hold(blockBytes uint32, lease time.Duration) error {
 	return p.sweep()
 }
 
-// sweep sees to sockets that nobody else does: those older than this process, and those on which nothing moves.
+// sweep applies the block size to older sockets and to idle ones, which the program does not reach.
 func (p *program) sweep() error {
-	if err := p.within(func() error { return caps.Through(p.older) }); err != nil {
-		return fmt.Errorf("sockets cannot be looked through: %w", err)
+	if err := p.within(func() error { return caps.ForEachSocket(p.older) }); err != nil {
+		return fmt.Errorf("cannot iterate over sockets: %w", err)
 	}
 	p.swept = p.settings.BlockBytes
 	return nil
 }
 
-// close gives all sockets back what they had.
+// close restores all sockets.
 func (p *program) close() error {
 	failures := []error{p.hold(0, 0), cgroupbpf.Detach(p.directory, p.objects.AtCgroup)}
-	return errors.Join(append(failures, p.let())...)
+	return errors.Join(append(failures, p.unload())...)
 }
 
-func (p *program) let() error {
+func (p *program) unload() error {
 	var failures []error
 	if p.older != nil {
 		failures = append(failures, p.older.Close())

@@ -25,7 +25,7 @@ func blocksOrder(blockBytes, leaseMs uint32) *agentv1.Caps {
 	return &agentv1.Caps{Sharers: 3, BlockBytes: blockBytes, LeaseMs: leaseMs}
 }
 
-func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T) {
+func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 	client, server := lab.Two(t)
 	at := server.PlainEcho("10.1.0.2:7")
 	looped, own := client.PlainEcho("127.0.0.1:7"), client.PlainEcho("10.1.0.1:7")
@@ -37,7 +37,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	elsewhere := newApplication(t, server, cgroup)
 	ownWay := ours.calls(at.String())
 	set(t, ownWay, 4096)
-	alone := map[string]*net.TCPConn{
+	claimCgroup := map[string]*net.TCPConn{
 		"one to the loopback":                    ours.calls(looped.String()),
 		"one to an own address, by the loopback": ours.calls(own.String()),
 		"one of another network namespace":       elsewhere.calls(own.String()),
@@ -51,15 +51,15 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	held := map[string]*net.TCPConn{
 		"an older one": older, "a new one": ours.calls(at.String()), "one of a cgroup below": deeper.calls(at.String()),
 	}
-	alone["a new one to the loopback"] = ours.calls(looped.String())
-	alone["a new one of another network namespace"] = elsewhere.calls(own.String())
-	alone["a new one of another cgroup"] = outside(t, client, at.String())
+	claimCgroup["a new one to the loopback"] = ours.calls(looped.String())
+	claimCgroup["a new one of another network namespace"] = elsewhere.calls(own.String())
+	claimCgroup["a new one of another cgroup"] = outside(t, client, at.String())
 	for what, conn := range held {
 		if found := mark(t, conn); found != block {
 			t.Errorf("%s has a mark of %d bytes, expected %d", what, found, block)
 		}
 	}
-	for what, conn := range alone {
+	for what, conn := range claimCgroup {
 		if found := mark(t, conn); found != 0 {
 			t.Errorf("%s has a mark of %d bytes, expected none", what, found)
 		}
@@ -82,7 +82,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	}
 }
 
-func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
+func TestSocketsAreUnchangedWithoutALease(t *testing.T) {
 	client, server := lab.Two(t)
 	cgroup := lab.Cgroup(t)
 	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
@@ -92,14 +92,14 @@ func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
 	awaitMark(t, "the same past the lease", conn, 0)
 }
 
-func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T) {
+func TestUnsentDataIsLimitedToABlock(t *testing.T) {
 	client, server := lab.Two(t)
 	var listener net.Listener
 	server.Do(func() (err error) {
 		listener, err = net.Listen("tcp", "10.1.0.2:9")
 		return err
 	})
-	t.Cleanup(func() { listener.Close() }) // nobody reads there
+	t.Cleanup(func() { listener.Close() }) // never read
 	cgroup := lab.Cgroup(t)
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 10_000)))
@@ -107,9 +107,9 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	app := newApplication(t, client, cgroup)
 	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
 	for _, conn := range []*net.TCPConn{held, free} {
-		go conn.Write(make([]byte, 64<<20)) // until the test closes the connection
+		go conn.Write(make([]byte, 64<<20)) // ends when the test closes the connection
 	}
-	const segment = 65536 // that the kernel fills before it looks again
+	const segment = 65536 // bytes that the kernel fills before it checks again
 	await(t, "far more than a block is unsent without one", func() bool { return unsent(t, free) >= 4*(block+segment) })
 	await(t, "the socket with a block holds unsent data", func() bool { return unsent(t, held) > 0 })
 	if found := unsent(t, held); found > block+segment {
@@ -117,7 +117,7 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	}
 }
 
-func TestPastTheLeaseOfAKilledAgentLiveSocketsAreLifted(t *testing.T) {
+func TestLeaseOfAKilledAgentEndsOnLiveSockets(t *testing.T) {
 	h := newHeld(t, 4000)
 	younger := h.application.calls(h.to)
 	kill(h.agent)
@@ -129,7 +129,7 @@ func TestPastTheLeaseOfAKilledAgentLiveSocketsAreLifted(t *testing.T) {
 	}
 }
 
-func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
+func TestNextAgentTakesOverAKilledAgentsSockets(t *testing.T) {
 	h := newHeld(t, 10_000)
 	kill(h.agent)
 	if there := count(t, h.cgroup); there != 1 {
@@ -148,7 +148,7 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.T) {
+func TestLeftoverOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	h := newHeld(t, 4000)
 	kill(h.agent)
 	executor, stop := governing(t, h.server, h.socket, h.cgroup)
@@ -168,7 +168,7 @@ func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.
 	}
 }
 
-func TestWhatAnotherVersionLeftStays(t *testing.T) {
+func TestLeftoverOfAnotherVersionStays(t *testing.T) {
 	client, cgroup := lab.One(t), lab.Cgroup(t)
 	const clone = 1 << 9 // BPF_F_CLONE
 	left := &program{within: client.Try}
@@ -180,7 +180,7 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 	left.settings.LeaseUntilNS = uint64(clock.Monotonic())
 	must(t, left.objects.Order.Put(uint32(0), left.settings))
 	must(t, cgroupbpf.Attach(left.directory, left.objects.AtCgroup))
-	must(t, left.let())
+	must(t, left.unload())
 	_, stop := governing(t, client, aSocket(t), cgroup)
 	await(t, "both stand", func() bool { return count(t, cgroup) == 2 })
 	stop()
@@ -192,7 +192,7 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 	}
 }
 
-func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
+func TestSecondAgentIsRefusedTheCgroup(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
 	_, stop := governing(t, host, aSocket(t), cgroup)
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
@@ -200,7 +200,7 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	second := NewExecutor(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
 	endSecond := running(t, second)
-	await(t, "the second says why", func() bool { return log.have("keeps the blocks of " + cgroup) })
+	await(t, "the second says why", func() bool { return log.have("limits the blocks of " + cgroup) })
 	endSecond()
 	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
@@ -208,9 +208,9 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	stop()
 }
 
-func TestALockThatAnyLocalUserCanHoldKeepsNoAgentAway(t *testing.T) {
+func TestForeignFileLockDoesNotBlockAnAgent(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
-	if err := os.Chmod(cgroup, 0o755); err != nil { // as cgroups are
+	if err := os.Chmod(cgroup, 0o755); err != nil { // like cgroups
 		t.Fatal(err)
 	}
 	host.Squat(nil, []string{cgroup})
@@ -218,7 +218,7 @@ func TestALockThatAnyLocalUserCanHoldKeepsNoAgentAway(t *testing.T) {
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 }
 
-func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
+func TestGovernFailsForADirectoryThatIsNoCgroup(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/nowhere"} {
 		log := &lines{}
 		executor := NewExecutor(aSocket(t), here, slog.New(slog.NewTextHandler(log, nil)))
@@ -228,7 +228,7 @@ func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
 	}
 }
 
-// outside is a connection of the test's own, which is in no cgroup of ours.
+// outside is a connection of the test process, which is in none of our cgroups.
 func outside(t testing.TB, host *lab.Host, to string) *net.TCPConn {
 	t.Helper()
 	var conn net.Conn

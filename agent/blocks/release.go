@@ -19,8 +19,9 @@ import (
 	"bicast/internal/clock"
 )
 
-// Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
-// back what they had; and from anywhere what nobody has tended for long. Blind: it may not look at all that there is.
+// Release removes the programs that killed agents left at cgroups in the calling thread's network namespace and
+// restores their sockets. It also removes programs of any namespace that had no heartbeat for long. With blind, it
+// lacks the right to see all programs.
 func Release() (gone int, blind bool, err error) {
 	root := cgroupbpf.Mounted()
 	if root == "" {
@@ -37,7 +38,7 @@ func Release() (gone int, blind bool, err error) {
 			here, unseen, err = releaseAt(path, netns)
 			gone, blind = gone+here, blind || unseen
 		}
-		if errors.Is(err, fs.ErrNotExist) { // cgroups come and go
+		if errors.Is(err, fs.ErrNotExist) { // the cgroup has gone meanwhile
 			return nil
 		}
 		return err
@@ -57,19 +58,19 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 	}
 	defer left.Close()
 	if count := len(left.Programs); count > 0 {
-		switch mine, err := alone(directory); {
+		switch mine, err := claimCgroup(directory); {
 		case err == nil:
 			defer mine.Close()
-		case errors.Is(err, claim.ErrTaken): // an agent lives, and the youngest is its own
+		case errors.Is(err, claim.ErrTaken): // an agent is running, and the youngest program belongs to it
 			its := left.Programs[count-1]
 			left.Keep(func(each *cgroupbpf.Program) bool { return each != its })
 		default:
 			return 0, left.Blind, err
 		}
 	}
-	left.Left(netns, clock.Monotonic(), whose)
+	left.Left(netns, clock.Monotonic(), ownerOf)
 	for _, each := range left.Programs {
-		if err := giveBack(each); err != nil {
+		if err := restore(each); err != nil {
 			return 0, left.Blind, err
 		}
 	}
@@ -77,9 +78,9 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 	return gone, left.Blind, err
 }
 
-func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
-	var told settings
-	if err := program.Read(orderMap, &told); err != nil {
+func ownerOf(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
+	var report settings
+	if err := program.Read(orderMap, &report); err != nil {
 		return cgroupbpf.Whose{}, err
 	}
 	spec, err := specification()
@@ -87,24 +88,24 @@ func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
 		return cgroupbpf.Whose{}, err
 	}
 	return cgroupbpf.Whose{
-		Netns: told.NetnsCookie, TendedUntil: time.Duration(told.LeaseUntilNS), Strange: !program.Has(heldMap, spec.Maps[heldMap]),
+		Netns: report.NetnsCookie, TendedUntil: time.Duration(report.LeaseUntilNS), Strange: !program.Has(heldMap, spec.Maps[heldMap]),
 	}, nil
 }
 
-// giveBack ends what a program holds of the sockets of this namespace.
-func giveBack(left *cgroupbpf.Program) error {
+// restore restores the sockets that a program holds in this namespace.
+func restore(left *cgroupbpf.Program) error {
 	p := &program{within: func(work func() error) error { return work() }}
 	if err := left.Read(orderMap, &p.settings); err != nil {
 		return err
 	}
-	return errors.Join(p.takeOver(left.Maps), p.let())
+	return errors.Join(p.takeOver(left.Maps), p.unload())
 }
 
-// alone claims a cgroup, which is one on the whole host.
-func alone(cgroup *os.File) (io.Closer, error) {
+// claimCgroup claims a cgroup on the whole host.
+func claimCgroup(cgroup *os.File) (io.Closer, error) {
 	var status unix.Stat_t
 	if err := unix.Fstat(int(cgroup.Fd()), &status); err != nil {
 		return nil, err
 	}
-	return claim.TakeOnHost(fmt.Sprintf("blocks/%d", status.Ino), "keeps the blocks of "+cgroup.Name())
+	return claim.TakeOnHost(fmt.Sprintf("blocks/%d", status.Ino), "limits the blocks of "+cgroup.Name())
 }

@@ -8,7 +8,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestReleaseTakesAwayWhatAKilledAgentLeftAndGivesSocketsBackWhatTheyHad(t *testing.T) {
+func TestReleaseRestoresAKilledAgentsSockets(t *testing.T) {
 	h := newHeld(t, 10_000)
 	if gone := release(t, h.client); gone != 0 || count(t, h.cgroup) != 1 {
 		t.Errorf("%d programs are taken away, expected that of a living agent to stay", gone)
@@ -28,10 +28,10 @@ func TestReleaseTakesAwayWhatAKilledAgentLeftAndGivesSocketsBackWhatTheyHad(t *t
 	}
 }
 
-func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
+func TestReleaseKeepsALivingAgentsProgram(t *testing.T) {
 	h := newHeld(t, 10_000)
 	kill(h.agent)
-	agent(t, h.client, h.socket, h.cgroup, blocksOrder(65536, 10_000), asService...)
+	agent(t, h.client, h.socket, h.cgroup, blocksOrder(65536, 10_000), serviceRights...)
 	await(t, "the next one's program stands, too", func() bool { return count(t, h.cgroup) == 2 })
 	if gone := release(t, h.client); gone != 1 || count(t, h.cgroup) != 1 {
 		t.Errorf("%d programs are taken away and %d are left, expected that of the killed agent to go alone", gone, count(t, h.cgroup))

@@ -23,12 +23,11 @@ import (
 	"bicast/internal/lab"
 )
 
-// To the test's own program: be an agent with this order and these two places, or an application that is told whom to
-// call.
+// Environment variables: run as an agent with this order, socket and cgroup, or as an application that makes connections.
 const (
 	asAgent       = "BLOCKS_TEST_ORDER"
 	asApplication = "BLOCKS_TEST_APPLICATION"
-	soon          = time.Minute // a stalled machine still passes
+	soon          = time.Minute // tolerates a stalled machine
 )
 
 func here(work func() error) error { return work() }
@@ -58,13 +57,13 @@ func beAgent(text, socket, cgroup string) {
 	executor.Run(context.Background())
 }
 
-// beApplication makes connections in its own cgroup, and hands them over.
+// beApplication opens connections in its own cgroup and passes them to the test.
 func beApplication(line *os.File) {
 	address := make([]byte, 64)
 	for {
 		count, err := line.Read(address)
 		if err != nil || count == 0 {
-			os.Exit(0) // the test is over
+			os.Exit(0) // the test has ended
 		}
 		conn, err := net.Dial("tcp", string(address[:count]))
 		if err != nil {
@@ -82,10 +81,10 @@ func beApplication(line *os.File) {
 	}
 }
 
-// asService is what the agent's service may do (deploy/bicast-agent-terminal.conf): not see what others left.
-var asService = []string{"setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all", "--no-new-privs"}
+// serviceRights are the agent's service's (deploy/bicast-agent-terminal.conf): it cannot see leftovers.
+var serviceRights = []string{"setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all", "--no-new-privs"}
 
-// agent is a process of its own, which can be killed; `with` are words before those that start it.
+// agent starts an agent in its own process. `with` is a command prefix.
 func agent(t testing.TB, host *lab.Host, socket, cgroup string, order *agentv1.Caps, with ...string) *exec.Cmd {
 	t.Helper()
 	text, err := protojson.Marshal(order)
@@ -135,7 +134,7 @@ func newApplication(t testing.TB, host *lab.Host, cgroup string) *application {
 	return &application{t, line.(*net.UnixConn)}
 }
 
-// calls is a connection of the application's.
+// connect opens a connection from the application.
 func (a *application) calls(to string) *net.TCPConn {
 	a.t.Helper()
 	_, err := a.line.Write([]byte(to))
@@ -156,7 +155,7 @@ func (a *application) calls(to string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// running is the executor until the test ends, or stop is called.
+// running runs the executor until the test ends or stop is called.
 func running(t testing.TB, executor *Executor) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -173,14 +172,14 @@ func running(t testing.TB, executor *Executor) (stop func()) {
 	return stop
 }
 
-// governing is an executor that sees to a cgroup's programs, until the test ends, or stop is called.
+// governing runs an executor for a cgroup until the test ends or stop is called.
 func governing(t testing.TB, host *lab.Host, socket, cgroup string) (executor *Executor, stop func()) {
 	executor = NewExecutor(socket, host.Try, discard())
 	executor.Govern(cgroup)
 	return executor, running(t, executor)
 }
 
-// held is an application's connection that takes blocks, and the agent's process that has it do so.
+// held is an application's connection with blocks, and the agent's process that applies them.
 type held struct {
 	client, server *lab.Host
 	cgroup, socket string
@@ -203,7 +202,7 @@ func newHeld(t testing.TB, leaseMs uint32) *held {
 
 func aSocket(t testing.TB) string { return filepath.Join(t.TempDir(), "sharers") }
 
-// mark is TCP_NOTSENT_LOWAT of a connection; 0: as the sysctl has it.
+// mark returns TCP_NOTSENT_LOWAT of a connection; 0: the sysctl's value.
 func mark(t testing.TB, conn *net.TCPConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
@@ -238,7 +237,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// lines is a log to look into.
+// lines is a log in memory.
 type lines struct {
 	mutex sync.Mutex
 	text  bytes.Buffer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package caps is what the executors that cap a terminal's own congestion windows have in common: how orders are read, renewed,
-// and end, and the maps that their programs see. The executors are agent/caps/structops and, where the kernel does not load our
-// congestion control, agent/caps/clamp. A gateway caps by agent/caps/receivewindow.
+// Package caps is the common part of the executors that cap a terminal's own congestion windows: orders, leases and maps. The
+// executors are agent/caps/structops and, if the kernel does not load our congestion control, agent/caps/clamp. A gateway uses
+// agent/caps/receivewindow.
 package caps
 
 import (
@@ -21,53 +21,53 @@ import (
 )
 
 const (
-	tendEvery = 200 * time.Millisecond
-	tendedFor = 5 * time.Second // an agent that is slow is not dead
-	owedMost  = 2               // sweeps after a change: while the first goes on, a socket may be taken as it was before
+	tickInterval      = 200 * time.Millisecond
+	heartbeatLease    = 5 * time.Second // a slow agent is not dead
+	sweepsAfterChange = 2               // during the first sweep after a change, a new socket may still get the old cap
 )
 
-// Way is how windows are held.
-type Way struct {
-	By     string // as api/agent.proto names it
+// Method is a method to hold windows.
+type Method struct {
+	By     string // its name in api/agent.proto
 	Begin  func() (Program, error)
-	AtOnce bool   // and not with the first cap
-	Lacks  string // what it cannot do, for who orders it
+	AtOnce bool   // begin at the start instead of with the first cap
+	Lacks  string // what the method cannot do, as a suffix to the result of an order
 }
 
-// Program holds the sockets of a namespace; its methods are called in that.
+// Program holds the sockets of a namespace. Call its methods in that namespace.
 type Program interface {
 	Capped() int
-	Tend() error
+	Heartbeat() error
 	Replace(map[Pair]Bounds) (changed bool, err error)
 	Renew(time.Duration) error
 	Sweep() (Tally, error)
 	Close() error
 }
 
-var errEnding = errors.New("the agent is ending")
+var errEnding = errors.New("the agent is ending and accepts no orders")
 
-// Executor holds what a controller ordered of this host's sockets until the lease is over.
+// Executor applies the controller's caps to this host's sockets until the lease ends.
 type Executor struct {
-	way    Way
-	within func(func() error) error // runs in the namespace of the host
+	method Method
+	within func(func() error) error // runs a function in the host's network namespace
 	log    *slog.Logger
 
-	mutex   sync.Mutex
-	program Program   // nil: it has not begun
-	until   time.Time // nothing is ordered after that
-	ordered bool
-	over    bool // it ends, or has: nothing begins any more
-	owed    int  // sweeps that must be, also where there are no caps any more
-	found   Tally
-	said    string // of what was found last
+	mutex         sync.Mutex
+	program       Program   // nil before begin
+	until         time.Time // end of the lease
+	ordered       bool
+	closed        bool // Run has ended: nothing begins any more
+	pendingSweeps int  // sweeps that must still run, even without caps
+	found         Tally
+	failure       string
 }
 
-// NewExecutor has nothing to do yet.
-func NewExecutor(way Way, within func(func() error) error, log *slog.Logger) *Executor {
-	return &Executor{way: way, within: within, log: log}
+// NewExecutor returns an executor without caps.
+func NewExecutor(method Method, within func(func() error) error, log *slog.Logger) *Executor {
+	return &Executor{method: method, within: within, log: log}
 }
 
-// Order takes the place of the order before; the same once more renews the lease.
+// Order replaces the caps. The same order again renews the lease.
 func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 	caps, lease, err := read(order)
 	if err != nil {
@@ -75,42 +75,42 @@ func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	if e.over {
+	if e.closed {
 		return "", errEnding
 	}
-	if err := e.take(caps, lease); err != nil {
+	if err := e.apply(caps, lease); err != nil {
 		return "", err
 	}
 	e.until, e.ordered = time.Now().Add(lease), true
 	if len(caps) == 0 {
-		return "windows are free", nil
+		return "no caps: windows are unlimited", nil
 	}
-	return fmt.Sprintf("%s under %s%s", plural.Of(int(e.found.Held), "socket"), plural.Of(len(caps), "cap"), e.way.Lacks), nil
+	return fmt.Sprintf("%s under %s%s", plural.Of(int(e.found.Held), "socket"), plural.Of(len(caps), "cap"), e.method.Lacks), nil
 }
 
-// Run tends it until the context ends, and then lets every window go.
+// Run maintains the caps until the context ends, then releases every window.
 func (e *Executor) Run(ctx context.Context) {
-	if e.way.AtOnce {
-		e.early()
+	if e.method.AtOnce {
+		e.beginEarly()
 	}
-	clock.Every(ctx, tendEvery, e.tend)
+	clock.Every(ctx, tickInterval, e.tick)
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.end()
 }
 
-// Report is nil where nothing is ordered.
+// Report returns nil if no caps are ordered.
 func (e *Executor) Report() *agentv1.Capping {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if !e.ordered {
 		return nil
 	}
-	return &agentv1.Capping{Hand: e.way.By, Held: e.found.Held}
+	return &agentv1.Capping{Hand: e.method.By, Held: e.found.Held}
 }
 
-// take puts caps in force. Under the mutex.
-func (e *Executor) take(caps map[Pair]Bounds, lease time.Duration) error {
+// apply puts caps in force. The caller holds the mutex.
+func (e *Executor) apply(caps map[Pair]Bounds, lease time.Duration) error {
 	if e.program == nil {
 		if len(caps) == 0 {
 			return nil
@@ -132,64 +132,64 @@ func (e *Executor) take(caps map[Pair]Bounds, lease time.Duration) error {
 	return nil
 }
 
-// replace owes sockets what has changed. Under the mutex.
+// replace schedules sweeps if a cap changed. The caller holds the mutex.
 func (e *Executor) replace(caps map[Pair]Bounds) (changed bool, err error) {
 	changed, err = e.program.Replace(caps)
 	if changed {
-		e.owed = owedMost
+		e.pendingSweeps = sweepsAfterChange
 	}
 	return changed, err
 }
 
-// begin is called under the mutex.
+// begin loads the program. The caller holds the mutex.
 func (e *Executor) begin() error {
 	return e.within(func() error {
-		program, err := e.way.Begin()
+		program, err := e.method.Begin()
 		if err != nil {
 			return err
 		}
 		e.program = program
-		return program.Tend()
+		return program.Heartbeat()
 	})
 }
 
-// early may fail: the first cap tries it again.
-func (e *Executor) early() {
+// beginEarly may fail. The first cap tries again.
+func (e *Executor) beginEarly() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.program != nil {
 		return
 	}
 	if err := e.begin(); err != nil {
-		e.log.Warn("windows cannot be held", "because", err)
+		e.log.Warn("cannot hold windows", "because", err)
 	}
 }
 
-func (e *Executor) tend() {
+func (e *Executor) tick() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.program != nil {
-		if err := e.program.Tend(); err != nil {
-			e.log.Error("the programs that hold windows hear nothing of their agent", "because", err)
+		if err := e.program.Heartbeat(); err != nil {
+			e.log.Error("cannot send a heartbeat to the programs that hold windows", "because", err)
 		}
 	}
 	if e.ordered && time.Now().After(e.until) {
 		e.ordered = false
-		if err := e.forget(); err != nil {
-			e.log.Error("caps end by their lease alone", "because", err)
+		if err := e.removeCaps(); err != nil {
+			e.log.Error("cannot remove caps, so they stay until their lease ends", "because", err)
 		}
 		return
 	}
-	if e.program == nil || e.program.Capped() == 0 && e.owed == 0 {
+	if e.program == nil || e.program.Capped() == 0 && e.pendingSweeps == 0 {
 		return
 	}
 	if err := e.sweep(); err != nil {
-		e.log.Error("sockets cannot be seen to", "because", err)
+		e.log.Error("cannot apply caps to sockets", "because", err)
 	}
 }
 
-// forget gives every socket back. Under the mutex.
-func (e *Executor) forget() error {
+// removeCaps releases every socket. The caller holds the mutex.
+func (e *Executor) removeCaps() error {
 	if e.program == nil {
 		return nil
 	}
@@ -200,15 +200,15 @@ func (e *Executor) forget() error {
 }
 
 func (e *Executor) end() {
-	e.over, e.ordered = true, false
+	e.closed, e.ordered = true, false
 	if e.program == nil {
 		return
 	}
-	if err := e.forget(); err != nil {
-		e.log.Error("sockets are let go by the end of the lease alone", "because", err)
+	if err := e.removeCaps(); err != nil {
+		e.log.Error("cannot release sockets, so they stay capped until the lease ends", "because", err)
 	}
 	if err := e.within(e.program.Close); err != nil {
-		e.log.Error("the programs that hold windows did not end well", "because", err)
+		e.log.Error("cannot close the programs that hold windows", "because", err)
 	}
 	e.program = nil
 }
@@ -218,16 +218,16 @@ func (e *Executor) sweep() error {
 		e.found, err = e.program.Sweep()
 		return err
 	})
-	said := ""
+	failure := ""
 	if e.found.Refused > 0 {
-		said = unix.Errno(-e.found.Because).Error()
+		failure = unix.Errno(-e.found.Because).Error()
 	}
-	if said != "" && said != e.said {
-		e.log.Warn("sockets are not held", "sockets", e.found.Refused, "because", said)
+	if failure != "" && failure != e.failure {
+		e.log.Warn("the kernel refuses to cap sockets", "sockets", e.found.Refused, "because", failure)
 	}
-	e.said = said
+	e.failure = failure
 	if err == nil {
-		e.owed = max(e.owed-1, 0)
+		e.pendingSweeps = max(e.pendingSweeps-1, 0)
 	}
 	return err
 }

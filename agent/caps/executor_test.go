@@ -12,47 +12,47 @@ import (
 	"bicast/api/agentv1"
 )
 
-// paper has no sockets, and says of them what it is told to say.
-type paper struct {
+// fakeProgram has no sockets and returns prepared tallies.
+type fakeProgram struct {
 	caps    map[Pair]Bounds
 	failing error
 	swept   int
 }
 
-func (p *paper) Tend() error               { return nil }
-func (p *paper) Renew(time.Duration) error { return nil }
-func (p *paper) Capped() int               { return len(p.caps) }
-func (p *paper) Close() error              { return nil }
+func (p *fakeProgram) Heartbeat() error          { return nil }
+func (p *fakeProgram) Renew(time.Duration) error { return nil }
+func (p *fakeProgram) Capped() int               { return len(p.caps) }
+func (p *fakeProgram) Close() error              { return nil }
 
-func (p *paper) Sweep() (Tally, error) {
+func (p *fakeProgram) Sweep() (Tally, error) {
 	if p.failing == nil {
 		p.swept++
 	}
 	return Tally{}, p.failing
 }
 
-func (p *paper) Replace(caps map[Pair]Bounds) (changed bool, err error) {
+func (p *fakeProgram) Replace(caps map[Pair]Bounds) (changed bool, err error) {
 	changed = len(caps) != len(p.caps)
 	p.caps = caps
 	return changed, nil
 }
 
-// holds is an executor with a program, which has been asked to begin so often.
-func holds(p *paper) (executor *Executor, begun *int) {
+// holds returns an executor with a program, and counts the calls of Begin.
+func holds(p *fakeProgram) (executor *Executor, begun *int) {
 	begun = new(int)
 	begin := func() (Program, error) {
 		*begun++
 		return p, nil
 	}
-	return NewExecutor(Way{By: "paper", Begin: begin}, func(work func() error) error { return work() }, slog.New(slog.DiscardHandler)), begun
+	return NewExecutor(Method{By: "paper", Begin: begin}, func(work func() error) error { return work() }, slog.New(slog.DiscardHandler)), begun
 }
 
 func orderOf(caps ...*agentv1.Cap) *agentv1.Caps { return &agentv1.Caps{Caps: caps, LeaseMs: 10_000} }
 
 var one = &agentv1.Cap{TerminalAddress: "10.1.0.1", OtherAddress: "10.9.0.1", MostSegments: 10}
 
-func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
-	executor, begun := holds(&paper{})
+func TestOrderFailsOnceTheExecutorHasEnded(t *testing.T) {
+	executor, begun := holds(&fakeProgram{})
 	if _, err := executor.Order(orderOf(one)); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
 	}
 }
 
-func TestASweepThatFailedIsMadeAgainThoughNoCapIsLeft(t *testing.T) {
-	p := &paper{}
+func TestSweepIsRetriedWithoutCaps(t *testing.T) {
+	p := &fakeProgram{}
 	executor, _ := holds(p)
 	if _, err := executor.Order(orderOf(one)); err != nil {
 		t.Fatal(err)
@@ -75,15 +75,15 @@ func TestASweepThatFailedIsMadeAgainThoughNoCapIsLeft(t *testing.T) {
 	if said, err := executor.Order(orderOf()); err == nil {
 		t.Fatalf("%q, expected to be told that sockets may still be held", said)
 	}
-	executor.tend() // fails, too
+	executor.tick() // fails again
 	p.failing, p.swept = nil, 0
 	if _, err := executor.Order(orderOf()); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		executor.tend()
+		executor.tick()
 	}
-	if p.swept == 0 || p.swept > owedMost {
-		t.Fatalf("%d sweeps, expected one that does what was left, and no more than %d", p.swept, owedMost)
+	if p.swept == 0 || p.swept > sweepsAfterChange {
+		t.Fatalf("%d sweeps, expected one that does what was left, and no more than %d", p.swept, sweepsAfterChange)
 	}
 }

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	capsMost    = 4096
-	shortest    = 500 * time.Millisecond
-	longest     = 10 * time.Second
-	segmentsMax = 1 << 20 // more than a window of 1 GiB has
+	maxCaps     = 4096
+	minLease    = 500 * time.Millisecond
+	maxLease    = 10 * time.Second
+	maxSegments = 1 << 20 // more than a TCP window of 1 GiB holds
 )
 
-// read takes an order apart, or says what is wrong with it.
+// read parses an order, or returns what is wrong with it.
 func read(order *agentv1.Caps) (map[Pair]Bounds, time.Duration, error) {
 	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
 	switch {
-	case lease < shortest || lease > longest:
-		return nil, 0, fmt.Errorf("a lease of %v, expected %v to %v", lease, shortest, longest)
-	case len(order.GetCaps()) > capsMost:
-		return nil, 0, fmt.Errorf("%d caps, expected at most %d", len(order.GetCaps()), capsMost)
+	case lease < minLease || lease > maxLease:
+		return nil, 0, fmt.Errorf("a lease of %v, expected %v to %v", lease, minLease, maxLease)
+	case len(order.GetCaps()) > maxCaps:
+		return nil, 0, fmt.Errorf("%d caps, expected at most %d", len(order.GetCaps()), maxCaps)
 	}
 	caps := make(map[Pair]Bounds, len(order.GetCaps()))
 	for _, each := range order.GetCaps() {
@@ -55,9 +55,9 @@ func pairOf(each *agentv1.Cap) (Pair, error) {
 	}
 	switch {
 	case source == destination:
-		return Pair{}, errors.New("both are one address, expected two hosts")
+		return Pair{}, errors.New("both addresses are the same, expected two hosts")
 	case source.Is4() != destination.Is4():
-		return Pair{}, errors.New("one address is of IPv4 and the other of IPv6: no connection is between them")
+		return Pair{}, errors.New("one address is IPv4 and the other IPv6, expected the same version")
 	}
 	return Pair{source.As16(), destination.As16()}, nil
 }
@@ -65,11 +65,11 @@ func pairOf(each *agentv1.Cap) (Pair, error) {
 func address(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return address, fmt.Errorf("%q is no address", text)
+		return address, fmt.Errorf("%q is not an IP address", text)
 	}
 	address = address.Unmap()
 	if address.Zone() != "" || address.IsUnspecified() || address.IsLoopback() || address.IsMulticast() {
-		return address, fmt.Errorf("%s is not the address of one host in a network", address)
+		return address, fmt.Errorf("%s is not a unicast address without a zone", address)
 	}
 	return address, nil
 }
@@ -77,15 +77,15 @@ func address(text string) (netip.Addr, error) {
 func boundsOf(each *agentv1.Cap) (Bounds, error) {
 	most, least := each.GetMostSegments(), each.GetLeastSegments()
 	switch {
-	case most < 1 || most > segmentsMax:
-		return Bounds{}, fmt.Errorf("at most %d segments, expected 1 to %d", most, segmentsMax)
+	case most < 1 || most > maxSegments:
+		return Bounds{}, fmt.Errorf("at most %d segments, expected 1 to %d", most, maxSegments)
 	case least > most:
 		return Bounds{}, fmt.Errorf("at least %d segments and at most %d, expected no more than that", least, most)
 	}
 	return Bounds{most, least, pace(each.GetPaceBps())}, nil
 }
 
-// pace is in bytes a second, as the kernel wants it.
+// pace converts to bytes per second, the kernel's unit.
 func pace(bps uint64) uint32 {
 	bytes := bps / 8
 	if bps == 0 || bytes >= uint64(NoPace) {

@@ -15,13 +15,13 @@ import (
 	"bicast/internal/clock"
 )
 
-// NoPace is no bound to how fast a socket sends.
+// NoPace means no limit to a socket's pacing rate.
 const NoPace = ^uint32(0)
 
-// NameBytes is what the name of a congestion control takes, with its NUL.
+// NameBytes is the size of a congestion control's name, with its NUL (TCP_CA_NAME_MAX).
 const NameBytes = 16
 
-// The maps' contents: bpf/cwnd.h.
+// The contents of the maps, as in bpf/cwnd.h.
 type (
 	Pair   struct{ Source, Destination [16]byte }
 	Bounds struct{ Most, Least, Pace uint32 }
@@ -41,7 +41,7 @@ type (
 	}
 )
 
-// Objects are what the programs of every executor have, by the names of bpf/cwnd_bounds.h.
+// Objects are the programs and maps that all executors share, by their names in bpf/cwnd_bounds.h.
 type Objects struct {
 	Sweep    *ebpf.Program `ebpf:"sweep"`
 	Settings *ebpf.Map     `ebpf:"settings"`
@@ -49,7 +49,7 @@ type Objects struct {
 	Tallies  *ebpf.Map     `ebpf:"tallies"`
 }
 
-// Tables are the caps of a namespace, as its programs see them.
+// Tables are the caps of a network namespace in the maps of its programs.
 type Tables struct {
 	Settings Settings
 	objects  *Objects
@@ -57,18 +57,18 @@ type Tables struct {
 	sweeping *link.Iter
 }
 
-// NewTables have nothing in them.
+// NewTables returns empty tables.
 func NewTables(objects *Objects) Tables { return Tables{objects: objects, caps: map[Pair]Bounds{}} }
 
-// Open has the kernel ready to go through its sockets.
+// Open prepares the iteration over the kernel's sockets.
 func (t *Tables) Open() (err error) {
 	if t.sweeping, err = link.AttachIter(link.IterOptions{Program: t.objects.Sweep}); err != nil {
-		return fmt.Errorf("the kernel does not go through its sockets: %w", err)
+		return fmt.Errorf("cannot iterate over the kernel's sockets: %w", err)
 	}
 	return nil
 }
 
-// CloseTables ends what Open began, and the objects.
+// CloseTables closes the iterator and the objects.
 func (t *Tables) CloseTables() error {
 	var failures []error
 	if t.sweeping != nil {
@@ -80,29 +80,29 @@ func (t *Tables) CloseTables() error {
 	return errors.Join(failures...)
 }
 
-// Capped tells how many pairs have a cap.
+// Capped returns the number of pairs with a cap.
 func (t *Tables) Capped() int { return len(t.caps) }
 
-// Tend tells the programs that their agent lives.
-func (t *Tables) Tend() error {
-	t.Settings.TendedUntilNS = uint64(clock.Monotonic() + tendedFor)
+// Heartbeat tells the programs that their agent is alive.
+func (t *Tables) Heartbeat() error {
+	t.Settings.TendedUntilNS = uint64(clock.Monotonic() + heartbeatLease)
 	return t.put()
 }
 
-// Renew has caps hold for so long from now on.
+// Renew extends the lease of all caps.
 func (t *Tables) Renew(lease time.Duration) error {
 	t.Settings.LeaseUntilNS = uint64(clock.Monotonic() + lease)
 	return t.put()
 }
 
-// Replace tells whether any cap is another now. What is in both orders is in force all the time.
+// Replace replaces the caps and reports whether any changed. Caps in both orders stay in force throughout.
 func (t *Tables) Replace(caps map[Pair]Bounds) (changed bool, err error) {
 	for each, now := range caps {
 		if before, there := t.caps[each]; there && before == now {
 			continue
 		}
 		if err := t.objects.Caps.Put(each, now); err != nil {
-			return true, fmt.Errorf("a cap cannot be put: %w", err)
+			return true, fmt.Errorf("cannot set a cap: %w", err)
 		}
 		t.caps[each], changed = now, true
 	}
@@ -111,7 +111,7 @@ func (t *Tables) Replace(caps map[Pair]Bounds) (changed bool, err error) {
 			continue
 		}
 		if err := t.objects.Caps.Delete(each); err != nil {
-			return true, fmt.Errorf("a cap cannot be taken away: %w", err)
+			return true, fmt.Errorf("cannot remove a cap: %w", err)
 		}
 		delete(t.caps, each)
 		changed = true
@@ -119,14 +119,14 @@ func (t *Tables) Replace(caps map[Pair]Bounds) (changed bool, err error) {
 	return changed, nil
 }
 
-// Sweep sees to the sockets of the namespace that it is called in.
+// Sweep applies the caps to all sockets of the calling thread's network namespace.
 func (t *Tables) Sweep() (Tally, error) {
 	var found Tally
 	t.Settings.Round++
 	if err := errors.Join(t.put(), t.objects.Tallies.Put(uint32(0), found)); err != nil {
 		return found, err
 	}
-	if err := Through(t.sweeping); err != nil {
+	if err := ForEachSocket(t.sweeping); err != nil {
 		return found, err
 	}
 	return found, t.objects.Tallies.Lookup(uint32(0), &found)
@@ -134,8 +134,8 @@ func (t *Tables) Sweep() (Tally, error) {
 
 func (t *Tables) put() error { return t.objects.Settings.Put(uint32(0), t.Settings) }
 
-// Through has a program see all sockets of the namespace that it is called in.
-func Through(sockets *link.Iter) error {
+// ForEachSocket runs an iterator program on all sockets of the calling thread's network namespace.
+func ForEachSocket(sockets *link.Iter) error {
 	reading, err := sockets.Open()
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func Through(sockets *link.Iter) error {
 	return errors.Join(err, reading.Close())
 }
 
-// Cookie is the number of the network namespace that it is called in.
+// Cookie returns the cookie of the calling thread's network namespace.
 func Cookie() (uint64, error) {
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -153,7 +153,7 @@ func Cookie() (uint64, error) {
 	defer unix.Close(socket)
 	netns, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil {
-		return 0, fmt.Errorf("the network namespace has no number (Linux 5.14 is wanted): %w", err)
+		return 0, fmt.Errorf("cannot read the network namespace's cookie (needs Linux 5.14): %w", err)
 	}
 	return netns, nil
 }

@@ -17,19 +17,19 @@ import (
 	"bicast/api/agentv1"
 )
 
-const beAgent = "CAPS_TEST_ORDER" // to the test's own program: be an agent with this order
+const beAgent = "CAPS_TEST_ORDER" // environment variable: run as an agent with this order
 
-// Main is of tests that have agents of their own.
+// Main is TestMain for packages whose tests start agents.
 func Main(m *testing.M, opener Opener) {
 	if order := os.Getenv(beAgent); order != "" {
-		standIn(order, opener)
+		runAgent(order, opener)
 	}
-	flag.Set("test.parallel", "4") // they wait for round trips, and not for the processor
+	flag.Set("test.parallel", "4") // the tests wait for round trips, not for the processor
 	os.Exit(m.Run())
 }
 
-// standIn renews its order until it is killed.
-func standIn(text string, opener Opener) {
+// runAgent renews its order until it is killed.
+func runAgent(text string, opener Opener) {
 	order := &agentv1.Caps{}
 	if err := protojson.Unmarshal([]byte(text), order); err != nil {
 		panic(err)
@@ -45,7 +45,7 @@ func standIn(text string, opener Opener) {
 	}
 }
 
-// Agent is a process of its own that holds what is ordered.
+// Agent starts a process that holds the order.
 func (w *World) Agent(order *agentv1.Caps) *exec.Cmd {
 	w.T.Helper()
 	text, err := protojson.Marshal(order)
@@ -54,7 +54,7 @@ func (w *World) Agent(order *agentv1.Caps) *exec.Cmd {
 	}
 	agent := exec.Command("/proc/self/exe")
 	agent.Env = append(os.Environ(), beAgent+"="+string(text))
-	agent.Stderr = said{w.T}
+	agent.Stderr = testLog{w.T}
 	told, err := agent.StdoutPipe()
 	if err != nil {
 		w.T.Fatal(err)
@@ -65,7 +65,7 @@ func (w *World) Agent(order *agentv1.Caps) *exec.Cmd {
 		agent.Wait()
 	})
 	if !bufio.NewScanner(told).Scan() {
-		w.T.Fatal("the agent ended before it had held anything")
+		w.T.Fatal("the agent ended before it applied its order")
 	}
 	return agent
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capstest is a terminal that uploads, for tests of the executors that cap its windows.
+// Package capstest provides an uploading terminal for tests of the executors that cap windows.
 package capstest
 
 import (
@@ -21,9 +21,9 @@ import (
 	"bicast/internal/lab"
 )
 
-// Addresses, and how long an order holds that says nothing else.
+// Addresses, and the default lease in ms.
 const (
-	Near    = "10.1.0.1" // by wifi
+	Near    = "10.1.0.1" // over wifi
 	NearLTE = "10.2.0.1"
 	Far     = "10.3.0.2"
 	Other   = "10.3.0.3"
@@ -32,25 +32,22 @@ const (
 	Lease   = 10_000
 )
 
-// Opener makes an executor that has nothing to do yet.
+// Opener creates an executor without caps.
 type Opener func(within func(func() error) error, log *slog.Logger) *caps.Executor
 
-// World is a terminal that uploads through a gateway, where there is room for hundreds of segments: in a queue of the
-// terminal's own, TCP would not put so many.
-//
-//	host  wifi 10.1.0.1 ── 10.1.0.254  gateway  10.3.0.254 ── 10.3.0.2, 10.3.0.3  far
-//	      lte  10.2.0.1 ── 10.2.0.254              40 Mbit/s
+// World is a terminal that uploads through a gateway whose queue holds hundreds of segments. TCP would not fill a
+// queue of the terminal's own that far.
 type World struct {
 	T                  *testing.T
 	opener             Opener
 	Host, Gateway, Far *lab.Host
 }
 
-// New is a world of its own.
+// New returns a new world.
 func New(t *testing.T, opener Opener) *World {
 	w := &World{t, opener, lab.One(t), lab.One(t), lab.One(t)}
 	for _, devices := range []string{"all", "default"} {
-		w.Gateway.Sysctl("ipv6/conf/"+devices+"/accept_dad", "0") // until a device's own address has been tried, it asks for no neighbour
+		w.Gateway.Sysctl("ipv6/conf/"+devices+"/accept_dad", "0") // during duplicate address detection, the device sends no neighbour solicitations
 	}
 	cable := func(host *lab.Host, name, address, gateway string) {
 		host.Run("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", w.Gateway.Path())
@@ -75,24 +72,24 @@ func New(t *testing.T, opener Opener) *World {
 	w.Host.Run("ip", "route", "add", "default", "via", "10.2.0.254", "table", "2")
 	w.Host.Run("ip", "rule", "add", "from", NearLTE, "table", "2")
 	w.Gateway.Sysctl("ipv4/ip_forward", "1")
-	w.Host.Sysctl("ipv4/tcp_congestion_control", "reno") // the window of which grows until there is no room
+	w.Host.Sysctl("ipv4/tcp_congestion_control", "reno") // reno's window grows until the queue is full
 	w.Room(1_500_000)
 	return w
 }
 
-// Room is what waits at the gateway at most.
+// Room limits the gateway's queue.
 func (w *World) Room(bytes int) {
 	w.T.Helper()
 	w.Gateway.Run("tc", "qdisc", "replace", "dev", "wire", "root", "tbf", "rate", "40mbit", "burst", "10000", "limit", strconv.Itoa(bytes))
 }
 
-// Executor is one of the terminal's.
+// Executor returns an executor on the terminal.
 func (w *World) Executor() *caps.Executor {
-	return w.opener(w.Host.Try, slog.New(slog.NewTextHandler(said{w.T}, nil)))
+	return w.opener(w.Host.Try, slog.New(slog.NewTextHandler(testLog{w.T}, nil)))
 }
 
-// Runs has an executor do its work until the test ends, or it is told to end.
-func (w *World) Runs(executor *caps.Executor) (end func()) {
+// Start runs an executor until the test ends or end is called.
+func (w *World) Start(executor *caps.Executor) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -107,7 +104,7 @@ func (w *World) Runs(executor *caps.Executor) (end func()) {
 	return end
 }
 
-// Order must be obeyed.
+// Order requires the executor to accept the caps.
 func (w *World) Order(executor *caps.Executor, ordered ...*agentv1.Cap) {
 	w.T.Helper()
 	if _, err := executor.Order(&agentv1.Caps{Caps: ordered, LeaseMs: Lease}); err != nil {
@@ -115,7 +112,7 @@ func (w *World) Order(executor *caps.Executor, ordered ...*agentv1.Cap) {
 	}
 }
 
-// Upload is a connection that never has enough sent.
+// Upload opens a connection that always has data to send.
 func (w *World) Upload(to string, multipath bool) *Upload {
 	w.T.Helper()
 	var config net.ListenConfig
@@ -145,8 +142,8 @@ func (w *World) Upload(to string, multipath bool) *Upload {
 	return u
 }
 
-// Asked is an upload of a terminal that was connected to, in a socket that could be of either version.
-func (w *World) Asked() *Upload {
+// AcceptedUpload is an upload on a connection that the far host opened, in a dual-stack socket.
+func (w *World) AcceptedUpload() *Upload {
 	w.T.Helper()
 	var listener net.Listener
 	w.Host.Do(func() (err error) {
@@ -172,7 +169,7 @@ func (w *World) Asked() *Upload {
 	return u
 }
 
-// Upload is one end of a connection.
+// Upload is the sending end of a connection.
 type Upload struct {
 	T    *testing.T
 	Conn net.Conn
@@ -187,7 +184,7 @@ func (u *Upload) send() {
 	}
 }
 
-// Option asks the kernel of its socket.
+// Option calls a function with the socket.
 func (u *Upload) Option(ask func(socket int) error) {
 	u.T.Helper()
 	raw, err := u.Conn.(*net.TCPConn).SyscallConn()
@@ -202,7 +199,7 @@ func (u *Upload) Option(ask func(socket int) error) {
 	}
 }
 
-// Info is what the kernel tells of it.
+// Info returns the socket's TCP_INFO.
 func (u *Upload) Info() (info *unix.TCPInfo) {
 	u.T.Helper()
 	u.Option(func(socket int) (err error) {
@@ -212,7 +209,7 @@ func (u *Upload) Info() (info *unix.TCPInfo) {
 	return info
 }
 
-// Control is the name of its congestion control.
+// Control returns the name of the congestion control.
 func (u *Upload) Control() (name string) {
 	u.T.Helper()
 	u.Option(func(socket int) (err error) {
@@ -223,14 +220,14 @@ func (u *Upload) Control() (name string) {
 	return name
 }
 
-// AwaitWindow waits until its window is where it should be.
+// AwaitWindow waits until the window is within limits.
 func (u *Upload) AwaitWindow(least, most uint32) {
 	u.T.Helper()
 	Await(u.T, func() bool { return Between(u.Info().Snd_cwnd, least, most) }, func() any { return u.Info().Snd_cwnd }, least, most)
 }
 
-// Stays sees to it that a window is where it should be for a while, too.
-func (u *Upload) Stays(least, most uint32) {
+// StaysWithin waits until the window is within limits and expects it to stay there for 150 ms.
+func (u *Upload) StaysWithin(least, most uint32) {
 	u.T.Helper()
 	u.AwaitWindow(least, most)
 	for range 15 {
@@ -241,9 +238,9 @@ func (u *Upload) Stays(least, most uint32) {
 	}
 }
 
-// windowOutside is nil where the window is where it should be. The kernel reads a window before it takes the socket's lock:
-// what was found amid the work on an acknowledgement is not so the next time. And while lost segments are repaired the window
-// is the kernel's own, which lets what is on its way become less by and by.
+// windowOutside returns nil if the window is within limits. The kernel reads the window before it locks the socket,
+// so a value during the work on an ACK may be transient. During loss recovery the kernel sets the window while the
+// data in flight decreases.
 func (u *Upload) windowOutside(least, most uint32) (now *unix.TCPInfo) {
 	u.T.Helper()
 	for range 2 {
@@ -258,16 +255,16 @@ func (u *Upload) windowOutside(least, most uint32) (now *unix.TCPInfo) {
 	return now
 }
 
-// States of a sender, as TCP_INFO has them.
+// Congestion states in TCP_INFO (TCP_CA_CWR, TCP_CA_Recovery).
 const (
 	reducing   = 2
 	recovering = 3
 )
 
-// Between has both ends in it.
+// Between reports whether a value is within inclusive limits.
 func Between(value, least, most uint32) bool { return least <= value && value <= most }
 
-// Await fails the test when it takes too long.
+// Await waits up to a minute for a condition.
 func Await(t *testing.T, done func() bool, now func() any, expected ...any) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
@@ -277,15 +274,15 @@ func Await(t *testing.T, done func() bool, now func() any, expected ...any) {
 	}
 }
 
-// CapOf is of each connection from one address to the other.
+// CapOf returns a cap for all connections from one address to another.
 func CapOf(from, to string, least, most uint32) *agentv1.Cap {
 	return &agentv1.Cap{TerminalAddress: from, OtherAddress: to, LeastSegments: least, MostSegments: most}
 }
 
-// said is a log in the test's own.
-type said struct{ t *testing.T }
+// testLog writes to the test's log.
+type testLog struct{ t *testing.T }
 
-func (s said) Write(b []byte) (int, error) {
+func (s testLog) Write(b []byte) (int, error) {
 	s.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }

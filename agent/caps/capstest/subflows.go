@@ -14,13 +14,13 @@ var (
 	names   = regexp.MustCompile(`\b(bicast_\w+|reno|cubic|bbr)\b`)
 )
 
-// Subflow is what can be seen of one.
+// Subflow is the congestion control and window of a subflow.
 type Subflow struct {
 	Control string
 	Window  int
 }
 
-// Subflows of an upload, by where they leave.
+// Subflows returns the subflows of an upload by their local address.
 func (w *World) Subflows(u *Upload) map[string]Subflow {
 	w.T.Helper()
 	found := map[string]Subflow{}
@@ -36,7 +36,7 @@ func (w *World) Subflows(u *Upload) map[string]Subflow {
 	return found
 }
 
-// AwaitSubflows waits for two that are right.
+// AwaitSubflows waits until two subflows satisfy a condition.
 func (w *World) AwaitSubflows(u *Upload, expected string, right func(wifi, lte Subflow) bool) {
 	w.T.Helper()
 	Await(w.T, func() bool {
@@ -45,7 +45,7 @@ func (w *World) AwaitSubflows(u *Upload, expected string, right func(wifi, lte S
 	}, func() any { return w.Subflows(u) }, expected)
 }
 
-// Join has connections get a second subflow, by LTE.
+// Join configures the hosts so that connections get a second subflow over LTE.
 func (w *World) Join(flags ...string) {
 	w.T.Helper()
 	w.Host.Run("ip", "mptcp", "limits", "set", "subflow", "2", "add_addr_accepted", "2")

@@ -17,7 +17,7 @@ import (
 	"bicast/internal/clock"
 )
 
-func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
+func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
@@ -27,7 +27,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	one, another := w.Upload(far, false), w.Upload(far, false)
 	for _, each := range []*capstest.Upload{one, another} {
 		each.AwaitWindow(12, 12)
-		each.Stays(1, 12)
+		each.StaysWithin(1, 12)
 	}
 	if err := agent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -43,15 +43,15 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 		t.Fatalf("%d programs at the root of cgroups, expected the killed agent's", now)
 	}
 	next := w.Executor()
-	end := w.Runs(next)
+	end := w.Start(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	if now := atRoot(w); now != 1 {
 		t.Fatalf("%d programs at the root of cgroups, expected the next agent's alone", now)
 	}
-	another.AwaitWindow(80, 10_000) // goes on to be lifted: what was known of it is known to the next
+	another.AwaitWindow(80, 10_000) // the lift continues: the next agent has the state
 	w.Order(next, capOf(near, far, 0, 12))
 	for _, each := range []*capstest.Upload{one, another} {
-		each.Stays(1, 12)
+		each.StaysWithin(1, 12)
 	}
 	end()
 	if now := atRoot(w); now != 0 {
@@ -59,26 +59,26 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledAgentLeftIsNotInTheWayOfOneThatMayNotTakeItAway(t *testing.T) {
+func TestLeftoversDoNotHinderAnUnprivilegedAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
 	upload := killed(w)
 	upload.AwaitWindow(20, 10_000)
-	next := powerless(w)
-	w.Runs(next)
+	next := unprivileged(w)
+	w.Start(next)
 	w.Order(next, capOf(near, far, 0, 12))
 	if now := atRoot(w); now != 2 {
 		t.Fatalf("%d programs at the root of cgroups, expected that of the killed agent and the next one's", now)
 	}
 	upload.AwaitWindow(12, 12)
-	upload.Stays(1, 13) // where the killed agent's lifts it once
+	upload.StaysWithin(1, 13) // the killed agent's program may lift it once
 	upload.AwaitWindow(12, 12)
 	w.Order(next)
 	rises(upload, 12, 40)
 }
 
-func TestThePaceThatAKilledAgentLeftIsNotTakenForTheSocketsOwn(t *testing.T) {
+func TestPaceOfAKilledAgentIsNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]uint32{"another clamp": 6, "the same clamp": 8} {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestThePaceThatAKilledAgentLeftIsNotTakenForTheSocketsOwn(t *testing.T) {
 			paced(1_000_000)
 			agent.Process.Kill()
 			agent.Wait()
-			next := powerless(w)
-			w.Runs(next)
+			next := unprivileged(w)
+			w.Start(next)
 			w.Order(next, slower)
 			paced(500_000)
 			await(t, func() bool { return !remembers(w, upload) }, pace, "the killed agent's to let it go")
@@ -109,10 +109,10 @@ func TestThePaceThatAKilledAgentLeftIsNotTakenForTheSocketsOwn(t *testing.T) {
 	}
 }
 
-// remembers tells whether the oldest program at the root of cgroups, a killed agent's, still knows an upload.
+// remembers reports whether the oldest program at the root cgroup, a killed agent's, still has state of an upload.
 func remembers(w *capstest.World, upload *capstest.Upload) (known bool) {
 	w.T.Helper()
-	standingFor(w, func(there *cgroupbpf.Found) (err error) {
+	programsFor(w, func(there *cgroupbpf.Found) (err error) {
 		upload.Option(func(socket int) error {
 			var holding []byte
 			holding, err = there.Programs[0].Maps[holdings].LookupBytes(int32(socket))
@@ -124,7 +124,7 @@ func remembers(w *capstest.World, upload *capstest.Upload) (known bool) {
 	return known
 }
 
-func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
+func TestLeftoversOfTwoAgentsReleaseTheirSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
@@ -133,12 +133,12 @@ func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
 	upload.AwaitWindow(12, 12)
 	agent.Process.Kill()
 	agent.Wait()
-	w.Host.Do(func() error { // one without CAP_SYS_ADMIN begins, and is killed
+	w.Host.Do(func() error { // an agent without CAP_SYS_ADMIN that begins and is killed
 		netns, err := caps.Cookie()
 		if err != nil {
 			return err
 		}
-		p, err := succeed(netns, nil)
+		p, err := start(netns, nil)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
 		t.Fatalf("%d programs at the root of cgroups, expected those of both", now)
 	}
 	next := w.Executor()
-	w.Runs(next)
+	w.Start(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	if now := atRoot(w); now != 1 {
 		t.Fatalf("%d programs at the root of cgroups, expected the next agent's alone", now)
@@ -158,21 +158,21 @@ func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
 	upload.AwaitWindow(30, 10_000)
 }
 
-func TestWhatAnotherVersionLeftStaysAndLiftsWhatThatHeld(t *testing.T) {
+func TestLeftoverOfAnotherVersionLiftsByItsLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	stranger(w)
+	otherVersion(w)
 	upload := w.Upload(far, false)
 	upload.AwaitWindow(12, 12)
 	next := w.Executor()
-	w.Runs(next)
+	w.Start(next)
 	w.Order(next, capOf(near, other, 0, 12))
 	rises(upload, 12, 60)
 }
 
-// stranger stands at the root of cgroups as if a killed agent had left it that remembers other things of sockets. It holds an
-// upload at 12 segments for three seconds.
-func stranger(w *capstest.World) {
+// otherVersion attaches a program as if a killed agent of another version, with another layout of the map, had left
+// it. It holds an upload at 12 segments for three seconds.
+func otherVersion(w *capstest.World) {
 	w.T.Helper()
 	const clone = 1 << 9 // BPF_F_CLONE
 	p := &program{}
@@ -199,7 +199,7 @@ func stranger(w *capstest.World) {
 	w.T.Cleanup(func() { w.Host.Do(p.Close) })
 }
 
-func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
+func TestLeftoversWithoutHeartbeatAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
@@ -212,7 +212,7 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 	}
 	defer root.Close()
 	dead := func(at time.Duration) int {
-		there, err := leftAt(root, 0, at) // as of a namespace that is none
+		there, err := leftoversAt(root, 0, at) // 0 is no namespace
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,10 +225,10 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 	}
 }
 
-// tidy takes away what a killed agent left.
+// tidy removes what a killed agent left.
 func tidy(t *testing.T, w *capstest.World) {
 	executor := w.Executor()
-	end := w.Runs(executor)
+	end := w.Start(executor)
 	w.Order(executor, capOf(near, far, 0, 1))
 	end()
 	if now := atRoot(w); now != 0 {
@@ -236,7 +236,7 @@ func tidy(t *testing.T, w *capstest.World) {
 	}
 }
 
-func TestTheEndOfTheLeaseLiftsByItself(t *testing.T) {
+func TestCapsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor, _ := begun(w)
@@ -249,7 +249,7 @@ func TestTheEndOfTheLeaseLiftsByItself(t *testing.T) {
 	await(t, func() bool { return executor.Report() == nil }, func() any { return executor.Report() }, "none")
 }
 
-func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
+func TestRunReleasesAllSocketsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor, end := begun(w)
@@ -261,7 +261,7 @@ func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
 	await(t, func() bool { return upload.Info().Snd_ssthresh < 1<<30 }, threshold, "the end of its slow start")
 	w.Order(executor, capOf(near, far, 0, 20))
 	upload.AwaitWindow(20, 20)
-	upload.Stays(1, 20)
+	upload.StaysWithin(1, 20)
 	lost := upload.Info().Total_retrans
 	end()
 	if now := atRoot(w); now != 0 || executor.Report() != nil || upload.Control() != "cubic" {
@@ -270,5 +270,5 @@ func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
 	upload.AwaitWindow(30, 10_000)
 	await(t, func() bool { return upload.Info().Snd_ssthresh < 1<<30 }, threshold, "the end of its slow start, long before there is no room")
 	lostFew(upload, lost)
-	w.Order(w.Executor(), capOf(near, far, 0, 10)) // nothing is in the way of the next
+	w.Order(w.Executor(), capOf(near, far, 0, 10)) // the next agent can begin
 }

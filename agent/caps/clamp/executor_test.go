@@ -32,33 +32,33 @@ func TestMain(m *testing.M) { capstest.Main(m, NewExecutor) }
 
 func newWorld(t *testing.T) *capstest.World { return capstest.New(t, NewExecutor) }
 
-// begun is an executor whose program is there before any connection is.
+// begun returns a running executor whose program is attached before any connection exists.
 func begun(w *capstest.World) (executor *caps.Executor, end func()) {
 	executor = w.Executor()
-	end = w.Runs(executor)
+	end = w.Start(executor)
 	await(w.T, func() bool { return atRoot(w) == 1 }, func() any { return atRoot(w) }, "the program")
 	return executor, end
 }
 
-func TestWindowsAreHeldAtMostAndFollowTheOrder(t *testing.T) {
+func TestWindowsFollowTheUpperLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor, _ := begun(w)
-	older := w.Upload(far, false) // than its cap
+	older := w.Upload(far, false) // older than its cap
 	older.AwaitWindow(40, 10_000)
 	w.Order(executor, capOf(near, far, 0, 30))
 	newer := w.Upload(far, false)
 	for _, most := range []uint32{30, 120, 8, 50} {
 		w.Order(executor, capOf(near, far, 5, most))
 		for _, each := range []*capstest.Upload{older, newer} {
-			each.AwaitWindow(most, most) // there is room for more
-			each.Stays(1, most)
+			each.AwaitWindow(most, most) // the path has room for more
+			each.StaysWithin(1, most)
 		}
 	}
 	await(t, func() bool { return executor.Report().GetHeld() == 2 }, func() any { return executor.Report() }, "2 held")
 	said, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 50)}, LeaseMs: capstest.Lease})
-	if err != nil || !strings.Contains(said, "at most alone") || executor.Report().GetHand() != "clamp" {
-		t.Fatalf("%q, %v and held by %s, expected it to be said that the least is not held", said, err, executor.Report().GetHand())
+	if err != nil || !strings.Contains(said, "lower limits are not enforced") || executor.Report().GetHand() != "clamp" {
+		t.Fatalf("%q, %v and held by %s, expected a warning that lower limits are not enforced", said, err, executor.Report().GetHand())
 	}
 	w.Order(executor)
 	for _, each := range []*capstest.Upload{older, newer} {
@@ -69,7 +69,7 @@ func TestWindowsAreHeldAtMostAndFollowTheOrder(t *testing.T) {
 	}
 }
 
-func TestSocketsOlderThanTheAgentAreHeldWhereTheyWouldBeLifted(t *testing.T) {
+func TestOlderSocketsAreCapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	upload := w.Upload(far, false)
@@ -77,7 +77,7 @@ func TestSocketsOlderThanTheAgentAreHeldWhereTheyWouldBeLifted(t *testing.T) {
 	executor, _ := begun(w)
 	w.Order(executor, capOf(near, far, 0, 20))
 	if watchesOlder(t) {
-		upload.Stays(1, 20)
+		upload.StaysWithin(1, 20)
 		return
 	}
 	upload.AwaitWindow(100, 10_000)
@@ -86,7 +86,7 @@ func TestSocketsOlderThanTheAgentAreHeldWhereTheyWouldBeLifted(t *testing.T) {
 	}
 }
 
-// watchesOlder is for kernels from Linux 6.12 on.
+// watchesOlder reports whether the kernel can watch older sockets (Linux 6.12).
 func watchesOlder(t *testing.T) bool {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -99,18 +99,18 @@ func watchesOlder(t *testing.T) bool {
 	return version > 6 || version == 6 && patch >= 12
 }
 
-func TestIPv6IsHeld(t *testing.T) {
+func TestIPv6SocketsAreCapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor, _ := begun(w)
 	upload := w.Upload(capstest.Far6, false)
 	w.Order(executor, capOf(capstest.Near6, capstest.Far6, 0, 15))
 	upload.AwaitWindow(15, 15)
-	upload.Stays(1, 15)
+	upload.StaysWithin(1, 15)
 }
 
-// rises sees a window out of what held it, without a slow start: the threshold is never far above the window, and many
-// segments arrive meanwhile.
+// rises expects a window to grow above its cap without a slow start: ssthresh stays close above the window while many
+// segments arrive.
 func rises(u *capstest.Upload, held, until uint32) {
 	u.T.Helper()
 	before := u.Info()
@@ -127,7 +127,7 @@ func rises(u *capstest.Upload, held, until uint32) {
 	}, func() any { return u.Info().Snd_cwnd }, until)
 	lostFew(u, lost)
 	if before.Snd_cwnd > held {
-		return // it was out before
+		return // the window was above before
 	}
 	grown := until - before.Snd_cwnd
 	if arrived := u.Info().Delivered - before.Delivered; arrived < 8*grown {
@@ -135,20 +135,20 @@ func rises(u *capstest.Upload, held, until uint32) {
 	}
 }
 
-// lostFew as a busy machine may; who overshoots loses hundreds.
+// lostFew allows the losses of a busy machine. An overshoot loses hundreds.
 func lostFew(u *capstest.Upload, before uint32) {
 	if now := u.Info().Total_retrans; now > before+20 {
 		u.T.Fatalf("%d segments were sent again, expected few to be lost", now-before)
 	}
 }
 
-func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
+func TestUncappedConnectionsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	w, elsewhere := newWorld(t), newWorld(t)
 	executor, _ := begun(w)
 	w.Order(executor, capOf(near, far, 0, 10))
 	inside, beside, away := w.Upload(far, false), w.Upload(other, false), elsewhere.Upload(far, false)
-	inside.Stays(1, 10)
+	inside.StaysWithin(1, 10)
 	for _, each := range []*capstest.Upload{beside, away} {
 		each.AwaitWindow(100, 10_000)
 		if now := each.Info(); now.Snd_ssthresh < 100 {
@@ -157,7 +157,7 @@ func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatWasLostIsRepairedUnderTheCap(t *testing.T) {
+func TestLossIsRepairedUnderACap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Room(30_000)
@@ -181,7 +181,7 @@ func TestWhatWasLostIsRepairedUnderTheCap(t *testing.T) {
 		t.Errorf("the threshold that a loss has set stood %d times of %d, expected it to be left alone", low, all)
 	}
 	most := uint32(60)
-	repairs(60, func(now *unix.TCPInfo) { // and the cap changes all the time
+	repairs(60, func(now *unix.TCPInfo) { // while the cap keeps changing
 		if now.Ca_state >= inRepair && now.Snd_ssthresh >= 56 {
 			t.Fatalf("a threshold of %d segments while losses are repaired, expected that to be left alone", now.Snd_ssthresh)
 		}
@@ -190,12 +190,12 @@ func TestWhatWasLostIsRepairedUnderTheCap(t *testing.T) {
 	})
 	w.Order(executor, capOf(near, far, 0, 12))
 	upload.AwaitWindow(12, 12)
-	upload.Stays(1, 12)
+	upload.StaysWithin(1, 12)
 }
 
-const inRepair = 2 // of the kernel's states, and those above
+const inRepair = 2 // TCP_CA_CWR and the states above
 
-func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
+func TestPaceLimitsBelowTheSmallestWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor, _ := begun(w)
@@ -213,11 +213,11 @@ func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
 	}
 }
 
-func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
+func TestSecondExecutorIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	first := w.Executor()
-	w.Runs(first)
+	w.Start(first)
 	w.Order(first, capOf(near, far, 0, 10))
 	_, err := w.Executor().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: capstest.Lease})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
@@ -228,7 +228,7 @@ func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
 	}
 }
 
-func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
+func TestProbeSucceedsRepeatedly(t *testing.T) {
 	for range 2 {
 		if err := Probe(); err != nil {
 			t.Fatal(err)
@@ -236,17 +236,17 @@ func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
 	}
 }
 
-// atRoot counts the programs that hold a world's terminal.
+// atRoot counts the programs at the root cgroup that hold a world's terminal.
 func atRoot(w *capstest.World) (programs int) {
-	standingFor(w, func(there *cgroupbpf.Found) error {
+	programsFor(w, func(there *cgroupbpf.Found) error {
 		programs = len(there.Programs)
 		return nil
 	})
 	return programs
 }
 
-// standingFor shows the programs at the root of cgroups that hold a world's terminal.
-func standingFor(w *capstest.World, show func(*cgroupbpf.Found) error) {
+// programsFor passes the programs at the root cgroup that hold a world's terminal to show.
+func programsFor(w *capstest.World, show func(*cgroupbpf.Found) error) {
 	w.T.Helper()
 	w.Host.Do(func() error {
 		netns, err := caps.Cookie()
@@ -258,7 +258,7 @@ func standingFor(w *capstest.World, show func(*cgroupbpf.Found) error) {
 			return err
 		}
 		defer root.Close()
-		there, err := leftAt(root, netns, 0) // when nobody was dead
+		there, err := leftoversAt(root, netns, 0) // at a time before any lease ended
 		if err != nil {
 			return err
 		}

@@ -17,20 +17,21 @@ import (
 	"bicast/internal/clock"
 )
 
-// leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace.
+// leftovers returns the programs of killed agents. The caller has the claim, so no living agent has programs for this
+// namespace.
 func leftovers(root *os.File, netns uint64) (*cgroupbpf.Found, error) {
-	return leftAt(root, netns, clock.Monotonic())
+	return leftoversAt(root, netns, clock.Monotonic())
 }
 
-func leftAt(root *os.File, netns uint64, now time.Duration) (*cgroupbpf.Found, error) {
-	found, err := cgroupbpf.Find(root, called)
+func leftoversAt(root *os.File, netns uint64, now time.Duration) (*cgroupbpf.Found, error) {
+	found, err := cgroupbpf.Find(root, programName)
 	if err == nil {
-		found.Left(netns, now, whose)
+		found.Left(netns, now, ownerOf)
 	}
 	return found, err
 }
 
-func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
+func ownerOf(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
 	var settings caps.Settings
 	if err := program.Read("settings", &settings); err != nil {
 		return cgroupbpf.Whose{}, err
@@ -44,8 +45,9 @@ func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
 	}, nil
 }
 
-// Release takes away what killed agents left of the namespace that it is called in, and lets go what that still holds; and
-// anywhere what nobody has tended for long. Blind: it may not look at all that there is.
+// Release removes the programs that killed agents left in the calling thread's network namespace and releases their
+// sockets. It also removes programs of any namespace that had no heartbeat for long. With blind, it lacks the right
+// to see all programs.
 func Release() (gone int, blind bool, err error) {
 	netns, err := caps.Cookie()
 	if err != nil {
@@ -59,7 +61,7 @@ func Release() (gone int, blind bool, err error) {
 		return 0, false, err
 	}
 	defer root.Close()
-	mine, refused := take()
+	mine, refused := takeClaim()
 	if refused == nil {
 		defer mine.Close()
 	}
@@ -68,36 +70,36 @@ func Release() (gone int, blind bool, err error) {
 		return 0, false, err
 	}
 	defer left.Close()
-	if refused != nil { // an agent lives, and the youngest is its own
-		its := left.Youngest(netns, whose)
+	if refused != nil { // an agent is running, and the youngest program belongs to it
+		its := left.Youngest(netns, ownerOf)
 		left.Keep(func(each *cgroupbpf.Program) bool { return each != its })
 	}
 	gone, err = takeAway(left, nil)
 	return gone, left.Blind, err
 }
 
-// takeAway lets go what killed agents' programs held, but for what the next goes on to hold. Only when they have gone, or they
-// would hold it again.
+// takeAway removes the programs of killed agents. Then it releases their sockets, except those that the next program
+// inherits: before that, the programs would capture them again.
 func takeAway(left *cgroupbpf.Found, inherited *cgroupbpf.Program) (gone int, err error) {
 	gone, err = left.TakeAway()
 	for _, each := range left.Programs {
 		if each != inherited {
-			err = errors.Join(err, letGo(each.Maps[holdings]))
+			err = errors.Join(err, releaseSockets(each.Maps[holdings]))
 		}
 	}
 	return gone, err
 }
 
-// letGo lets the sockets of this namespace go that are remembered.
-func letGo(remembered *ebpf.Map) error {
+// releaseSockets releases the remembered sockets of this namespace.
+func releaseSockets(remembered *ebpf.Map) error {
 	p, err := load(remembered)
 	if err != nil {
 		return err
 	}
-	p.letting, err = link.AttachIter(link.IterOptions{Program: p.objects.LetGo})
+	p.releasing, err = link.AttachIter(link.IterOptions{Program: p.objects.LetGo})
 	return errors.Join(err, p.Close())
 }
 
-func take() (io.Closer, error) {
+func takeClaim() (io.Closer, error) {
 	return claim.Take("clamp", "clamps the windows of this host's sockets")
 }

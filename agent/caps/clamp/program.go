@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clamp holds the congestion windows of a terminal's own sockets at most where a controller has ordered, on kernels
-// that take no congestion control of ours (agent/caps/structops): the programs are bpf/cwnd_clamp.bpf.c, which says how.
+// Package clamp limits the congestion windows of a terminal's own sockets, on kernels that do not load our congestion control
+// (agent/caps/structops). The programs are in bpf/cwnd_clamp.bpf.c, which describes the mechanism.
 //
-// The program in the root cgroup is attached without a link: it outlives an agent that is killed, lifts what that held, and
-// is taken over by the next agent of the namespace.
+// The program is attached to the root cgroup without a link. It outlives a killed agent, lifts the caps when the lease ends, and
+// the next agent of the namespace takes over its state.
 package clamp
 
 import (
@@ -27,26 +27,26 @@ import (
 var object []byte
 
 const (
-	called   = "bicast_clamp"
-	holdings = "holdings" // the map of what is remembered of sockets
+	programName = "bicast_clamp"
+	holdings    = "holdings" // the map with the state of sockets
 )
 
 var (
-	errKernel = errors.New("the kernel does not take the programs that clamp windows: Linux 5.16 with CONFIG_DEBUG_INFO_BTF and CONFIG_CGROUP_BPF, " +
-		"CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted")
-	errNoRoot = errors.New("no root of cgroups, version 2, is mounted here: mount one at /sys/fs/cgroup")
+	errKernel = errors.New("the kernel does not load the programs that clamp windows: they need Linux 5.16 with CONFIG_DEBUG_INFO_BTF and CONFIG_CGROUP_BPF, " +
+		"CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
+	errNoRoot = errors.New("cgroup v2 is not mounted: mount it at /sys/fs/cgroup")
 )
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without caps.
 func NewExecutor(within func(func() error) error, log *slog.Logger) *caps.Executor {
-	return caps.NewExecutor(caps.Way{
-		// A cap is ordered when its connection has been heard of, and older kernels cannot watch that from then on.
-		By: "clamp", AtOnce: true, Lacks: "; at most alone: what is to be held at least is not",
+	return caps.NewExecutor(caps.Method{
+		// Begin before the first cap: older kernels cannot watch connections that are older than the program.
+		By: "clamp", AtOnce: true, Lacks: "; lower limits are not enforced",
 		Begin: func() (caps.Program, error) { return begin(log) },
 	}, within, log)
 }
 
-// Probe tells why this kernel could not clamp windows; nil where it takes the programs.
+// Probe returns the reason why this kernel cannot clamp windows, or nil.
 func Probe() error {
 	if cgroupbpf.Mounted() == "" {
 		return errNoRoot
@@ -58,7 +58,7 @@ func Probe() error {
 	return p.Close()
 }
 
-// program is what a namespace's sockets are held by.
+// program clamps the sockets of one network namespace.
 type program struct {
 	caps.Tables
 	objects struct {
@@ -66,20 +66,20 @@ type program struct {
 		Clamp *ebpf.Program `ebpf:"bicast_clamp"`
 		LetGo *ebpf.Program `ebpf:"let_go"`
 	}
-	claim   io.Closer
-	root    *os.File // of cgroups; nil: it is not attached
-	letting *link.Iter
+	claim     io.Closer
+	root      *os.File // root cgroup; nil while the program is not attached
+	releasing *link.Iter
 }
 
 func specification() (*ebpf.CollectionSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the programs that clamp windows cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the programs that clamp windows: %w", err)
 	}
 	return spec, nil
 }
 
-// load gives the kernel the programs, with what is remembered of sockets already; nothing is done by them yet.
+// load loads the programs with the remembered state of sockets, without attaching them.
 func load(remembered *ebpf.Map) (*program, error) {
 	spec, err := specification()
 	if err != nil {
@@ -97,18 +97,18 @@ func load(remembered *ebpf.Map) (*program, error) {
 	return p, nil
 }
 
-// begin holds the sockets of the namespace that it is called in.
+// begin clamps the sockets of the calling thread's network namespace.
 func begin(log *slog.Logger) (*program, error) {
-	return alone(func(netns uint64) (*program, error) { return takeOver(netns, log) })
+	return withClaim(func(netns uint64) (*program, error) { return takeOver(netns, log) })
 }
 
-// alone begins where no other agent has.
-func alone(begin func(netns uint64) (*program, error)) (*program, error) {
+// withClaim runs begin under the namespace's claim, or fails if another agent has it.
+func withClaim(begin func(netns uint64) (*program, error)) (*program, error) {
 	netns, err := caps.Cookie()
 	if err != nil {
 		return nil, err
 	}
-	mine, err := take()
+	mine, err := takeClaim()
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func alone(begin func(netns uint64) (*program, error)) (*program, error) {
 	return p, nil
 }
 
-// takeOver begins where a killed agent ended, and takes away what that left.
+// takeOver continues from a killed agent's state and removes what it left.
 func takeOver(netns uint64, log *slog.Logger) (*program, error) {
 	root, err := openRoot()
 	if err != nil {
@@ -133,15 +133,15 @@ func takeOver(netns uint64, log *slog.Logger) (*program, error) {
 	}
 	defer left.Close()
 	if left.Blind {
-		log.Warn("who is at the root of cgroups cannot be seen: what a killed agent may have left lifts what that held, and stays "+
-			"until root takes it away (`bicast-agent release`)", "wanted", "CAP_SYS_ADMIN")
+		log.Warn("cannot list the programs at the root cgroup: a killed agent's program may stay there, without caps after its lease, "+
+			"until root removes it with `bicast-agent release`", "wanted", "CAP_SYS_ADMIN")
 	}
-	before := left.Youngest(netns, whose)
+	before := left.Youngest(netns, ownerOf)
 	var remembered *ebpf.Map
 	if before != nil {
 		remembered = before.Maps[holdings]
 	}
-	p, err := succeed(netns, remembered)
+	p, err := start(netns, remembered)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func takeOver(netns uint64, log *slog.Logger) (*program, error) {
 	return p, nil
 }
 
-// succeed begins with what another remembered of sockets, if there was any.
-func succeed(netns uint64, remembered *ebpf.Map) (*program, error) {
+// start begins with the state of another program, if there is one.
+func start(netns uint64, remembered *ebpf.Map) (*program, error) {
 	root, err := openRoot()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func succeed(netns uint64, remembered *ebpf.Map) (*program, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	p.Settings.Netns, p.Settings.Round = netns, 1 // a socket was never counted in round 0
+	p.Settings.Netns, p.Settings.Round = netns, 1 // no socket was counted in round 0
 	if err := p.attach(root); err != nil {
 		return nil, errors.Join(err, p.Close(), root.Close())
 	}
@@ -181,23 +181,23 @@ func (p *program) attach(root *os.File) (err error) {
 	if err := p.Open(); err != nil {
 		return err
 	}
-	if p.letting, err = link.AttachIter(link.IterOptions{Program: p.objects.LetGo}); err != nil {
+	if p.releasing, err = link.AttachIter(link.IterOptions{Program: p.objects.LetGo}); err != nil {
 		return err
 	}
-	if err := p.Tend(); err != nil {
+	if err := p.Heartbeat(); err != nil {
 		return err
 	}
 	if err := cgroupbpf.Attach(root, p.objects.Clamp); err != nil {
-		return fmt.Errorf("no program can be attached to the root of cgroups: %w", err)
+		return fmt.Errorf("cannot attach a program to the root cgroup: %w", err)
 	}
 	return nil
 }
 
-// Close lets every socket go, which is to be done in its namespace, and ends it all.
+// Close releases every socket and unloads the program. Call it in the program's namespace.
 func (p *program) Close() error {
 	var failures []error
-	if p.letting != nil {
-		failures = append(failures, caps.Through(p.letting), p.letting.Close())
+	if p.releasing != nil {
+		failures = append(failures, caps.ForEachSocket(p.releasing), p.releasing.Close())
 	}
 	if p.root != nil {
 		failures = append(failures, cgroupbpf.Detach(p.root, p.objects.Clamp), p.root.Close())

@@ -11,7 +11,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestReleaseTakesAwayWhatAKilledAgentLeftAndLetsGoWhatThatHeld(t *testing.T) {
+func TestReleaseRemovesAKilledAgentsClamp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
@@ -31,19 +31,19 @@ func TestReleaseTakesAwayWhatAKilledAgentLeftAndLetsGoWhatThatHeld(t *testing.T)
 	if now := upload.Info().Max_pacing_rate; now != ^uint64(0) {
 		t.Errorf("%d bytes a second at most, expected what it had", now)
 	}
-	upload.AwaitWindow(30, 10_000) // though the lease is not over
+	upload.AwaitWindow(30, 10_000) // before the lease ends
 	if gone := release(w); gone != 0 {
 		t.Errorf("%d programs are taken away where nothing is left", gone)
 	}
 }
 
-func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
+func TestReleaseKeepsALivingAgentsProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
 	upload := killed(w)
-	next := powerless(w)
-	w.Runs(next)
+	next := unprivileged(w)
+	w.Start(next)
 	w.Order(next, capOf(near, far, 0, 20))
 	if now := atRoot(w); now != 2 {
 		t.Fatalf("%d programs at the root of cgroups, expected that of the killed agent and the next one's", now)
@@ -52,20 +52,20 @@ func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
 		t.Fatalf("%d programs are taken away and %d are left, expected that of the killed agent to go alone", gone, atRoot(w))
 	}
 	upload.AwaitWindow(20, 20)
-	upload.Stays(1, 20)
+	upload.StaysWithin(1, 20)
 	if gone := release(w); gone != 0 || atRoot(w) != 1 {
 		t.Fatalf("%d programs are taken away, expected that of the living agent to stay", gone)
 	}
 }
 
-// powerless is an executor that does not see what others left, as one without CAP_SYS_ADMIN.
-func powerless(w *capstest.World) *caps.Executor {
-	return caps.NewExecutor(caps.Way{By: "clamp", Begin: func() (caps.Program, error) {
-		return alone(func(netns uint64) (*program, error) { return succeed(netns, nil) })
+// unprivileged returns an executor that cannot see leftovers, like one without CAP_SYS_ADMIN.
+func unprivileged(w *capstest.World) *caps.Executor {
+	return caps.NewExecutor(caps.Method{By: "clamp", Begin: func() (caps.Program, error) {
+		return withClaim(func(netns uint64) (*program, error) { return start(netns, nil) })
 	}}, w.Host.Try, slog.New(slog.DiscardHandler))
 }
 
-// killed is an upload that an agent held until it was killed, at 12 segments at most.
+// killed returns an upload that a killed agent held at 12 segments.
 func killed(w *capstest.World) *capstest.Upload {
 	w.T.Helper()
 	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})

@@ -8,7 +8,7 @@ import (
 	"bicast/agent/caps/capstest"
 )
 
-func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
+func TestSubflowsShareACap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Join("subflow")

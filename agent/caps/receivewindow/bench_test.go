@@ -15,13 +15,13 @@ import (
 	"bicast/internal/lab"
 )
 
-// What a program costs a packet, without what brings it: the kernel's own measure. Only the first that is shown is lowered:
-// all are one.
+// BenchmarkAPacket measures the program's time per packet with BPF_PROG_TEST_RUN. All repetitions process the same buffer, so
+// only the first lowers the window.
 func BenchmarkAPacket(b *testing.B) {
 	shown := newBench(b)
 	shown.cap(most)
 	options := join(usual, stamps(1, 1))
-	shown.greet(options, options)
+	shown.handshake(options, options)
 	s := ackOf(0, 4000)
 	s.options = join(none, none, stamps(1, 1))
 	s.from, s.fromPort, s.into, s.intoPort = other4, otherPort, terminal4, terminalPort
@@ -41,7 +41,7 @@ func BenchmarkAPacket(b *testing.B) {
 	}
 }
 
-// What a report takes with all places full.
+// BenchmarkReport measures a report with full maps.
 func BenchmarkReport(b *testing.B) {
 	shown := newBench(b)
 	for n := range 1 << 14 {
@@ -55,8 +55,8 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// What the programs leave of the goodput of one upload through a gateway whose links are as fast as its processors. They
-// come and go by turns while it goes on, and see everything and lower every window, to more than is ever on its way.
+// BenchmarkGoodput measures the effect of the programs on one upload whose rate the processors limit. The programs are attached
+// and detached in turns. They process every packet and lower every window, to a value above the data in flight.
 func BenchmarkGoodput(b *testing.B) {
 	for name, offloads := range map[string]string{"with offloads": "on", "packet by packet": "off"} {
 		b.Run(name, func(b *testing.B) {
@@ -70,18 +70,18 @@ func BenchmarkGoodput(b *testing.B) {
 			h.order(capped(1500, lasting))
 			conn := h.upload(h.sink(service, false), false)
 			h.moves(0)
-			var with, without, ratios []float64
+			var with, missingPorts, ratios []float64
 			for range max(b.N, 100) {
 				h.order(capped(1500, lasting))
-				h.gateway.Do(func() error { return h.executor.ports.stand("wifi") })
+				h.gateway.Do(func() error { return h.executor.ports.ensure("wifi") })
 				with = append(with, h.goodput(conn))
 				h.gateway.Do(func() error { return h.executor.ports.leave("wifi") })
-				without = append(without, h.goodput(conn))
-				ratios = append(ratios, with[len(with)-1]/without[len(without)-1])
+				missingPorts = append(missingPorts, h.goodput(conn))
+				ratios = append(ratios, with[len(with)-1]/missingPorts[len(missingPorts)-1])
 			}
 			b.ReportMetric(mean(with), "with-Mbit/s")
-			b.ReportMetric(mean(without), "without-Mbit/s")
-			b.ReportMetric(mean(with)/mean(without), "ratio-of-means")
+			b.ReportMetric(mean(missingPorts), "without-Mbit/s")
+			b.ReportMetric(mean(with)/mean(missingPorts), "ratio-of-means")
 			slices.Sort(ratios)
 			b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
 			b.ReportMetric(0, "ns/op")
@@ -89,7 +89,7 @@ func BenchmarkGoodput(b *testing.B) {
 	}
 }
 
-// goodput is looked at when what the other way of passing had in flight is through.
+// goodput measures after the packets in flight from the previous turn have passed.
 func (h *house) goodput(conn net.Conn) (mbps float64) {
 	time.Sleep(10 * time.Millisecond)
 	begun, before := time.Now(), h.info(conn).Bytes_acked

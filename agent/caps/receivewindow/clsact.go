@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/pkt_sched.h and linux/pkt_cls.h.
+// Constants of linux/pkt_sched.h and linux/pkt_cls.h.
 const (
 	clsactParent  = 0xfffffff1
 	clsactHandle  = 0xffff0000
@@ -26,15 +26,15 @@ const (
 	bpfFD            = 6 // TCA_BPF_FD
 	bpfName          = 7
 	bpfFlags         = 8
-	actDirect        = 1 // its verdicts are tc's
+	actDirect        = 1 // TCA_BPF_FLAG_ACT_DIRECT
 )
 
 var directions = []uint32{clsactEgress, clsactIngress}
 
-// filters are what a kernel before 6.6 takes in place of links. They do not end with the process.
+// filters replace links on kernels before 6.6. They outlive the process.
 type filters struct {
 	index int
-	made  bool // and the place where filters are (clsact)
+	made  bool // whether we created the clsact qdisc
 }
 
 func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
@@ -48,7 +48,7 @@ func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (attached,
 	case err == nil:
 		f.made = true
 	case !errors.Is(err, unix.EEXIST):
-		return nil, fmt.Errorf("no place for filters (clsact) can be made: %w", err)
+		return nil, fmt.Errorf("cannot create the clsact qdisc: %w", err)
 	}
 	for _, each := range []struct {
 		parent  uint32
@@ -61,26 +61,26 @@ func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (attached,
 	return f, nil
 }
 
-// stays looks for both. Where it cannot look, nobody knows that they have gone.
-func (f filters) stays() bool {
+// inPlace reports whether both filters exist. If it cannot find out, it assumes so.
+func (f filters) inPlace() bool {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return true
 	}
 	defer conn.Close()
 	for _, parent := range directions {
-		found, err := f.found(conn, parent)
+		setState, err := f.setState(conn, parent)
 		if err != nil && !errors.Is(err, unix.EINVAL) {
 			return true
 		}
-		if !slices.ContainsFunc(found, func(each filter) bool { return each.ours }) {
+		if !slices.ContainsFunc(setState, func(each filter) bool { return each.ours }) {
 			return false
 		}
 	}
 	return true
 }
 
-// Close leaves others' filters where they are.
+// Close leaves other processes' filters in place.
 func (f filters) Close() error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -94,12 +94,12 @@ func (f filters) remove(conn *netlink.Conn) error {
 	var failures []error
 	others := 0
 	for _, parent := range directions {
-		found, err := f.found(conn, parent)
+		setState, err := f.setState(conn, parent)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
-			return nil // the device has gone, or the place on it, and the filters with it
+			return nil // the device or its qdisc has gone, and with it the filters
 		}
 		failures = append(failures, err)
-		for _, each := range found {
+		for _, each := range setState {
 			if each.ours {
 				failures = append(failures, f.drop(conn, parent, each.info))
 				continue
@@ -119,20 +119,20 @@ func (f filters) place(conn *netlink.Conn, kind netlink.HeaderType, flags netlin
 	return f.ask(conn, kind, flags, tcmsg{handle: clsactHandle, parent: clsactParent}, attributes)
 }
 
-// add takes the place of what a killed agent left.
+// add replaces a killed agent's filters.
 func (f filters) add(conn *netlink.Conn, parent uint32, program *ebpf.Program) error {
 	info, err := program.Info()
 	if err != nil {
 		return err
 	}
-	found, err := f.found(conn, parent)
+	setState, err := f.setState(conn, parent)
 	if err != nil {
-		return fmt.Errorf("what filters there are cannot be read: %w", err)
+		return fmt.Errorf("cannot list the filters: %w", err)
 	}
-	for _, each := range found {
+	for _, each := range setState {
 		if each.ours {
 			if err := f.drop(conn, parent, each.info); err != nil {
-				return fmt.Errorf("a filter that an agent left cannot be removed: %w", err)
+				return fmt.Errorf("cannot remove a filter that an agent left: %w", err)
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (f filters) add(conn *netlink.Conn, parent uint32, program *ebpf.Program) e
 		options.Uint32(bpfFlags, actDirect)
 		return nil
 	})
-	which := tcmsg{parent: parent, info: everyProtocol} // without a priority the kernel chooses one before all others
+	which := tcmsg{parent: parent, info: everyProtocol} // without a priority the kernel puts it before all others
 	return f.ask(conn, unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, which, attributes)
 }
 
@@ -157,7 +157,7 @@ type filter struct {
 	ours bool
 }
 
-func (f filters) found(conn *netlink.Conn, parent uint32) ([]filter, error) {
+func (f filters) setState(conn *netlink.Conn, parent uint32) ([]filter, error) {
 	messages, err := conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETTFILTER, Flags: netlink.Request | netlink.Dump},
 		Data:   tcmsg{index: f.index, parent: parent}.encoded(),
@@ -168,11 +168,11 @@ func (f filters) found(conn *netlink.Conn, parent uint32) ([]filter, error) {
 	var all []filter
 	for _, message := range messages {
 		if len(message.Data) < sizeofTCMsg {
-			return nil, fmt.Errorf("a filter of %d bytes, expected at least %d", len(message.Data), sizeofTCMsg)
+			return nil, fmt.Errorf("a filter message of %d bytes, expected at least %d", len(message.Data), sizeofTCMsg)
 		}
 		handle, info := binary.NativeEndian.Uint32(message.Data[8:]), binary.NativeEndian.Uint32(message.Data[16:])
 		if handle == 0 {
-			continue // of a priority, before its filters
+			continue // the entry of a priority, which precedes its filters
 		}
 		ours, err := isOurs(message.Data[sizeofTCMsg:])
 		if err != nil {
@@ -206,7 +206,7 @@ func isOurs(b []byte) (ours bool, err error) {
 
 const sizeofTCMsg = 20
 
-var everyProtocol = uint32(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})) // as it is in packets
+var everyProtocol = uint32(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})) // in network byte order
 
 type tcmsg struct {
 	index                int
@@ -214,7 +214,7 @@ type tcmsg struct {
 }
 
 func (m tcmsg) encoded() []byte {
-	b := binary.NativeEndian.AppendUint32(make([]byte, 4), uint32(m.index)) // AF_UNSPEC before it
+	b := binary.NativeEndian.AppendUint32(make([]byte, 4), uint32(m.index)) // after AF_UNSPEC and padding
 	b = binary.NativeEndian.AppendUint32(b, m.handle)
 	b = binary.NativeEndian.AppendUint32(b, m.parent)
 	return binary.NativeEndian.AppendUint32(b, m.info)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-func TestWhatWasAdvertisedIsNotTakenBack(t *testing.T) {
+func TestEdgeOfTheWindowIsNotTakenBack(t *testing.T) {
 	for _, shift := range []int{0, 7, 10, 14} {
 		b := newBench(t)
-		b.greet(usual, join(mss(1460), scale(byte(shift))))
+		b.handshake(usual, join(mss(1460), scale(byte(shift))))
 		own := uint16(min(60000, 4<<20>>shift))
 		edge := 0
 		for acked, lowest := 0, 1<<30; ; acked += 2920 {
@@ -38,10 +38,10 @@ func TestWhatWasAdvertisedIsNotTakenBack(t *testing.T) {
 	}
 }
 
-func TestAWindowThatIsLoweredFurtherClosesByWhatIsAcknowledged(t *testing.T) {
+func TestLowerCapClosesTheWindowByAcks(t *testing.T) {
 	b := newBench(t)
 	b.cap(most)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	b.to(ackOf(0, 4000))
 	b.cap(2)
 	for _, c := range []struct{ acked, window int }{
@@ -55,10 +55,10 @@ func TestAWindowThatIsLoweredFurtherClosesByWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
-func TestAnAcknowledgementOfWhatWasNeverSentMovesNoEdge(t *testing.T) {
+func TestAckOfUnsentDataMovesNoEdge(t *testing.T) {
 	b := newBench(t)
 	b.cap(most)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	b.to(ackOf(1<<29, 4000))
 	if window := b.window(b.to(ackOf(0, 4000))); window != up(most*1460, 7) {
 		t.Fatalf("a window of %d, expected %d", window, up(most*1460, 7))
@@ -68,8 +68,8 @@ func TestAnAcknowledgementOfWhatWasNeverSentMovesNoEdge(t *testing.T) {
 	}
 }
 
-// ramped shows an acknowledgement each 5 ms of the programs' time until the window is the receiver's own. It returns that time
-// as shown, and with the real time that passed.
+// ramped passes an acknowledgement each 5 ms of the programs' time until the window is unmodified. It returns that
+// time without and with the real time that passed.
 func (b *bench) ramped(own int) (shown, most time.Duration) {
 	b.t.Helper()
 	const each = 5 * time.Millisecond
@@ -89,14 +89,14 @@ func (b *bench) ramped(own int) (shown, most time.Duration) {
 	return 0, 0
 }
 
-func TestWhatIsLiftedComesBackByAndBy(t *testing.T) {
+func TestLiftedWindowGrowsGradually(t *testing.T) {
 	for name, lift := range map[string]func(*bench){
 		"the lease is over": (*bench).leaseOver, "the cap is gone": func(b *bench) { b.cap(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.cap(2)
-			b.greet(usual, usual)
+			b.handshake(usual, usual)
 			b.to(ackOf(0, 50000))
 			lift(b)
 			if shown, most := b.ramped(50000); most < 500*time.Millisecond || shown > 2*time.Second {
@@ -109,10 +109,10 @@ func TestWhatIsLiftedComesBackByAndBy(t *testing.T) {
 	}
 }
 
-func TestACapThatGrowsIsComeUpTo(t *testing.T) {
+func TestWindowGrowsToAHigherCap(t *testing.T) {
 	b := newBench(t)
 	b.cap(2)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	first := b.window(b.to(ackOf(0, 50000)))
 	b.cap(200)
 	if window := b.window(b.to(ackOf(0, 50000))); window > 2*first {
@@ -123,10 +123,10 @@ func TestACapThatGrowsIsComeUpTo(t *testing.T) {
 	}
 }
 
-func TestAfterALongSilenceAWindowDoublesAtMost(t *testing.T) {
+func TestWindowAtMostDoublesAfterSilence(t *testing.T) {
 	b := newBench(t)
 	b.cap(8)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	before := b.window(b.to(ackOf(0, 50000)))
 	b.cap(0)
 	b.change(func(f *flow) { f.AllowedNS -= uint64(hour) })
@@ -137,7 +137,7 @@ func TestAfterALongSilenceAWindowDoublesAtMost(t *testing.T) {
 
 var capable = []byte{30, 4, 0x01, 0x81}
 
-// dss acknowledges so many bytes of an MPTCP connection's data.
+// dss acknowledges bytes at the MPTCP level.
 func dss(acked uint32, long bool) []byte {
 	if long {
 		return binary.BigEndian.AppendUint64([]byte{30, 12, 0x20, 3}, 7<<32|uint64(acked))
@@ -145,10 +145,10 @@ func dss(acked uint32, long bool) []byte {
 	return binary.BigEndian.AppendUint32([]byte{30, 8, 0x20, 1}, acked)
 }
 
-func TestTheEdgeOfAnMPTCPConnectionIsThatOfItsData(t *testing.T) {
+func TestMPTCPEdgeFollowsTheDataSequence(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		b := newBench(t)
-		b.greet(join(usual, capable), join(usual, capable))
+		b.handshake(join(usual, capable), join(usual, capable))
 		shown := func(data uint32) int {
 			s := ackOf(0, 4000)
 			s.options = join(stamps(1, 1), dss(data, long))
@@ -159,7 +159,7 @@ func TestTheEdgeOfAnMPTCPConnectionIsThatOfItsData(t *testing.T) {
 		if window := shown(100); window != 4000 {
 			t.Fatalf("a window of %d, expected what was advertised", window)
 		}
-		// The data went by another subflow, and this one carried nothing.
+		// The data used the other subflow.
 		if window := shown(100 + 4000<<7); window != up(most*1460, 7) {
 			t.Fatalf("a window of %d, expected %d", window, up(most*1460, 7))
 		}

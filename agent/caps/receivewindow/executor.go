@@ -18,34 +18,35 @@ import (
 )
 
 const (
-	tendEvery    = time.Second
+	tickInterval = time.Second
 	executorName = "window"
-	lifted       = 2 * time.Second // by when windows are their receivers' own again (bpf/receive_window.bpf.c)
+	liftDuration = 2 * time.Second // until windows are unmodified again (bpf/receive_window.bpf.c)
 )
 
-var errEnding = errors.New("the agent is ending")
+var errEnding = errors.New("the agent is ending and accepts no orders")
 
-// Executor keeps what a controller ordered of caps at the ports where terminals are, as long as these are there.
+// Executor keeps the programs attached to the terminals' ports and applies the controller's caps.
 type Executor struct {
-	within func(func() error) error // runs in the namespace of the ports
+	within func(func() error) error // runs a function in the ports' network namespace
 	log    *slog.Logger
-	attach attacher // nil: as the kernel can
+	attach attacher // nil: attachBest
 
 	mutex    sync.Mutex
 	wanted   []string // ports
 	programs *programs
 	ports    *ports
-	missing  portstate.Ports // of the ports: why there is no program; nil where it stands
-	ending   time.Time       // of the programs, when nothing is ordered any more
-	over     bool            // it ends, or has: nothing begins any more
+	missing  portstate.Ports // by port: why there is no program, or nil
+	ending   time.Time       // when to unload the programs; zero while caps are ordered
+	over     bool            // Run has ended: nothing begins any more
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without orders.
 func NewExecutor(within func(func() error) error, log *slog.Logger) *Executor {
 	return &Executor{within: within, log: log}
 }
 
-// Order takes the place of the order before; the same once more renews its lease. Without caps and ports everything ends.
+// Order replaces the previous order. The same order again renews its lease. An order without caps and ports ends
+// everything.
 func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -53,7 +54,7 @@ func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 		return "", errEnding
 	}
 	if len(order.GetCaps()) == 0 && len(order.GetPorts()) == 0 {
-		return "no window is lowered", e.lift()
+		return "no caps: windows pass unmodified", e.lift()
 	}
 	if err := check(order); err != nil {
 		return "", err
@@ -71,24 +72,24 @@ func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 	}
 	if !slices.Equal(e.wanted, order.GetPorts()) {
 		e.wanted = slices.Clone(order.GetPorts())
-		e.tend()
+		e.refresh()
 	}
-	// Where the others stand the order is obeyed; that one does not, reports say.
-	if missing := e.without(); len(missing) > 0 && len(missing) == len(e.wanted) {
+	// If some ports have the programs, the order succeeds. Reports name the others.
+	if missing := e.missingPorts(); len(missing) > 0 && len(missing) == len(e.wanted) {
 		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
 	}
-	return fmt.Sprintf("windows are lowered for %s at %s", plural.Of(len(caps), "pair"), plural.Of(len(e.wanted), "port")), nil
+	return fmt.Sprintf("lowering windows for %s at %s", plural.Of(len(caps), "pair"), plural.Of(len(e.wanted), "port")), nil
 }
 
-// Run sees to the ports until the context ends, and then lets everything pass as it is.
+// Run maintains the ports until the context ends. Then all packets pass unmodified.
 func (e *Executor) Run(ctx context.Context) {
-	clock.Every(ctx, tendEvery, e.Tend)
+	clock.Every(ctx, tickInterval, e.Tick)
 	if err := e.end(); err != nil {
-		e.log.Error("the programs that lower windows did not end well", "because", err)
+		e.log.Error("cannot unload the programs that lower windows", "because", err)
 	}
 }
 
-// end takes as long as windows take that were lowered.
+// end waits until lowered windows are unmodified again.
 func (e *Executor) end() error {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -98,48 +99,48 @@ func (e *Executor) end() error {
 		return err
 	}
 	time.Sleep(time.Until(e.ending))
-	return errors.Join(err, e.let())
+	return errors.Join(err, e.unload())
 }
 
-// lift ends caps, and everything as soon as nothing is held back any more.
+// lift ends caps, and unloads the programs once no window is lowered.
 func (e *Executor) lift() error {
 	if e.programs == nil || !e.ending.IsZero() {
 		return nil
 	}
 	if !e.programs.holds() {
-		return e.let()
+		return e.unload()
 	}
-	e.ending = time.Now().Add(lifted)
+	e.ending = time.Now().Add(liftDuration)
 	return e.programs.hold(nil, 0)
 }
 
-// Tend looks for the ports, which may have gone and come back, and forgets connections that have ended.
-func (e *Executor) Tend() {
+// Tick looks for ports that disappeared or returned, and forgets closed connections.
+func (e *Executor) Tick() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.programs == nil {
 		return
 	}
 	if !e.ending.IsZero() && time.Now().After(e.ending) {
-		if err := e.let(); err != nil {
-			e.log.Warn("the programs that lower windows did not end well", "because", err)
+		if err := e.unload(); err != nil {
+			e.log.Warn("cannot unload the programs that lower windows", "because", err)
 		}
 		return
 	}
-	e.tend()
+	e.refresh()
 	if err := e.programs.forget(); err != nil {
-		e.log.Warn("connections that have ended are not forgotten", "because", err)
+		e.log.Warn("cannot remove closed connections from the maps", "because", err)
 	}
 }
 
-// Report is nil where nothing is ordered.
+// Report returns nil if nothing is ordered.
 func (e *Executor) Report() *agentv1.Capping {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.programs == nil || !e.ending.IsZero() {
 		return nil
 	}
-	report := &agentv1.Capping{Hand: executorName, Missing: e.without()}
+	report := &agentv1.Capping{Hand: executorName, Missing: e.missingPorts()}
 	passing, held, err := e.programs.passing()
 	if err != nil {
 		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Because: err.Error()})
@@ -161,7 +162,7 @@ func (e *Executor) begin() error {
 	return nil
 }
 
-func (e *Executor) let() error {
+func (e *Executor) unload() error {
 	if e.programs == nil {
 		return nil
 	}
@@ -170,19 +171,19 @@ func (e *Executor) let() error {
 	return err
 }
 
-// Under the mutex.
-func (e *Executor) tend() {
+// refresh updates the ports. The caller holds the mutex.
+func (e *Executor) refresh() {
 	err := e.within(func() error {
 		for port := range e.missing {
 			if !slices.Contains(e.wanted, port) {
 				delete(e.missing, port)
 				if err := e.ports.leave(port); err != nil {
-					e.log.Warn("the programs that lower windows did not leave a port well", "port", port, "because", err)
+					e.log.Warn("cannot detach the programs that lower windows from a port", "port", port, "because", err)
 				}
 			}
 		}
 		for _, port := range e.wanted {
-			e.found(port, e.ports.stand(port))
+			e.setState(port, e.ports.ensure(port))
 		}
 		return nil
 	})
@@ -190,16 +191,16 @@ func (e *Executor) tend() {
 		return
 	}
 	for _, port := range e.wanted {
-		e.found(port, err)
+		e.setState(port, err)
 	}
 }
 
-// found says once what has changed.
-func (e *Executor) found(port string, err error) {
-	e.missing.Found(port, err, e.log, portstate.Words{Lost: "windows pass as they are here", Back: "the port of terminals is there"})
+// setState logs a change of a port's state.
+func (e *Executor) setState(port string, err error) {
+	e.missing.Found(port, err, e.log, portstate.Words{Lost: "windows are not lowered at a port", Back: "windows are lowered at a port again"})
 }
 
-func (e *Executor) without() []*agentv1.Missing {
+func (e *Executor) missingPorts() []*agentv1.Missing {
 	var missing []*agentv1.Missing
 	for _, port := range slices.Sorted(slices.Values(e.wanted)) {
 		if err := e.missing[port]; err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	toHold    = "WINDOW_TEST_ORDER"   // to the test's own program: be an agent with this order
-	byFilters = "WINDOW_TEST_FILTERS" // and have the kernel take no links
+	toHold    = "WINDOW_TEST_ORDER"   // environment variable: run as an agent with this order
+	byFilters = "WINDOW_TEST_FILTERS" // environment variable: attach filters instead of links
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func beAgent(text string) {
 	executor.Run(context.Background())
 }
 
-// agent is a process of its own, which can be killed.
+// agent starts an agent in its own process and returns a function that kills it.
 func (h *house) agent(order *agentv1.Caps, environment ...string) (kill func()) {
 	h.t.Helper()
 	text, err := protojson.Marshal(order)
@@ -74,18 +74,18 @@ func (h *house) must(err error) {
 	}
 }
 
-// end has everything end as it would some seconds after.
+// end ends everything as if seconds had passed.
 func (h *house) end() {
 	h.t.Helper()
 	h.order(&agentv1.Caps{})
-	h.executor.ending = h.executor.ending.Add(-lifted)
-	h.executor.Tend()
+	h.executor.ending = h.executor.ending.Add(-liftDuration)
+	h.executor.Tick()
 	if h.executor.programs != nil {
 		h.t.Fatal("the programs are still there")
 	}
 }
 
-// bears counts the programs that have filters at a port.
+// bears counts the programs with filters at a port.
 func (h *house) bears(port string) (ours int) {
 	h.t.Helper()
 	for _, direction := range []string{"egress", "ingress"} {
@@ -98,7 +98,7 @@ func (h *house) bears(port string) (ours int) {
 	return ours
 }
 
-func TestAbsurdOrdersAreRefused(t *testing.T) {
+func TestOrderRefusesInvalidCaps(t *testing.T) {
 	h := newHouse(t)
 	one := func(change func(*agentv1.Caps)) *agentv1.Caps {
 		order := capped(10, lasting)
@@ -106,20 +106,20 @@ func TestAbsurdOrdersAreRefused(t *testing.T) {
 		return order
 	}
 	for says, order := range map[string]*agentv1.Caps{
-		"lease":          one(func(o *agentv1.Caps) { o.LeaseMs = 499 }),
-		"a lease of 11s": one(func(o *agentv1.Caps) { o.LeaseMs = 11_000 }),
-		"two caps":       one(func(o *agentv1.Caps) { o.Caps[1].TerminalAddress = "::ffff:" + phone }),
-		"4097 caps":      one(func(o *agentv1.Caps) { o.Caps = make([]*agentv1.Cap, 4097) }),
-		"0 segments":     one(func(o *agentv1.Caps) { o.Caps[0].MostSegments = 0 }),
-		"at least":       one(func(o *agentv1.Caps) { o.Caps[0].LeastSegments = 11 }),
-		"\"no\"":         one(func(o *agentv1.Caps) { o.Caps[0].TerminalAddress = "no" }),
-		"\"\"":           one(func(o *agentv1.Caps) { o.Caps[0].OtherAddress = "" }),
-		"one kind":       one(func(o *agentv1.Caps) { o.Caps[0].OtherAddress = service6 }),
-		"without zones":  one(func(o *agentv1.Caps) { o.Caps[0].TerminalAddress, o.Caps[0].OtherAddress = "fe80::1%wifi", "fe80::2" }),
-		"without a port": one(func(o *agentv1.Caps) { o.Ports = nil }),
-		"named twice":    one(func(o *agentv1.Caps) { o.Ports = []string{"wifi", "wifi"} }),
-		"not at all":     one(func(o *agentv1.Caps) { o.Ports = []string{""} }),
-		"257 ports":      one(func(o *agentv1.Caps) { o.Ports = make([]string, 257) }),
+		"lease":               one(func(o *agentv1.Caps) { o.LeaseMs = 499 }),
+		"a lease of 11s":      one(func(o *agentv1.Caps) { o.LeaseMs = 11_000 }),
+		"two caps":            one(func(o *agentv1.Caps) { o.Caps[1].TerminalAddress = "::ffff:" + phone }),
+		"4097 caps":           one(func(o *agentv1.Caps) { o.Caps = make([]*agentv1.Cap, 4097) }),
+		"0 segments":          one(func(o *agentv1.Caps) { o.Caps[0].MostSegments = 0 }),
+		"at least":            one(func(o *agentv1.Caps) { o.Caps[0].LeastSegments = 11 }),
+		"\"no\"":              one(func(o *agentv1.Caps) { o.Caps[0].TerminalAddress = "no" }),
+		"\"\"":                one(func(o *agentv1.Caps) { o.Caps[0].OtherAddress = "" }),
+		"the same IP version": one(func(o *agentv1.Caps) { o.Caps[0].OtherAddress = service6 }),
+		"without zones":       one(func(o *agentv1.Caps) { o.Caps[0].TerminalAddress, o.Caps[0].OtherAddress = "fe80::1%wifi", "fe80::2" }),
+		"without a port":      one(func(o *agentv1.Caps) { o.Ports = nil }),
+		"used twice":          one(func(o *agentv1.Caps) { o.Ports = []string{"wifi", "wifi"} }),
+		"is empty":            one(func(o *agentv1.Caps) { o.Ports = []string{""} }),
+		"257 ports":           one(func(o *agentv1.Caps) { o.Ports = make([]string, 257) }),
 	} {
 		if said, err := h.executor.Order(order); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q, %v, expected an error with %q", said, err, says)
@@ -130,7 +130,7 @@ func TestAbsurdOrdersAreRefused(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsNotThereTakesNothingFromTheOthers(t *testing.T) {
+func TestMissingPortDoesNotAffectOthers(t *testing.T) {
 	h := newHouse(t)
 	order := capped(10, lasting)
 	order.Ports = append(order.Ports, "nowhere")
@@ -142,17 +142,17 @@ func TestAPortThatIsNotThereTakesNothingFromTheOthers(t *testing.T) {
 	}
 }
 
-func TestAPortThatGoesAndComesBackIsTendedAgain(t *testing.T) {
+func TestReturningPortIsAttachedAgain(t *testing.T) {
 	h := newHouse(t)
 	h.order(capped(10, lasting))
 	h.gateway.Run("ip", "link", "del", "wifi")
-	h.executor.Tend()
+	h.executor.Tick()
 	missing := h.executor.Report().GetMissing()
-	if len(missing) != 1 || missing[0].Port != "wifi" || !strings.Contains(missing[0].Because, "there is no network device wifi") {
+	if len(missing) != 1 || missing[0].Port != "wifi" || !strings.Contains(missing[0].Because, "the network device wifi does not exist") {
 		t.Fatalf("%v, expected to be told", missing)
 	}
 	h.wire("wifi", "1")
-	h.executor.Tend()
+	h.executor.Tick()
 	if missing := h.executor.Report().GetMissing(); len(missing) != 0 {
 		t.Fatal(missing)
 	}
@@ -161,7 +161,7 @@ func TestAPortThatGoesAndComesBackIsTendedAgain(t *testing.T) {
 	}
 }
 
-func TestASecondAgentIsRefusedAndTakesOverWhenTheFirstEnds(t *testing.T) {
+func TestSecondAgentTakesOverWhenTheFirstEnds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
@@ -173,26 +173,26 @@ func TestASecondAgentIsRefusedAndTakesOverWhenTheFirstEnds(t *testing.T) {
 	cancel()
 	h.lasts = nil
 	h.executor.Run(ctx)
-	// A child that another test starts has a copy of the links and of the claim until it is another program.
-	h.await("the programs are gone", func() bool { return h.standing("wifi") == 0 })
+	// A child that another test forks holds copies of the links and the claim until it calls exec.
+	h.await("the programs are gone", func() bool { return h.attachedLinks("wifi") == 0 })
 	h.await("the second has taken over", func() bool {
-		second.Tend()
+		second.Tick()
 		return len(second.Report().GetMissing()) == 0
 	})
 }
 
-func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
+func TestOrderFailsOnceTheExecutorHasEnded(t *testing.T) {
 	h := newHouse(t)
 	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	h.executor.Run(ctx)
-	if said, err := h.executor.Order(capped(10, lasting)); err == nil || h.executor.Report() != nil || h.standing("wifi") != 0 {
-		t.Fatalf("%q, %v, %v and %d programs, expected to be refused", said, err, h.executor.Report(), h.standing("wifi"))
+	if said, err := h.executor.Order(capped(10, lasting)); err == nil || h.executor.Report() != nil || h.attachedLinks("wifi") != 0 {
+		t.Fatalf("%q, %v, %v and %d programs, expected to be refused", said, err, h.executor.Report(), h.attachedLinks("wifi"))
 	}
 }
 
-func TestAnAgentThatIsKilledLeavesNothingWhereTheKernelHasLinks(t *testing.T) {
+func TestKilledAgentLeavesNoLinks(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
@@ -202,13 +202,13 @@ func TestAnAgentThatIsKilledLeavesNothingWhereTheKernelHasLinks(t *testing.T) {
 	h.atMost(9, conn)
 	kill()
 	h.await("nothing holds it", func() bool { return h.outgrows(8) })
-	if stands := h.standing("wifi"); stands != 0 {
-		t.Fatalf("%d programs are still there", stands)
+	if exists := h.attachedLinks("wifi"); exists != 0 {
+		t.Fatalf("%d programs are still there", exists)
 	}
 	h.order(capped(8, lasting))
 }
 
-func TestWhereFiltersOutliveAnAgentTheirCapsEndAndTheNextTakesTheirPlace(t *testing.T) {
+func TestFiltersOfAKilledAgentAreReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
@@ -232,7 +232,7 @@ func TestWhereFiltersOutliveAnAgentTheirCapsEndAndTheNextTakesTheirPlace(t *test
 	}
 }
 
-func TestFiltersThatSomebodyTookAwayArePutBack(t *testing.T) {
+func TestRemovedFiltersAreRestored(t *testing.T) {
 	h := newHouse(t)
 	h.executor.attach = attachFilters
 	h.order(capped(10, lasting))
@@ -243,7 +243,7 @@ func TestFiltersThatSomebodyTookAwayArePutBack(t *testing.T) {
 		if ours := h.bears("wifi"); ours == 2 {
 			t.Fatalf("%s: they are still there", name)
 		}
-		h.executor.Tend()
+		h.executor.Tick()
 		if ours := h.bears("wifi"); ours != 2 || len(h.executor.Report().GetMissing()) != 0 {
 			t.Fatalf("%s: %d filters, %v: expected one each way", name, ours, h.executor.Report().GetMissing())
 		}
@@ -254,7 +254,7 @@ func TestFiltersThatSomebodyTookAwayArePutBack(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesFiltersStay(t *testing.T) {
+func TestForeignFiltersStay(t *testing.T) {
 	for name, attach := range map[string]attacher{"links": nil, "filters": attachFilters} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)

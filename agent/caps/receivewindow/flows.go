@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	passingMost = 4096
-	atOnce      = 1024
-	lingers     = 2 * time.Second // after its end, while what was on its way still comes
-	silentMost  = time.Minute     // longer ones are not told of, but stay known
+	maxPassing = 4096
+	batchSize  = 1024
+	lingerTime = 2 * time.Second // after a connection's end, for packets still in flight
+	maxSilence = time.Minute     // longer silent connections stay in the maps but are not reported
 )
 
-// each shows all connections in one of the maps.
+// each calls show for all connections in a map.
 func each(of *ebpf.Map, show func(ends, flow)) error {
 	var cursor ebpf.MapBatchCursor
-	keys, values := make([]ends, atOnce), make([]flow, atOnce)
+	keys, values := make([]ends, batchSize), make([]flow, batchSize)
 	for {
 		n, err := of.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
@@ -37,13 +37,13 @@ func each(of *ebpf.Map, show func(ends, flow)) error {
 		case errors.Is(err, ebpf.ErrKeyNotExist):
 			return nil
 		case err != nil:
-			return fmt.Errorf("the connections that pass cannot be read: %w", err)
+			return fmt.Errorf("cannot read the measured connections: %w", err)
 		}
 	}
 }
 
-// passing are the connections, and how many are under a cap. Those whose beginning was seen are first, for what a terminal
-// makes up has none; and of these and the others, the last ones that were heard of.
+// passing returns the measured connections and the number under a cap. Connections whose handshake was seen come
+// first, because packets forged by a terminal have none. Within both groups, the most recently active come first.
 func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 	type one struct {
 		ends
@@ -53,7 +53,7 @@ func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 	now := clock.Monotonic()
 	for _, known := range []*ebpf.Map{p.objects.Flows, p.objects.Strangers} {
 		err = errors.Join(err, each(known, func(e ends, f flow) {
-			if !f.over() && f.silent(now) < silentMost {
+			if !f.over() && f.silent(now) < maxSilence {
 				all = append(all, one{e, f})
 			}
 		}))
@@ -66,13 +66,13 @@ func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 	slices.SortFunc(all, func(a, b one) int {
 		return cmp.Or(cmp.Compare(b.HasScale, a.HasScale), cmp.Compare(b.SeenNS, a.SeenNS))
 	})
-	for _, each := range all[:min(len(all), passingMost)] {
+	for _, each := range all[:min(len(all), maxPassing)] {
 		told = append(told, each.message(each.ends, now))
 	}
 	return told, held, err
 }
 
-// forget ends what is known of connections that have ended.
+// forget removes closed connections.
 func (p *programs) forget() error {
 	return errors.Join(forget(p.objects.Flows), forget(p.objects.Strangers))
 }
@@ -81,7 +81,7 @@ func forget(of *ebpf.Map) error {
 	var over []ends
 	now := clock.Monotonic()
 	failures := []error{each(of, func(e ends, f flow) {
-		if f.over() && f.silent(now) > lingers {
+		if f.over() && f.silent(now) > lingerTime {
 			over = append(over, e)
 		}
 	})}
@@ -107,7 +107,7 @@ func (f flow) message(e ends, now time.Duration) *agentv1.Passing {
 		BytesSent: f.AckedBytes, MssBytes: uint32(f.MSSBytes), Joined: f.Joined != 0, HasScale: f.HasScale != 0,
 		SinceDataMs: uint32(max(now-time.Duration(f.DataNS), 0).Milliseconds()),
 	}
-	if f.Far.LeastUS != 0 && f.Near.LeastUS != 0 { // one half alone would be too little
+	if f.Far.LeastUS != 0 && f.Near.LeastUS != 0 { // one half alone underestimates the round trip
 		passing.SrttUs = (f.Far.Lately8US + f.Near.Lately8US) / 8
 		passing.MinRttUs = f.Far.LeastUS + f.Near.LeastUS
 	}

@@ -24,12 +24,12 @@ var (
 	terminal4, other4 = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.9.9.9")
 	terminal6, other6 = netip.MustParseAddr("fd01::1"), netip.MustParseAddr("fd09::9")
 
-	none = []byte{1} // an option that says nothing
+	none = []byte{1} // a no-operation option
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// bench shows packets to the programs, and sends none.
+// bench runs the programs on packets without sending any.
 type bench struct {
 	t testing.TB
 	*programs
@@ -46,7 +46,7 @@ func newBench(t testing.TB) *bench {
 	return &bench{t: t, programs: p}
 }
 
-// cap holds so many segments between the two; 0: none.
+// cap sets a cap between the two hosts; 0 removes it.
 func (b *bench) cap(segments uint32) {
 	b.t.Helper()
 	caps := map[pair]uint32{}
@@ -75,7 +75,7 @@ func (b *bench) addresses() (terminal, other netip.Addr) {
 	return terminal4, other4
 }
 
-// to is a segment to the terminal, as it comes out.
+// to passes a segment to the terminal and returns the result.
 func (b *bench) to(s segment) []byte {
 	b.t.Helper()
 	terminal, other := b.addresses()
@@ -83,7 +83,7 @@ func (b *bench) to(s segment) []byte {
 	return b.sent(s.frame())
 }
 
-// from is a segment from the terminal.
+// from passes a segment from the terminal.
 func (b *bench) from(s segment) {
 	b.t.Helper()
 	terminal, other := b.addresses()
@@ -110,8 +110,8 @@ func (b *bench) came(frame []byte) {
 	}
 }
 
-// greet is a handshake that the terminal begins; its data begin at 1001, the other end's at 5001.
-func (b *bench) greet(terminal, other []byte) []byte {
+// greet completes a handshake that the terminal begins. Its data begin at 1001, the other end's at 5001.
+func (b *bench) handshake(terminal, other []byte) []byte {
 	b.t.Helper()
 	b.from(segment{seq: 1000, flags: syn, window: 64240, options: terminal})
 	out := b.to(segment{seq: 5000, ack: 1001, flags: syn | ack, window: 65160, options: other})
@@ -119,7 +119,7 @@ func (b *bench) greet(terminal, other []byte) []byte {
 	return out
 }
 
-// flow is what is known of the connection.
+// flow returns the state of the connection.
 func (b *bench) flow() flow {
 	b.t.Helper()
 	var f flow
@@ -127,7 +127,7 @@ func (b *bench) flow() flow {
 	return f
 }
 
-// change makes something of the connection be otherwise.
+// change modifies the state of the connection.
 func (b *bench) change(to func(*flow)) {
 	b.t.Helper()
 	f := b.flow()
@@ -135,7 +135,7 @@ func (b *bench) change(to func(*flow)) {
 	b.must(b.objects.Flows.Put(b.ends(), f))
 }
 
-// hold for a lease that may be over already.
+// leaseOver ends the lease.
 func (b *bench) leaseOver() {
 	b.t.Helper()
 	b.must(b.hold(maps.Clone(b.caps), 0))
@@ -151,16 +151,16 @@ func (b *bench) must(err error) {
 	}
 }
 
-// segment of TCP in a frame.
+// segment is a TCP segment.
 type segment struct {
 	from, into         netip.Addr
 	fromPort, intoPort uint16
 	seq, ack           uint32
 	flags              byte
 	window             uint16
-	options            []byte // padded with what says nothing
+	options            []byte // padded with no-operation options
 	payload            int
-	beneath            []byte // options of IPv4
+	beneath            []byte // IPv4 options
 }
 
 func (s segment) frame() []byte {
@@ -203,13 +203,13 @@ func (s segment) ipv4(bytes int) []byte {
 func ethernet(kind uint16, packet []byte) []byte {
 	frame := []byte{2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1}
 	frame = append(binary.BigEndian.AppendUint16(frame, kind), packet...)
-	for len(frame) < 60 { // padding, as drivers show it
+	for len(frame) < 60 { // padding to the minimum frame
 		frame = append(frame, 0)
 	}
 	return frame
 }
 
-// tcpOf is the segment in a frame that this package made, and whether its checksum is right.
+// tcpOf returns the segment in a frame made by this package, and whether its checksum is right.
 func tcpOf(frame []byte) (tcp []byte, right bool) {
 	packet, ends := frame[14:], []byte(nil)
 	if packet[0]>>4 == 4 {
@@ -220,7 +220,7 @@ func tcpOf(frame []byte) (tcp []byte, right bool) {
 	return tcp, sum(ends, []byte{0, 6, byte(len(tcp) >> 8), byte(len(tcp))}, tcp) == 0xffff
 }
 
-// window is the field, in a frame whose checksum is right.
+// window returns the window of a frame, and requires a right checksum.
 func (b *bench) window(frame []byte) int {
 	b.t.Helper()
 	tcp, right := tcpOf(frame)

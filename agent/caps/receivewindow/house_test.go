@@ -29,7 +29,7 @@ const (
 	patience = time.Minute
 )
 
-// house has a phone at two ports of its gateway, and a server behind it.
+// house has a phone at two ports of its gateway, and a server behind the gateway.
 //
 //	phone  wifi 10.1.0.1 ── 10.1.0.2 wifi  gateway  wan 10.9.0.1 ── 10.9.0.2 wan  server
 //	       lte  10.2.0.1 ── 10.2.0.2 lte
@@ -37,7 +37,7 @@ type house struct {
 	t                      testing.TB
 	phone, gateway, server *lab.Host
 	executor               *Executor
-	lasts                  *agentv1.Caps // the order that await renews
+	lasts                  *agentv1.Caps // order that await renews
 }
 
 func newHouse(t testing.TB) *house {
@@ -65,7 +65,7 @@ func (h *house) wire(name, n string) {
 	h.lead(name, n)
 }
 
-// air puts a bridge between the phone and its gateway, which sends to that by `above`.
+// air puts a bridge between the phone and its gateway, which sends to that through `above`.
 func (h *house) air() *lab.Host {
 	h.t.Helper()
 	h.phone.Run("ip", "link", "del", "wifi")
@@ -96,18 +96,18 @@ func (h *house) address(host *lab.Host, device, four, six string) {
 	host.Run("ip", "address", "add", six, "dev", device, "nodad")
 }
 
-// another executor of the same gateway.
+// another returns a second executor on the same gateway.
 func (h *house) another() *Executor {
 	executor := NewExecutor(h.gateway.Try, discard())
 	h.t.Cleanup(func() {
 		executor.mutex.Lock()
 		defer executor.mutex.Unlock()
-		executor.let()
+		executor.unload()
 	})
 	return executor
 }
 
-// capped is an order for all that the phone sends to the server; 0 segments: it looks alone.
+// capped returns an order for all connections of the phone to the server; with 0 segments it only measures.
 func capped(segments uint32, lease time.Duration) *agentv1.Caps {
 	order := &agentv1.Caps{LeaseMs: uint32(lease.Milliseconds()), Ports: []string{"wifi", "lte"}}
 	if segments == 0 {
@@ -129,12 +129,12 @@ func (h *house) order(order *agentv1.Caps) {
 	}
 }
 
-// narrow has a device send so fast, and keep what comes faster in a long queue.
+// narrow limits a device's rate with a long queue.
 func narrow(host *lab.Host, device, rate string) {
 	host.Run("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "16kb", "limit", "3mb")
 }
 
-// sink takes all that is sent to it, and counts nothing.
+// sink discards everything it receives.
 func (h *house) sink(address string, mptcp bool) netip.AddrPort {
 	h.t.Helper()
 	var config net.ListenConfig
@@ -158,7 +158,7 @@ func (h *house) sink(address string, mptcp bool) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// upload sends as fast as it can until the test ends.
+// upload sends as fast as possible until the test ends.
 func (h *house) upload(to netip.AddrPort, mptcp bool) net.Conn {
 	h.t.Helper()
 	conn := h.dial(to, mptcp)
@@ -187,7 +187,7 @@ func (h *house) dial(to netip.AddrPort, mptcp bool) net.Conn {
 	return conn
 }
 
-// cubic fills whatever queue there is.
+// cubic fills the queue.
 func cubic(_, _ string, raw syscall.RawConn) error {
 	var failure error
 	err := raw.Control(func(fd uintptr) {
@@ -196,7 +196,7 @@ func cubic(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failure)
 }
 
-// info is what the sender itself knows of a connection.
+// info returns TCP_INFO of a connection.
 func (h *house) info(conn net.Conn) (info *unix.TCPInfo) {
 	h.t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -211,7 +211,7 @@ func (h *house) info(conn net.Conn) (info *unix.TCPInfo) {
 	return info
 }
 
-// waiting is what a device's queue holds, in bytes.
+// waiting returns the bytes in a device's queue.
 func (h *house) waiting(host *lab.Host, device string) int {
 	h.t.Helper()
 	var queues []struct{ Backlog int }
@@ -221,7 +221,7 @@ func (h *house) waiting(host *lab.Host, device string) int {
 	return queues[0].Backlog
 }
 
-// await renews a lasting order meanwhile, as a controller does.
+// await waits for a condition and renews the lasting order like a controller.
 func (h *house) await(what string, is func() bool) {
 	h.t.Helper()
 	renewed := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// standing counts the programs that have links at a port.
-func (h *house) standing(port string) (programs int) {
+// attachedLinks counts the programs with links at a port.
+func (h *house) attachedLinks(port string) (programs int) {
 	h.t.Helper()
 	h.gateway.Do(func() error {
 		device, err := net.InterfaceByName(port)
@@ -18,11 +18,11 @@ func (h *house) standing(port string) (programs int) {
 			return err
 		}
 		for _, attach := range []ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress} {
-			found, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: attach})
+			setState, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: attach})
 			if err != nil {
 				return err
 			}
-			programs += len(found.Programs)
+			programs += len(setState.Programs)
 		}
 		return nil
 	})

@@ -16,17 +16,17 @@ var usual = join(mss(1460), scale(7))
 
 func up(bytes, scale int) int { return (bytes + 1<<scale - 1) >> scale }
 
-// ackOf acknowledges so many of the terminal's bytes.
+// ackOf acknowledges the terminal's first bytes.
 func ackOf(bytes int, window uint16) segment {
 	return segment{seq: 5001, ack: uint32(1001 + bytes), flags: ack, window: window}
 }
 
-// sends has the terminal send, up to so many bytes since its beginning.
+// sends lets the terminal send up to this many bytes since the connection's start.
 func (b *bench) sends(upTo int) {
 	b.from(segment{seq: uint32(1001 + upTo - 100), ack: 5001, flags: ack, payload: 100})
 }
 
-func TestOnlyTheWindowIsLoweredAndTheChecksumIsRight(t *testing.T) {
+func TestLowerChangesWindowAndChecksumOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		six     bool
 		beneath []byte
@@ -36,7 +36,7 @@ func TestOnlyTheWindowIsLoweredAndTheChecksumIsRight(t *testing.T) {
 			b := newBench(t)
 			b.six = c.six
 			b.cap(most)
-			b.greet(usual, usual)
+			b.handshake(usual, usual)
 			s := ackOf(0, 4000)
 			s.beneath, s.payload = c.beneath, c.payload
 			s.from, s.fromPort, s.intoPort = terminal4, otherPort, terminalPort
@@ -55,7 +55,7 @@ func TestOnlyTheWindowIsLoweredAndTheChecksumIsRight(t *testing.T) {
 	}
 }
 
-// tcpAnd is TCP and what is behind it.
+// tcpAnd returns the TCP header and everything behind it.
 func tcpAnd(frame []byte) []byte {
 	if frame[14]>>4 == 4 {
 		return frame[14+int(frame[14]&15)*4:]
@@ -63,7 +63,7 @@ func tcpAnd(frame []byte) []byte {
 	return frame[54:]
 }
 
-func TestTheWindowIsOfTheConnectionsOwnScale(t *testing.T) {
+func TestLowerUsesTheConnectionsWindowScale(t *testing.T) {
 	stamped := join(mss(1460), stamps(1, 0), scale(7))
 	for name, c := range map[string]struct {
 		terminal, other []byte
@@ -89,7 +89,7 @@ func TestTheWindowIsOfTheConnectionsOwnScale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.cap(c.segments)
-			b.greet(c.terminal, c.other)
+			b.handshake(c.terminal, c.other)
 			b.change(func(f *flow) { f.HasEdge = 0 })
 			if window := b.window(b.to(ackOf(0, 65535))); window != c.window {
 				t.Fatalf("a window of %d, expected %d", window, c.window)
@@ -98,18 +98,18 @@ func TestTheWindowIsOfTheConnectionsOwnScale(t *testing.T) {
 	}
 }
 
-func TestTheFirstWindowIsLoweredTooAndHasNoScale(t *testing.T) {
+func TestLowerHandlesTheUnscaledFirstWindow(t *testing.T) {
 	b := newBench(t)
 	b.cap(most)
-	if window := b.window(b.greet(usual, usual)); window != most*1460 {
+	if window := b.window(b.handshake(usual, usual)); window != most*1460 {
 		t.Fatalf("a window of %d, expected %d", window, most*1460)
 	}
 }
 
-func TestAWindowIsNeverRaised(t *testing.T) {
+func TestLowerNeverRaisesAWindow(t *testing.T) {
 	b := newBench(t)
 	b.cap(most)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	for _, window := range []int{0, 1, up(most*1460, 7) - 1, up(most*1460, 7)} {
 		if got := b.window(b.to(ackOf(0, uint16(window)))); got != window {
 			t.Fatalf("a window of %d, expected %d", got, window)
@@ -117,7 +117,7 @@ func TestAWindowIsNeverRaised(t *testing.T) {
 	}
 }
 
-func TestWhoseBeginningWasNotSeenIsLeftAlone(t *testing.T) {
+func TestConnectionsWithoutASeenHandshakeAreUnchanged(t *testing.T) {
 	for name, begin := range map[string]func(b *bench){
 		"nothing":   func(b *bench) {},
 		"data":      func(b *bench) { b.sends(100) },
@@ -143,7 +143,7 @@ func TestWhoseBeginningWasNotSeenIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestNoPacketOfATerminalEscapesItsCap(t *testing.T) {
+func TestPacketsOfATerminalCannotEvadeItsCap(t *testing.T) {
 	for name, s := range map[string]segment{
 		"another SYN": {seq: 99, flags: syn, options: mss(1460)}, "a reset": {seq: 1, flags: rst}, "an end": {seq: 1001, ack: 5001, flags: fin | ack},
 		"another SYN-ACK": {seq: 7, ack: 9, flags: syn | ack},
@@ -151,7 +151,7 @@ func TestNoPacketOfATerminalEscapesItsCap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.cap(most)
-			b.greet(usual, usual)
+			b.handshake(usual, usual)
 			b.from(s)
 			if window := b.window(b.to(ackOf(0, 4000))); window != up(most*1460, 7) {
 				t.Fatalf("a window of %d, expected %d", window, up(most*1460, 7))
@@ -160,7 +160,7 @@ func TestNoPacketOfATerminalEscapesItsCap(t *testing.T) {
 	}
 }
 
-func TestAConnectionToTheTerminalIsHeldToo(t *testing.T) {
+func TestConnectionsToTheTerminalAreCapped(t *testing.T) {
 	b := newBench(t)
 	b.cap(most)
 	b.to(segment{seq: 5000, flags: syn, options: join(mss(1460), scale(9))})
@@ -171,12 +171,12 @@ func TestAConnectionToTheTerminalIsHeldToo(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatBeginsWithDataIsHeldToo(t *testing.T) {
+func TestConnectionsWithDataInTheSYNAreCapped(t *testing.T) {
 	for taken, counts := range map[int]bool{0: true, 200: true, 500: true, 501: false, -1: false} {
 		b := newBench(t)
 		b.cap(most)
 		b.from(segment{seq: 1000, flags: syn, options: usual, payload: 500})
-		b.from(segment{seq: 1000, flags: syn, options: usual}) // again, and without
+		b.from(segment{seq: 1000, flags: syn, options: usual}) // again without the option
 		b.to(segment{seq: 5000, ack: uint32(1001 + taken), flags: syn | ack, window: 65160, options: usual})
 		if !counts {
 			if window := b.window(b.to(ackOf(500, 4000))); window != 4000 {
@@ -193,10 +193,10 @@ func TestAConnectionThatBeginsWithDataIsHeldToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotPlainPassesAsItIs(t *testing.T) {
+func TestUnusualPacketsAreUnchanged(t *testing.T) {
 	b := newBench(t)
 	b.cap(1)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	plain := func(change func([]byte)) []byte {
 		s := ackOf(0, 4000)
 		s.from, s.fromPort, s.into, s.intoPort = other4, otherPort, terminal4, terminalPort
@@ -230,11 +230,11 @@ func TestWhatIsNotPlainPassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestIPv6WithExtensionHeadersPassesAsItIs(t *testing.T) {
+func TestIPv6ExtensionHeadersAreUnchanged(t *testing.T) {
 	b := newBench(t)
 	b.six = true
 	b.cap(1)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	s := ackOf(0, 4000)
 	s.from, s.fromPort, s.into, s.intoPort = other6, otherPort, terminal6, terminalPort
 	frame := s.frame()
@@ -249,12 +249,12 @@ func TestIPv6WithExtensionHeadersPassesAsItIs(t *testing.T) {
 	}
 }
 
-// Of whatever comes nothing is changed but a window, which is not raised, and what is added up stays as much as it was.
-func TestOfRandomFramesOnlyWindowsAreLowered(t *testing.T) {
+// The program only ever lowers the TCP window. It keeps the checksum valid.
+func TestRandomFramesOnlyLoseWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := newBench(t)
 	b.cap(1)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	lowered := 0
 	for range 20_000 {
 		s := ackOf(0, uint16(random.Uint32()))
@@ -267,7 +267,7 @@ func TestOfRandomFramesOnlyWindowsAreLowered(t *testing.T) {
 		for range random.IntN(3) {
 			frame[random.IntN(len(frame))] ^= byte(1 << random.IntN(8))
 		}
-		frame = frame[:54+random.IntN(len(frame)-53)] // the kernel shows no less of what says to be IPv6
+		frame = frame[:54+random.IntN(len(frame)-53)] // BPF_PROG_TEST_RUN needs at least this much of IPv6
 		out := b.sent(frame)
 		if bytes.Equal(out, frame) {
 			continue
@@ -291,10 +291,10 @@ func TestOfRandomFramesOnlyWindowsAreLowered(t *testing.T) {
 	}
 }
 
-func TestACapIsOfItsPairAlone(t *testing.T) {
+func TestCapAppliesToItsPairOnly(t *testing.T) {
 	b := newBench(t)
 	b.must(b.hold(map[pair]uint32{{terminal4.As16(), terminal4.As16()}: 1, {other4.As16(), terminal4.As16()}: 1}, hour))
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	if window := b.window(b.to(ackOf(0, 4000))); window != 4000 {
 		t.Fatalf("a window of %d, expected 4000", window)
 	}

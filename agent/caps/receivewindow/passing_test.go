@@ -21,12 +21,12 @@ func (b *bench) passes() *agentv1.Passing {
 	return all[0]
 }
 
-// data of the terminal, from the begin'th to the end'th byte since its beginning.
+// data is a segment with the terminal's bytes from begin to end.
 func data(begin, end int, options ...[]byte) segment {
 	return segment{seq: uint32(1001 + begin), ack: 5001, flags: ack, payload: end - begin, options: join(options...)}
 }
 
-// roughly allows what a measurement begun at that moment can have taken in real time.
+// roughly allows the real time since begun as error.
 func roughly(t *testing.T, what string, got uint32, expected time.Duration, begun time.Time) {
 	t.Helper()
 	most := expected + time.Since(begun) + time.Millisecond
@@ -35,11 +35,11 @@ func roughly(t *testing.T, what string, got uint32, expected time.Duration, begu
 	}
 }
 
-func TestWhatIsAcknowledgedToTheTerminalCounts(t *testing.T) {
+func TestPassingCountsAcknowledgedBytes(t *testing.T) {
 	for _, six := range []bool{false, true} {
 		b, begun := newBench(t), time.Now()
 		b.six = six
-		b.greet(usual, join(mss(1400), scale(7)))
+		b.handshake(usual, join(mss(1400), scale(7)))
 		b.from(data(0, 1000))
 		b.from(data(1000, 1400))
 		b.to(ackOf(1000, 4000))
@@ -63,7 +63,7 @@ func TestWhatIsAcknowledgedToTheTerminalCounts(t *testing.T) {
 	}
 }
 
-func TestOfAConnectionThatWasThereBeforeIsToldWhatPassesSince(t *testing.T) {
+func TestPassingReportsOlderConnections(t *testing.T) {
 	b := newBench(t)
 	b.from(data(5000, 6000))
 	b.to(ackOf(5500, 4000))
@@ -74,23 +74,23 @@ func TestOfAConnectionThatWasThereBeforeIsToldWhatPassesSince(t *testing.T) {
 	}
 }
 
-func TestAJoinedSubflowIsToldAsSuch(t *testing.T) {
+func TestPassingReportsJoinedSubflows(t *testing.T) {
 	joins := []byte{30, 12, 0x10, 2, 0, 0, 0, 0, 0, 0, 0, 0}
 	for name, c := range map[string]struct {
 		option []byte
 		joined bool
 	}{"MP_JOIN": {joins, true}, "MP_CAPABLE": {capable, false}} {
 		b := newBench(t)
-		b.greet(join(usual, c.option), join(usual, c.option))
+		b.handshake(join(usual, c.option), join(usual, c.option))
 		if b.passes().Joined != c.joined || b.flow().MPTCP == 0 {
 			t.Errorf("%s: joined is %v, expected %v", name, b.passes().Joined, c.joined)
 		}
 	}
 }
 
-func TestARoundTripIsBothHalves(t *testing.T) {
+func TestRoundTripAddsBothHalves(t *testing.T) {
 	b, begun := newBench(t), time.Now()
-	b.greet(join(usual, stamps(1, 0)), join(usual, stamps(100, 1)))
+	b.handshake(join(usual, stamps(1, 0)), join(usual, stamps(100, 1)))
 	b.change(func(f *flow) { f.Far, f.Near, f.NearNS, f.FarNS = half{}, half{}, 0, 0 })
 	for range 2 {
 		b.change(func(f *flow) { f.NearLatest, f.Sent = 100, 1001 })
@@ -106,7 +106,7 @@ func TestARoundTripIsBothHalves(t *testing.T) {
 	roughly(t, "a least round trip", b.passes().MinRttUs, 800*time.Millisecond, begun)
 }
 
-func TestTheBeginningIsMeasured(t *testing.T) {
+func TestHandshakeIsMeasured(t *testing.T) {
 	b, begun := newBench(t), time.Now()
 	b.from(segment{seq: 1000, flags: syn, options: usual})
 	const there, back = 20 * time.Millisecond, 30 * time.Millisecond
@@ -117,10 +117,10 @@ func TestTheBeginningIsMeasured(t *testing.T) {
 	roughly(t, "a round trip", b.passes().MinRttUs, there+back, begun.Add(there+back))
 }
 
-func TestNothingIsMeasuredByWhatMayHaveBeenSentTwice(t *testing.T) {
+func TestRetransmissionsAreNotMeasured(t *testing.T) {
 	t.Run("data", func(t *testing.T) {
 		b := newBench(t)
-		b.greet(usual, usual)
+		b.handshake(usual, usual)
 		b.change(func(f *flow) { f.Far = half{} })
 		b.from(data(0, 1000))
 		b.from(data(1000, 2000))
@@ -138,7 +138,7 @@ func TestNothingIsMeasuredByWhatMayHaveBeenSentTwice(t *testing.T) {
 	t.Run("the first segment", func(t *testing.T) {
 		b := newBench(t)
 		b.from(segment{seq: 1000, flags: syn, options: usual})
-		b.greet(usual, usual)
+		b.handshake(usual, usual)
 		if f := b.flow(); f.Far.LeastUS != 0 || f.Near.LeastUS == 0 {
 			t.Fatalf("%+v, %+v, expected the near half alone", f.Far, f.Near)
 		}
@@ -156,7 +156,7 @@ func TestNothingIsMeasuredByWhatMayHaveBeenSentTwice(t *testing.T) {
 	})
 }
 
-func TestWhatATerminalHadNothingToSendForIsNoRoundTrip(t *testing.T) {
+func TestRoundTripExcludesIdleTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		between  []segment
 		measured bool
@@ -166,7 +166,7 @@ func TestWhatATerminalHadNothingToSendForIsNoRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.greet(join(usual, stamps(1, 0)), join(usual, stamps(50, 1)))
+			b.handshake(join(usual, stamps(1, 0)), join(usual, stamps(50, 1)))
 			b.change(func(f *flow) { f.NearNS, f.Near = 0, half{} })
 			s := ackOf(0, 4000)
 			s.options = stamps(100, 1)
@@ -183,7 +183,7 @@ func TestWhatATerminalHadNothingToSendForIsNoRoundTrip(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatHasEndedIsForgottenSoon(t *testing.T) {
+func TestClosedConnectionIsRemovedSoon(t *testing.T) {
 	finish := segment{seq: 1001, ack: 5001, flags: fin | ack}
 	for name, c := range map[string]struct {
 		by   func(*bench)
@@ -196,7 +196,7 @@ func TestAConnectionThatHasEndedIsForgottenSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.greet(usual, usual)
+			b.handshake(usual, usual)
 			c.by(b)
 			told, _, err := b.passing()
 			b.must(err)
@@ -204,7 +204,7 @@ func TestAConnectionThatHasEndedIsForgottenSoon(t *testing.T) {
 				t.Fatalf("%v, expected that it is over: %v", told, c.over)
 			}
 			b.must(b.forget())
-			b.flow() // what is still on its way is of it
+			b.flow() // packets in flight still belong to it
 			b.change(func(f *flow) { f.SeenNS -= uint64(3 * time.Second) })
 			b.must(b.forget())
 			var f flow
@@ -215,25 +215,25 @@ func TestAConnectionThatHasEndedIsForgottenSoon(t *testing.T) {
 	}
 }
 
-func TestTheLatestAreToldFirstAndNoMoreThanFit(t *testing.T) {
+func TestPassingReportsTheLatestFirst(t *testing.T) {
 	b := newBench(t)
-	for n := range passingMost + 100 {
+	for n := range maxPassing + 100 {
 		e := b.ends()
 		binary.BigEndian.PutUint16(e.TerminalPort[:], uint16(1+n))
 		b.must(b.objects.Flows.Put(e, flow{SeenNS: uint64(clock.Monotonic())}))
 	}
 	all, held, err := b.passing()
 	b.must(err)
-	if len(all) != passingMost || held != 0 || all[0].TerminalPort != passingMost+100 {
+	if len(all) != maxPassing || held != 0 || all[0].TerminalPort != maxPassing+100 {
 		t.Fatalf("%d are told, %d held, the first %v", len(all), held, all[0])
 	}
 }
 
-func TestWhatATerminalMakesUpHidesNoConnection(t *testing.T) {
+func TestForgedConnectionsHideNoRealOnes(t *testing.T) {
 	b := newBench(t)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	b.change(func(f *flow) { f.SeenNS -= uint64(time.Second) })
-	for n := range passingMost + 100 {
+	for n := range maxPassing + 100 {
 		e := b.ends()
 		binary.BigEndian.PutUint16(e.OtherPort[:], uint16(1+n))
 		if e != b.ends() {
@@ -242,16 +242,16 @@ func TestWhatATerminalMakesUpHidesNoConnection(t *testing.T) {
 	}
 	all, _, err := b.passing()
 	b.must(err)
-	if len(all) != passingMost || !all[0].HasScale || all[0].OtherPort != otherPort {
+	if len(all) != maxPassing || !all[0].HasScale || all[0].OtherPort != otherPort {
 		t.Fatalf("%d are told, the first %v, expected that whose beginning was seen", len(all), all[0])
 	}
 }
 
-func TestNoFloodFromATerminalMovesAConnectionOut(t *testing.T) {
+func TestFloodsEvictNoConnection(t *testing.T) {
 	for name, s := range map[string]segment{"of first segments": {flags: syn, options: usual}, "of data": data(0, 10)} {
 		b := newBench(t)
 		b.cap(most)
-		b.greet(usual, usual)
+		b.handshake(usual, usual)
 		s.from, s.into, s.intoPort = terminal4, other4, 80
 		for n := range 20_000 {
 			s.fromPort = uint16(n)
@@ -263,9 +263,9 @@ func TestNoFloodFromATerminalMovesAConnectionOut(t *testing.T) {
 	}
 }
 
-func TestHeldAreThoseUnderACap(t *testing.T) {
+func TestHeldCountsCappedConnections(t *testing.T) {
 	b := newBench(t)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	for _, c := range []struct {
 		name string
 		by   func()
@@ -282,10 +282,10 @@ func TestHeldAreThoseUnderACap(t *testing.T) {
 	}
 }
 
-// What somebody else behind the port makes up, who knows the ports and no numbers.
-func TestWhatIsMadeUpMakesNoRoundTripShorterAndEndsNothing(t *testing.T) {
+// Another host behind the port forges packets. It knows the ports but no sequence numbers.
+func TestForgedPacketsChangeNoMeasurement(t *testing.T) {
 	b := newBench(t)
-	b.greet(usual, usual)
+	b.handshake(usual, usual)
 	b.sends(2920)
 	b.to(ackOf(2920, 4000))
 	before := b.flow()

@@ -14,15 +14,15 @@ import (
 	"bicast/internal/claim"
 )
 
-// attacher has programs see what a device sends and what comes in there, until what it gives is closed.
+// attacher attaches programs to what a device sends and receives, until the result is closed.
 type attacher func(device *net.Interface, sends, comes *ebpf.Program) (attached, error)
 
 type attached interface {
 	io.Closer
-	stays() bool // false: somebody else has taken them away
+	inPlace() bool // false: another process has removed them
 }
 
-// ports are the devices, by name, at which the programs stand.
+// ports holds the devices, by name, to which the programs are attached.
 type ports struct {
 	programs *programs
 	attach   attacher
@@ -30,53 +30,53 @@ type ports struct {
 }
 
 type attachment struct {
-	index int
-	claim io.Closer
-	works attached
+	index  int
+	claim  io.Closer
+	handle attached
 }
 
-func (s attachment) close() error { return errors.Join(s.works.Close(), s.claim.Close()) }
+func (s attachment) close() error { return errors.Join(s.handle.Close(), s.claim.Close()) }
 
 func newPorts(programs *programs, attach attacher) *ports {
 	if attach == nil {
-		attach = attachAsKernelCan
+		attach = attachBest
 	}
 	return &ports{programs, attach, map[string]attachment{}}
 }
 
-// stand sees to it that the programs are at the device that has this name now.
-func (p *ports) stand(name string) error {
-	stood, stands := p.at[name]
+// ensure attaches the programs to the device that currently has this name.
+func (p *ports) ensure(name string) error {
+	current, exists := p.at[name]
 	device, err := net.InterfaceByName(name)
-	if err == nil && stands && stood.index == device.Index && stood.works.stays() {
+	if err == nil && exists && current.index == device.Index && current.handle.inPlace() {
 		return nil
 	}
-	if stands {
-		stood.close() // its device has gone, and took the programs with it, or somebody took them from there
+	if exists {
+		current.close() // the device has gone with the programs, or another process removed them
 		delete(p.at, name)
 	}
 	if err != nil {
-		return fmt.Errorf("there is no network device %s here", name)
+		return fmt.Errorf("the network device %s does not exist", name)
 	}
 	claimed, err := claim.Take("window/"+device.Name, "lowers windows at "+device.Name)
 	if err != nil {
 		return err
 	}
-	works, err := p.attach(device, p.programs.objects.Lower, p.programs.objects.Watch)
+	handle, err := p.attach(device, p.programs.objects.Lower, p.programs.objects.Watch)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s takes no tc program (%s): %w", name, needed, err), claimed.Close())
+		return errors.Join(fmt.Errorf("cannot attach tc programs to %s (they need %s): %w", name, needed, err), claimed.Close())
 	}
-	p.at[name] = attachment{device.Index, claimed, works}
+	p.at[name] = attachment{device.Index, claimed, handle}
 	return nil
 }
 
 func (p *ports) leave(name string) error {
-	stood, stands := p.at[name]
-	if !stands {
+	current, exists := p.at[name]
+	if !exists {
 		return nil
 	}
 	delete(p.at, name)
-	return stood.close()
+	return current.close()
 }
 
 func (p *ports) close() error {
@@ -88,8 +88,8 @@ func (p *ports) close() error {
 	return errors.Join(failures...)
 }
 
-// attachAsKernelCan prefers what ends with this process.
-func attachAsKernelCan(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
+// attachBest prefers links, which end with this process.
+func attachBest(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
 	both, err := attachLinks(device, sends, comes)
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return attachFilters(device, sends, comes)
@@ -97,10 +97,10 @@ func attachAsKernelCan(device *net.Interface, sends, comes *ebpf.Program) (attac
 	return both, err
 }
 
-// links end with this process.
+// links are tcx links. They end with this process.
 type links []link.Link
 
-func (l links) stays() bool { return true }
+func (l links) inPlace() bool { return true }
 
 func (l links) Close() error {
 	var failures []error
@@ -110,7 +110,8 @@ func (l links) Close() error {
 	return errors.Join(failures...)
 }
 
-// attachLinks stands before all others: their verdicts would hide packets, and these programs give none.
+// attachLinks attaches before all other programs, whose verdicts could hide packets. These programs return no
+// verdict.
 func attachLinks(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
 	var both links
 	for _, each := range []link.TCXOptions{

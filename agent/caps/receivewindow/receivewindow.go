@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package receivewindow is a gateway's executor for terminals that hold no caps themselves: it lowers the receive window that
-// their peers announce to them, and counts what passes. The programs are bpf/receive_window.bpf.c, which says how.
+// Package receivewindow is a gateway's executor for terminals that cannot cap themselves. It lowers the receive window that
+// peers announce to them, and measures their connections. The programs are in bpf/receive_window.bpf.c, which describes the
+// mechanism.
 //
-// They end with the process that loaded them where the kernel can do that (tcx, Linux 6.6). Where it cannot, they stay at
-// their ports when it is killed, do nothing when the lease of what they hold is over, and the next agent takes their place.
+// With tcx (Linux 6.6) the programs end with the agent's process. On older kernels the programs of a killed agent stay attached
+// without effect after their lease, until the next agent replaces them.
 package receivewindow
 
 import (
@@ -24,16 +25,16 @@ import (
 //go:embed receive_window.bpf.o
 var object []byte
 
-const needed = "tc programs, Linux 5.17, CAP_BPF and CAP_NET_ADMIN are wanted"
+const needed = "tc programs, Linux 5.17, CAP_BPF and CAP_NET_ADMIN"
 
-// The maps' contents: bpf/receive_window.h.
+// The contents of the maps, as in bpf/receive_window.h.
 type pair struct {
 	Terminal, Other [16]byte
 }
 
 type ends struct {
-	Pair                    pair    // named: so it is read without a look at each field
-	TerminalPort, OtherPort [2]byte // as they are in packets
+	Pair                    pair    // not embedded, so that encoding/binary does not use reflection on each field
+	TerminalPort, OtherPort [2]byte // in network byte order
 }
 
 type half struct {
@@ -62,7 +63,7 @@ const (
 	finishedReset
 )
 
-// programs are both, and what they share.
+// programs are the two programs and their maps.
 type programs struct {
 	objects struct {
 		Lower     *ebpf.Program `ebpf:"bicast_lower"`
@@ -73,24 +74,24 @@ type programs struct {
 		Strangers *ebpf.Map     `ebpf:"strangers"`
 		Openings  *ebpf.Map     `ebpf:"openings"`
 	}
-	caps  map[pair]uint32 // as the programs know them
-	until time.Duration   // by clock.Monotonic
-	held  bool            // there was a cap
+	caps  map[pair]uint32 // contents of the map
+	until time.Duration   // end of the lease, by clock.Monotonic
+	held  bool            // whether there was ever a cap
 }
 
 func load() (*programs, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the programs that lower windows cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the programs that lower windows: %w", err)
 	}
 	p := &programs{caps: map[pair]uint32{}}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
-		return nil, fmt.Errorf("the kernel does not take the programs that lower windows (%s): %w", needed, err)
+		return nil, fmt.Errorf("the kernel does not load the programs that lower windows (they need %s): %w", needed, err)
 	}
 	return p, nil
 }
 
-// Probe tells why this kernel cannot lower windows; nil where it takes the programs.
+// Probe returns the reason why this kernel cannot lower windows, or nil.
 func Probe() error {
 	programs, err := load()
 	if err != nil {
@@ -99,7 +100,7 @@ func Probe() error {
 	return programs.close()
 }
 
-// hold has these caps hold, and no others, for so long from now on.
+// hold replaces the caps and renews their lease.
 func (p *programs) hold(caps map[pair]uint32, lease time.Duration) error {
 	var failures []error
 	for each := range p.caps {
@@ -119,14 +120,14 @@ func (p *programs) hold(caps map[pair]uint32, lease time.Duration) error {
 	p.held = p.held || len(caps) > 0
 	failures = append(failures, p.objects.Settings.Put(uint32(0), uint64(p.until)))
 	if err := errors.Join(failures...); err != nil {
-		return fmt.Errorf("the programs that lower windows cannot be told what is wanted: %w", err)
+		return fmt.Errorf("cannot write the caps to the programs that lower windows: %w", err)
 	}
 	return nil
 }
 
-// holds tells whether a window may be lower now than its receiver's own.
+// holds reports whether a window may still be lower than the receiver's own.
 func (p *programs) holds() bool {
-	return p.held && clock.Monotonic() < p.until+lifted
+	return p.held && clock.Monotonic() < p.until+liftDuration
 }
 
 func (p *programs) close() error {
@@ -142,7 +143,7 @@ func capsOf(order *agentv1.Caps) (map[pair]uint32, error) {
 			return nil, err
 		}
 		if _, twice := caps[between]; twice {
-			return nil, fmt.Errorf("%s and %s have two caps: one is for all connections between them", each.GetTerminalAddress(), each.GetOtherAddress())
+			return nil, fmt.Errorf("two caps between %s and %s, expected one for all their connections", each.GetTerminalAddress(), each.GetOtherAddress())
 		}
 		caps[between] = each.GetMostSegments()
 	}
@@ -160,7 +161,7 @@ func pairOf(each *agentv1.Cap) (pair, error) {
 	}
 	terminal, other = terminal.Unmap(), other.Unmap()
 	if terminal.Is4() != other.Is4() || terminal.Zone() != "" || other.Zone() != "" {
-		return pair{}, fmt.Errorf("a cap between %v and %v, expected two addresses of one kind, without zones", terminal, other)
+		return pair{}, fmt.Errorf("a cap between %v and %v, expected addresses of the same IP version without zones", terminal, other)
 	}
 	return pair{terminal.As16(), other.As16()}, nil
 }

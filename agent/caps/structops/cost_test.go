@@ -19,11 +19,11 @@ import (
 
 const (
 	measured  = 2 * time.Second
-	unbounded = 1 << 20 // segments: more than is ever on its way
+	unbounded = 1 << 20 // segments, more than are ever in flight
 )
 
-// What the programs take of one processor while sockets do all that they can, by the kernel's own account: one goodput
-// beside another differs by more than that by itself.
+// BenchmarkCost measures the programs' share of one processor under full load, with the kernel's run time counters. Two goodputs
+// differ by more than that share.
 func BenchmarkCost(b *testing.B) {
 	account, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -62,14 +62,14 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// accountOf sums up what programs of a kind have run for so far.
+// accountOf returns the total run time of the programs by type.
 func accountOf(b *testing.B) map[ebpf.ProgramType]time.Duration {
 	b.Helper()
 	account := map[ebpf.ProgramType]time.Duration{}
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
 		program, err := ebpf.NewProgramFromID(id)
 		if err != nil {
-			continue // it has gone meanwhile
+			continue // unloaded meanwhile
 		}
 		stats, err := program.Stats()
 		if err != nil {
@@ -114,7 +114,7 @@ func dial(b *testing.B, client *lab.Host, to net.Addr) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// stream sends all that it can.
+// stream sends as fast as possible.
 func stream(b *testing.B, client *lab.Host, to net.Addr) {
 	conn := dial(b, client, to)
 	defer conn.Close()
@@ -126,7 +126,7 @@ func stream(b *testing.B, client *lab.Host, to net.Addr) {
 	}
 }
 
-// connections opens all that it can. They are reset, or there would be no port left for them.
+// connections opens connections as fast as possible. It resets them, or the ports would run out.
 func connections(b *testing.B, client *lab.Host, to net.Addr) {
 	client.Do(func() error {
 		for end := time.Now().Add(measured); time.Now().Before(end); {

@@ -14,7 +14,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestWindowsAreHeldAtMostAndAtLeastAndFollowTheOrder(t *testing.T) {
+func TestWindowsFollowBothLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
@@ -25,11 +25,11 @@ func TestWindowsAreHeldAtMostAndAtLeastAndFollowTheOrder(t *testing.T) {
 	if !held(older) || !held(newer) {
 		t.Fatalf("%s, %s: expected both to be held by now", older.Control(), newer.Control())
 	}
-	w.Runs(executor)
+	w.Start(executor)
 	for _, now := range []struct{ least, most uint32 }{{20, 30}, {110, 120}, {0, 8}, {50, 50}} {
 		w.Order(executor, capOf(near, far, now.least, now.most))
 		for _, each := range []*capstest.Upload{older, newer} {
-			each.Stays(now.least, now.most)
+			each.StaysWithin(now.least, now.most)
 		}
 	}
 	await(t, func() bool { return executor.Report().GetHeld() == 2 }, func() any { return executor.Report() }, "2 held")
@@ -48,14 +48,14 @@ func TestWindowsAreHeldAtMostAndAtLeastAndFollowTheOrder(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
+func TestUncappedConnectionsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	w, elsewhere := newWorld(t), newWorld(t)
 	executor := w.Executor()
 	w.Order(executor, capOf(near, far, 5, 10))
 	inside, beside, away := w.Upload(far, false), w.Upload(other, false), elsewhere.Upload(far, false)
-	w.Runs(executor)
-	inside.Stays(5, 10)
+	w.Start(executor)
+	inside.StaysWithin(5, 10)
 	for _, each := range []*capstest.Upload{beside, away} {
 		each.AwaitWindow(100, 10_000)
 		if held(each) {
@@ -64,28 +64,28 @@ func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestIPv6IsHeldAndIPv4InASocketOfBoth(t *testing.T) {
+func TestIPv6AndMappedIPv4SocketsAreCapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
 	older := w.Upload(far6, false)
-	w.Runs(executor)
+	w.Start(executor)
 	w.Order(executor, capOf(near6, far6, 5, 10), capOf(near, far, 15, 20))
-	newer, both := w.Upload(far6, false), w.Asked()
-	older.Stays(5, 10)
-	newer.Stays(5, 10)
-	both.Stays(15, 20)
+	newer, both := w.Upload(far6, false), w.AcceptedUpload()
+	older.StaysWithin(5, 10)
+	newer.StaysWithin(5, 10)
+	both.StaysWithin(15, 20)
 }
 
-func TestTheEndOfTheHandGivesAllBack(t *testing.T) {
+func TestRunRestoresAllSocketsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
 	upload := w.Upload(far, false)
 	own := upload.Control()
-	end := w.Runs(executor)
+	end := w.Start(executor)
 	w.Order(executor, capOf(near, far, 0, 10))
-	upload.Stays(0, 10)
+	upload.StaysWithin(0, 10)
 	end()
 	if now := upload.Control(); now != own {
 		t.Fatalf("%s, expected %s", now, own)
@@ -94,17 +94,17 @@ func TestTheEndOfTheHandGivesAllBack(t *testing.T) {
 		t.Fatalf("%v, expected nothing to be ordered", report)
 	}
 	next := w.Executor()
-	w.Runs(next)
-	w.Order(next, capOf(near, far, 0, 10)) // nothing is left that would be in the way
+	w.Start(next)
+	w.Order(next, capOf(near, far, 0, 10)) // the next agent can begin
 }
 
-func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
+func TestLeaseEndRestoresAllSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
 	upload := w.Upload(far, false)
 	own := upload.Control()
-	w.Runs(executor)
+	w.Start(executor)
 	if _, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 5_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,14 +113,14 @@ func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
 	await(t, func() bool { return executor.Report() == nil }, func() any { return executor.Report() }, "none")
 }
 
-func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
+func TestSecondExecutorIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	first := w.Executor()
-	w.Runs(first)
+	w.Start(first)
 	w.Order(first, capOf(near, far, 0, 10))
 	var err error
-	await(t, func() bool { // a child that another test starts has a copy of what is ours for a moment
+	await(t, func() bool { // a child that another test forks holds a copy of our link until it calls exec
 		_, err = w.Executor().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: lease})
 		return err == nil || strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid()))
 	}, func() any { return err }, "to be told who has it")
@@ -129,13 +129,13 @@ func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
 	}
 }
 
-func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
+func TestPaceLimitsBelowTheSmallestWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
 	upload := w.Upload(far, false)
 	before := upload.Info().Max_pacing_rate
-	w.Runs(executor)
+	w.Start(executor)
 	slow := capOf(near, far, 0, 2)
 	slow.PaceBps = 4_000_000
 	w.Order(executor, slow)
@@ -153,19 +153,19 @@ func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
 	paced(before)
 }
 
-func TestTheFloorStandsOnAPathThatLosesAndNotOnOneThatIsDead(t *testing.T) {
+func TestLowerLimitHoldsOnALossyPathButNotOnADeadOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Room(30_000)
 	executor := w.Executor()
 	upload := w.Upload(far, false)
-	w.Runs(executor)
+	w.Start(executor)
 	w.Order(executor, capOf(near, far, 40, 60))
 	upload.AwaitWindow(40, 60)
 	lost := upload.Info().Total_retrans
 	for seen, before := 0, upload.Info(); seen < 100 || before.Total_retrans < lost+100; {
 		now := upload.Info()
-		// The kernel reads the window first and the state after it has got the lock: they belong together when nothing came.
+		// The kernel reads the window before it locks the socket and the state after. They match if no packet arrived in between.
 		if now.Ca_state == caOpen && now.Segs_in == before.Segs_in {
 			seen++
 			if !between(now.Snd_cwnd, 40, 60) {
@@ -177,7 +177,7 @@ func TestTheFloorStandsOnAPathThatLosesAndNotOnOneThatIsDead(t *testing.T) {
 	w.Host.Blacken("wifi", "10.1.0.254")
 	dead := func() bool {
 		now := upload.Info()
-		return now.Ca_state == caLoss && now.Snd_cwnd < 5 // while it recovers there are few, too
+		return now.Ca_state == caLoss && now.Snd_cwnd < 5 // also small during recovery
 	}
 	await(t, dead, func() any { return upload.Info() }, "a few in the state of loss")
 	w.Host.Run("ip", "neigh", "del", "10.1.0.254", "dev", "wifi")
@@ -189,12 +189,12 @@ const (
 	caLoss = 4
 )
 
-func TestASocketThatChoosesItsOwnIsHeldAndGetsItBack(t *testing.T) {
+func TestSocketsOwnCongestionControlIsRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor := w.Executor()
 	upload := w.Upload(far, false)
-	w.Runs(executor)
+	w.Start(executor)
 	w.Order(executor, capOf(near, far, 0, 10))
 	upload.AwaitWindow(0, 10)
 	upload.Option(func(socket int) error {

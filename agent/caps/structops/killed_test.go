@@ -11,12 +11,12 @@ import (
 
 func TestMain(m *testing.M) { capstest.Main(m, NewExecutor) }
 
-func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
+func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	upload := w.Upload(far, false)
 	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 2_000})
-	upload.Stays(5, 12)                                                           // less than where cubic's own slow start looks for its end
+	upload.StaysWithin(5, 12)                                                     // below the window where cubic's HyStart begins
 	if now := upload.Info(); now.Total_retrans == 0 && now.Snd_ssthresh < 1<<30 { // a stalled machine retransmits
 		t.Fatalf("a threshold of %d segments, expected a slow start to be held", now.Snd_ssthresh)
 	}
@@ -33,17 +33,17 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 		t.Fatal("a new socket is held by nobody")
 	}
 	executor := w.Executor()
-	w.Runs(executor)
+	w.Start(executor)
 	w.Order(executor, capOf(near, far, 0, 12))
-	upload.Stays(0, 12)
-	newer.Stays(0, 12)
+	upload.StaysWithin(0, 12)
+	newer.StaysWithin(0, 12)
 	w.Order(executor)
 	if now := upload.Control(); now != "reno" {
 		t.Fatalf("%s, expected what others have here: nobody remembers what it had", now)
 	}
 }
 
-func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing.T) {
+func TestNextAgentReleasesAKilledAgentsSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	upload := w.Upload(far, false)
@@ -54,7 +54,7 @@ func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing
 	agent.Process.Kill()
 	agent.Wait()
 	executor := w.Executor()
-	w.Runs(executor)
+	w.Start(executor)
 	w.Order(executor, capOf(near, other, 0, 12))
 	if now := upload.Info().Max_pacing_rate; upload.Control() != "reno" || now != ^uint64(0) {
 		t.Fatalf("%s at %d bytes a second at most, expected reno and no bound", upload.Control(), now)

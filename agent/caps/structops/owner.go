@@ -12,11 +12,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// owner says who has registered a congestion control: of whose links one is of a map with this name.
+// owner describes the process that registered a congestion control. It searches for a process with a link to a map of
+// this name.
 func owner(called string) string {
 	descriptions, err := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	if err != nil {
-		return "which cannot be found"
+		return "in a process that cannot be found"
 	}
 	for _, path := range descriptions {
 		number, err := strconv.ParseUint(mapOf(path), 10, 32)
@@ -35,10 +36,10 @@ func owner(called string) string {
 			return fmt.Sprintf("process %s (%s)", pid, strings.TrimSpace(string(words)))
 		}
 	}
-	return "which no process that we see has open (`bpftool struct_ops` lists it)"
+	return "in a process that this agent cannot see (`bpftool struct_ops` lists it)"
 }
 
-// mapOf is the number of the map that a link registers; empty: it is no such link.
+// mapOf returns the ID of the map that a struct_ops link registers, or "".
 func mapOf(description string) string {
 	lines, err := os.ReadFile(description)
 	if err != nil || !strings.Contains(string(lines), "link_type:\tstruct_ops") {

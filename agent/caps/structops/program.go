@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package structops holds the congestion windows of a terminal's own sockets between the bounds that a controller has ordered:
-// the programs are bpf/cwnd_cubic.bpf.c, which says how.
+// Package structops keeps the congestion windows of a terminal's own sockets within the controller's bounds. The programs are in
+// bpf/cwnd_cubic.bpf.c, which describes the mechanism.
 //
-// Nothing is pinned. Sockets keep the congestion control of an agent that was killed until they close, or until the next
-// agent takes them over; past the lease it is cubic and nothing else.
+// Nothing is pinned. Sockets of a killed agent keep its congestion control until they close or the next agent takes them over.
+// After the lease it behaves as plain cubic.
 package structops
 
 import (
@@ -39,11 +39,11 @@ const (
 	linkCreate = 28      // BPF_LINK_CREATE
 )
 
-// ErrNoStructOps is why a kernel cannot hold windows by a congestion control of ours.
-var ErrNoStructOps = errors.New("the kernel takes no congestion control in BPF: Linux 6.4 with CONFIG_DEBUG_INFO_BTF and cubic built in, " +
-	"CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted")
+// ErrNoStructOps is the reason why a kernel cannot load our congestion control.
+var ErrNoStructOps = errors.New("the kernel loads no congestion control in BPF: it needs Linux 6.4 with CONFIG_DEBUG_INFO_BTF and cubic built in, " +
+	"CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
 
-// program is what a namespace's sockets are held by.
+// program holds the sockets of one network namespace.
 type program struct {
 	caps.Tables
 	objects struct {
@@ -52,15 +52,15 @@ type program struct {
 		Control *ebpf.Map     `ebpf:"control"`
 	}
 	registered io.Closer // the congestion control
-	taking     link.Link // nil: there is no cgroup to attach it to, so a sweep finds new sockets, too
+	taking     link.Link // nil without a mounted cgroup: then sweeps find new sockets
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without caps.
 func NewExecutor(within func(func() error) error, log *slog.Logger) *caps.Executor {
-	return caps.NewExecutor(caps.Way{By: "congestion-control", Begin: begin}, within, log)
+	return caps.NewExecutor(caps.Method{By: "congestion-control", Begin: begin}, within, log)
 }
 
-// Probe tells why this kernel could not hold windows; nil where it takes the programs.
+// Probe returns the reason why this kernel cannot hold windows, or nil.
 func Probe() error {
 	p, err := load("bicast_probe")
 	if err != nil {
@@ -69,16 +69,16 @@ func Probe() error {
 	return p.Close()
 }
 
-// load gives the kernel the programs, under this name; nothing is done by them yet.
+// load loads the programs under this name without attaching them.
 func load(called string) (*program, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the programs that hold windows cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the programs that hold windows: %w", err)
 	}
 	spec.Maps["control"] = control(called)
 	p := &program{}
 	p.Tables = caps.NewTables(&p.objects.Objects)
-	// What implements the congestion control is reached by its map alone, so all is loaded and then chosen from.
+	// Only the map refers to the functions of the congestion control, so load everything and pick objects then.
 	all, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoStructOps, err)
@@ -87,7 +87,7 @@ func load(called string) (*program, error) {
 	return p, all.Assign(&p.objects)
 }
 
-// control describes the congestion control to the kernel: its name, and a place for each of our functions.
+// control describes the congestion control to the kernel: its name, and a slot for each function.
 func control(called string) *ebpf.MapSpec {
 	var members []btf.Member
 	var size uint32
@@ -113,7 +113,7 @@ func control(called string) *ebpf.MapSpec {
 	}
 }
 
-// begin holds the sockets of the namespace that it is called in.
+// begin holds the sockets of the calling thread's network namespace.
 func begin() (caps.Program, error) {
 	netns, err := caps.Cookie()
 	if err != nil {
@@ -121,18 +121,18 @@ func begin() (caps.Program, error) {
 	}
 	other, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
 	if err != nil {
-		return nil, fmt.Errorf("what congestion control sockets have here cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the default congestion control: %w", err)
 	}
 	called := "bicast_" + strconv.FormatUint(netns, 36)
 	if len(called) >= nameBytes {
-		return nil, fmt.Errorf("%s is too long a name for a congestion control, expected less than %d bytes: restart the machine, "+
-			"which numbers its network namespaces from 1 on", called, nameBytes)
+		return nil, fmt.Errorf("the congestion control name %s is too long, expected less than %d bytes: restart the machine, "+
+			"which then numbers its network namespaces from 1", called, nameBytes)
 	}
 	p, err := load(called)
 	if err != nil {
 		return nil, err
 	}
-	p.Settings.Netns, p.Settings.Round = netns, 1 // a socket was never counted in round 0
+	p.Settings.Netns, p.Settings.Round = netns, 1 // no socket was counted in round 0
 	copy(p.Settings.Name[:nameBytes-1], called)
 	copy(p.Settings.Other[:nameBytes-1], strings.TrimSpace(string(other)))
 	if err := p.attach(called); err != nil {
@@ -144,7 +144,7 @@ func begin() (caps.Program, error) {
 func (p *program) attach(called string) (err error) {
 	p.registered, err = register(p.objects.Control)
 	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("another agent holds the windows of this host's sockets, %s: end that", owner(called))
+		return fmt.Errorf("another agent holds the windows of this host's sockets, %s: stop that agent", owner(called))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoStructOps, err)
@@ -160,7 +160,7 @@ func (p *program) attach(called string) (err error) {
 	return err
 }
 
-// Close ends it all; sockets are to have been given back before.
+// Close unloads the program. Release the sockets before.
 func (p *program) Close() error {
 	var failures []error
 	if p.taking != nil {
@@ -172,7 +172,7 @@ func (p *program) Close() error {
 	return errors.Join(append(failures, p.CloseTables(), p.objects.TakeNew.Close(), p.objects.Control.Close())...)
 }
 
-// register makes a congestion control known to the whole machine, until it is closed.
+// register registers a congestion control for the whole machine, until it is closed.
 func register(control *ebpf.Map) (io.Closer, error) {
 	request := struct{ mapFD, targetFD, attachType, flags uint32 }{mapFD: uint32(control.FD()), attachType: uint32(ebpf.AttachStructOps)}
 	fd, _, failed := unix.Syscall(unix.SYS_BPF, linkCreate, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request))

@@ -8,12 +8,12 @@ import (
 	"bicast/agent/caps/capstest"
 )
 
-func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
+func TestSubflowsShareACap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Join("subflow")
 	executor := w.Executor()
-	w.Runs(executor)
+	w.Start(executor)
 	older := w.Upload(far, true)
 	w.AwaitSubflows(older, "two subflows", func(wifi, lte capstest.Subflow) bool { return true })
 	w.Order(executor, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
@@ -38,12 +38,12 @@ func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
 	w.AwaitSubflows(older, "what they had", func(wifi, lte capstest.Subflow) bool { return wifi.Control == "reno" && lte.Control == "reno" })
 }
 
-func TestASubflowThatSendsNothingLeavesItsShareToTheOther(t *testing.T) {
+func TestIdleSubflowLeavesItsShareToTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Join("subflow", "backup")
 	executor := w.Executor()
-	w.Runs(executor)
+	w.Start(executor)
 	upload := w.Upload(far, true)
 	w.Order(executor, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
 	w.AwaitSubflows(upload, "all of it by Wi-Fi", func(wifi, lte capstest.Subflow) bool {

@@ -16,14 +16,14 @@ const (
 	lasting = 10 * time.Second
 )
 
-// outgrows tells whether more waits than a cap of so many segments lets.
+// outgrows reports whether the queue exceeds a cap.
 func (h *house) outgrows(segments int) bool {
 	h.t.Helper()
 	return h.waiting(h.gateway, "wan") > (segments*3/2+10)*packet
 }
 
-// atMost holds for so long, once it is come down to. The sender must have been told: that its queue is short for a moment
-// may be that nothing ran.
+// atMost expects the queue to stay within a cap for a while, once it is below it and the sender has received the
+// window: a short queue may just mean a stalled machine.
 func (h *house) atMost(segments int, senders ...net.Conn) {
 	h.t.Helper()
 	for _, sender := range senders {
@@ -37,7 +37,8 @@ func (h *house) atMost(segments int, senders ...net.Conn) {
 	}
 }
 
-// lostLittle fails if more than 2 % of the segments were sent twice. On a busy machine the sender often probes for losses.
+// lostLittle fails if the sender retransmitted more than 2 % of the segments. On a busy machine loss probes are
+// frequent.
 func (h *house) lostLittle(conn net.Conn) {
 	h.t.Helper()
 	if info := h.info(conn); info.Total_retrans > info.Data_segs_out/50 {
@@ -58,7 +59,7 @@ func (h *house) moves(since uint64) uint64 {
 	return bytes
 }
 
-func TestAnUploadIsHeldAndFollowsItsCapWhileItLives(t *testing.T) {
+func TestUploadFollowsItsCap(t *testing.T) {
 	for name, c := range map[string]struct{ at, port string }{"IPv4": {service, "on"}, "IPv6": {service6, "on"}, "IPv4, sums made by no hardware": {service, "off"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,12 +68,12 @@ func TestAnUploadIsHeldAndFollowsItsCapWhileItLives(t *testing.T) {
 	}
 }
 
-func TestTimedAHeldUploadLosesLittle(t *testing.T) {
+func TestTimedCappedUploadLosesLittle(t *testing.T) {
 	h, conn := follows(t, service, "on")
 	h.lostLittle(conn)
 }
 
-func TestTimedAnUploadWhoseLeaseIsOverLosesLittle(t *testing.T) {
+func TestTimedUploadLosesLittleWhenTheLeaseEnds(t *testing.T) {
 	h, conn := outlastsItsLease(t)
 	h.lostLittle(conn)
 }
@@ -80,7 +81,7 @@ func TestTimedAnUploadWhoseLeaseIsOverLosesLittle(t *testing.T) {
 // follows changes the cap of a live upload and then lifts it.
 func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 	h := newHouse(t)
-	h.gateway.Run("ethtool", "-K", "wifi", "tx", checksums, "rx", checksums) // the kernel makes sums behind the program, or the phone does not look at them
+	h.gateway.Run("ethtool", "-K", "wifi", "tx", checksums, "rx", checksums) // with offload, checksums are computed after the program, or not verified by the phone
 	narrow(h.gateway, "wan", rate)
 	h.order(capped(20, lasting))
 	conn := h.upload(h.sink(at, false), false)
@@ -102,7 +103,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 	return h, conn
 }
 
-func TestWhenTheLeaseIsOverCapsEndByThemselves(t *testing.T) {
+func TestCapsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	h, _ := outlastsItsLease(t)
 	if held := h.executor.Report().GetHeld(); held != 0 {
@@ -110,7 +111,7 @@ func TestWhenTheLeaseIsOverCapsEndByThemselves(t *testing.T) {
 	}
 }
 
-// outlastsItsLease has an upload go on until its cap has ended.
+// outlastsItsLease runs an upload until its cap has ended.
 func outlastsItsLease(t *testing.T) (*house, net.Conn) {
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
@@ -123,7 +124,7 @@ func outlastsItsLease(t *testing.T) (*house, net.Conn) {
 	return h, conn
 }
 
-func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
+func TestOlderConnectionIsReportedButNotCapped(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
@@ -138,7 +139,7 @@ func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
 	}
 }
 
-func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
+func TestSubflowsAreCappedTogether(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
@@ -158,8 +159,8 @@ func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
 	h.atMost(33)
 }
 
-// The sender knows the whole way; here are the two halves of it, with a queue before the gateway or behind.
-func TestARoundTripIsAsLongAsTheSenderSays(t *testing.T) {
+// The sender measures the whole round trip. The gateway adds two halves, with a queue on either side.
+func TestRoundTripMatchesTheSender(t *testing.T) {
 	agrees(t, func(t *testing.T, said *agentv1.Passing) {
 		if said.MinRttUs == 0 || said.MinRttUs >= said.SrttUs {
 			t.Fatalf("%v, expected a least round trip below the queue's", said)
@@ -167,7 +168,7 @@ func TestARoundTripIsAsLongAsTheSenderSays(t *testing.T) {
 	})
 }
 
-func TestTimedTheFirstRoundTripIsWithin10ms(t *testing.T) {
+func TestTimedFirstRoundTripIsWithin10ms(t *testing.T) {
 	agrees(t, func(t *testing.T, said *agentv1.Passing) {
 		if said.MinRttUs > 10_000 {
 			t.Fatalf("%v, expected a round trip of a millisecond or so at its beginning", said)
@@ -175,7 +176,7 @@ func TestTimedTheFirstRoundTripIsWithin10ms(t *testing.T) {
 	})
 }
 
-// agrees awaits that the executor and the sender report the same round trip, and has that judged.
+// agrees waits until the executor and the sender report the same round trip, then calls judge.
 func agrees(t *testing.T, judge func(*testing.T, *agentv1.Passing)) {
 	for name, narrows := range map[string]func(*house){
 		"a queue behind": func(h *house) { narrow(h.gateway, "wan", rate) }, "a queue before": func(h *house) { narrow(h.air(), "above", rate) },
@@ -184,7 +185,7 @@ func agrees(t *testing.T, judge func(*testing.T, *agentv1.Passing)) {
 			t.Parallel()
 			h := newHouse(t)
 			narrows(h)
-			h.order(capped(100, lasting)) // 30 ms at that rate
+			h.order(capped(100, lasting)) // 30 ms at this rate
 			conn := h.upload(h.sink(service, false), false)
 			h.await("the queue stands", func() bool { return h.info(conn).Rtt > 20_000 })
 			var said *agentv1.Passing
