@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failover leaves a dead path as the controller armed in advance, sooner than a report could arrive and an order return.
-// It works on without a controller, until its lease is over.
+// Package failover moves connections off a dead path without asking the controller, which armed the failover in advance. That is
+// faster than a report and an order, and works without a controller until the lease ends.
 package failover
 
 import (
@@ -20,19 +20,19 @@ import (
 	"bicast/mptcp"
 )
 
-// The bounds of what can be armed.
+// The limits of what can be armed.
 const (
-	shortestLook  = 20 * time.Millisecond
-	shortestWait  = 2 * time.Millisecond
-	shortestStall = 20 * time.Millisecond
-	longestStall  = 60 * time.Second
-	longestLease  = 24 * time.Hour
-	mostArmed     = 512       // one a terminal: those of a relay for 250, and as many again whose leases have not yet run out
-	mostUntold    = mostArmed // a path that dies may be everybody's
-	fireWithin    = 5 * time.Second
+	minInterval   = 20 * time.Millisecond
+	minWait       = 2 * time.Millisecond
+	minStall      = 20 * time.Millisecond
+	maxStall      = 60 * time.Second
+	maxLease      = 24 * time.Hour
+	maxArmed      = 512      // one per terminal: 250 of a relay, and as many old ones whose lease has not ended
+	maxUnreported = maxArmed // a dead path may affect all terminals
+	fireTimeout   = 5 * time.Second
 )
 
-// Failovers are those that are armed on this host. While there are none they cost nothing.
+// Failovers holds the armed failovers of this host. Without any, it does nothing.
 type Failovers struct {
 	role   agentv1.Role
 	look   func() ([]mptcp.Connection, error)
@@ -41,19 +41,19 @@ type Failovers struct {
 	clocks clocks
 
 	mutex   sync.Mutex
-	armed   map[string]*watch
-	due     time.Duration // of CLOCK_MONOTONIC: when to look again; 0 while nothing is armed
-	changed chan struct{} // something was armed
+	armed   map[string]*armedFailover
+	due     time.Duration // next look on CLOCK_MONOTONIC; 0 while nothing is armed
+	changed chan struct{} // signals that a failover was armed
 	fired   chan *agentv1.Fired
 }
 
-// The two times that matter: see the package clock.
+// clocks are the two clocks in use: see package clock.
 type clocks struct {
 	monotonic func() time.Duration
 	boot      func() time.Duration
 }
 
-// New is an executor with nothing armed.
+// New returns an executor with nothing armed.
 func New(
 	role agentv1.Role, look func() ([]mptcp.Connection, error),
 	prefer func(context.Context, mptcpctl.Preference) (mptcpctl.Outcome, error), log *slog.Logger,
@@ -61,14 +61,14 @@ func New(
 	return &Failovers{
 		role: role, look: look, prefer: prefer, log: log,
 		clocks: clocks{clock.Monotonic, clock.Boot},
-		armed:  map[string]*watch{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.Fired, mostUntold),
+		armed:  map[string]*armedFailover{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.Fired, maxUnreported),
 	}
 }
 
-// Fired tells of those that fired. When nobody listens the oldest are forgotten.
+// Fired reports failovers that fired. If nobody reads, the oldest reports are dropped.
 func (r *Failovers) Fired() <-chan *agentv1.Fired { return r.fired }
 
-// Arm arms a reflex, or says why it makes no sense.
+// Arm arms a failover, or returns what is wrong with the order.
 func (r *Failovers) Arm(order *agentv1.Arm) (string, error) {
 	made, err := r.parse(order)
 	if err != nil {
@@ -77,21 +77,21 @@ func (r *Failovers) Arm(order *agentv1.Arm) (string, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	before, again := r.armed[order.GetName()]
-	if !again && len(r.armed) == mostArmed {
-		return "", fmt.Errorf("%d reflexes are armed already, and more are refused: disarm one", mostArmed)
+	if !again && len(r.armed) == maxArmed {
+		return "", fmt.Errorf("%d failovers are armed, which is the limit: disarm one", maxArmed)
 	}
-	if again && slices.Equal(before.watched, made.watched) { // a stall that has begun goes on
+	if again && slices.Equal(before.watched, made.watched) { // a stall in progress continues
 		made.progress, made.flows = before.progress, before.flows
 	}
 	r.armed[order.GetName()] = made
 	select {
 	case r.changed <- struct{}{}:
-	default: // the news waits already
+	default: // a signal is pending
 	}
 	return fmt.Sprintf("armed for %v: %v without progress on %s", made.until-r.clocks.boot(), made.patience.few, made.watched), nil
 }
 
-// Disarm says whether there was something to disarm: a lease may have run out.
+// Disarm reports whether the failover was armed: its lease may have ended.
 func (r *Failovers) Disarm(name string) string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -102,7 +102,7 @@ func (r *Failovers) Disarm(name string) string {
 	return "disarmed"
 }
 
-func (r *Failovers) parse(order *agentv1.Arm) (*watch, error) {
+func (r *Failovers) parse(order *agentv1.Arm) (*armedFailover, error) {
 	few := time.Duration(order.GetNoProgressMs()) * time.Millisecond
 	many := time.Duration(order.GetNoProgressManyMs()) * time.Millisecond
 	if many == 0 {
@@ -118,23 +118,23 @@ func (r *Failovers) parse(order *agentv1.Arm) (*watch, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the fallback makes no sense: %w", err)
+		return nil, fmt.Errorf("invalid fallback: %w", err)
 	case order.GetName() == "":
-		return nil, errors.New("the reflex has no name, expected one to disarm it by")
-	case few < shortestStall || few > longestStall:
-		return nil, fmt.Errorf("no_progress_ms of %v, expected %v to %v", few, shortestStall, longestStall)
-	case many < shortestStall || many > few:
-		return nil, fmt.Errorf("no_progress_many_ms of %v, expected %v to no_progress_ms (%v)", many, shortestStall, few)
-	case lease <= 0 || lease > longestLease:
-		return nil, fmt.Errorf("lease_ms of %v, expected up to %v", lease, longestLease)
+		return nil, errors.New("the failover has no name, expected one that Disarm can refer to")
+	case few < minStall || few > maxStall:
+		return nil, fmt.Errorf("no_progress_ms of %v, expected %v to %v", few, minStall, maxStall)
+	case many < minStall || many > few:
+		return nil, fmt.Errorf("no_progress_many_ms of %v, expected %v to no_progress_ms (%v)", many, minStall, few)
+	case lease <= 0 || lease > maxLease:
+		return nil, fmt.Errorf("lease_ms of %v, expected up to %v", lease, maxLease)
 	}
-	return &watch{
+	return &armedFailover{
 		preference: preference, watched: watched, patience: patience{few, many}, until: r.clocks.boot() + lease,
 		progress: r.clocks.monotonic(), left: few, flows: map[uint64]*flow{},
 	}, nil
 }
 
-// Run watches until the context ends.
+// Run monitors the paths until the context ends.
 func (r *Failovers) Run(ctx context.Context) {
 	for {
 		pause := r.step(ctx)
@@ -151,46 +151,46 @@ func (r *Failovers) Run(ctx context.Context) {
 	}
 }
 
-// step looks once, fires what has to be fired, and says when to look again: 0 is when something is armed.
+// step looks at the paths, fires failovers, and returns the time until the next look, or 0 if nothing is armed.
 func (r *Failovers) step(ctx context.Context) time.Duration {
-	r.forgive()
-	if r.soonest() == 0 {
+	r.discount()
+	if r.nextLook() == 0 {
 		return 0
 	}
 	connections, err := r.look()
 	if err != nil {
-		r.log.Error("armed reflexes cannot see", "because", err)
-		return r.soonest()
+		r.log.Error("armed failovers cannot read the connections", "because", err)
+		return r.nextLook()
 	}
 	for name, stalled := range r.stalled(connections) {
 		r.fire(ctx, name, stalled)
 	}
-	return r.soonest()
+	return r.nextLook()
 }
 
-// forgive takes what this host itself stood still for (an overloaded machine, a virtual one that its owner held up) out of
-// what its paths stood still for: nothing could come in.
-func (r *Failovers) forgive() {
+// discount subtracts the time that this host itself stalled, for example while overloaded or a paused virtual
+// machine. Nothing could be received then.
+func (r *Failovers) discount() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	late := r.clocks.monotonic() - r.due
-	if r.due == 0 || late <= shortestWait {
+	if r.due == 0 || late <= minWait {
 		return
 	}
 	for _, w := range r.armed {
-		w.forgive(late)
+		w.discount(late)
 	}
 }
 
-// soonest drops what has run out and says how soon the most impatient of the others wants to look.
-func (r *Failovers) soonest() time.Duration {
+// nextLook drops failovers whose lease has ended and returns the time until the next look.
+func (r *Failovers) nextLook() time.Duration {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	var pause time.Duration
 	for name, w := range r.armed {
 		if r.clocks.boot() >= w.until {
 			delete(r.armed, name)
-			r.log.Info("a reflex's lease is over", "name", name)
+			r.log.Info("the lease of a failover has ended", "name", name)
 		} else if pause == 0 || w.next() < pause {
 			pause = w.next()
 		}
@@ -202,11 +202,11 @@ func (r *Failovers) soonest() time.Duration {
 	return pause
 }
 
-// Those that have to fire, with how long their path has stalled. Each fires once.
+// stalls are the failovers to fire, with the duration of the stall. Each fires once.
 type stalls map[string]stall
 
 type stall struct {
-	*watch
+	*armedFailover
 	lasted time.Duration
 }
 
@@ -215,7 +215,7 @@ func (r *Failovers) stalled(connections []mptcp.Connection) stalls {
 	defer r.mutex.Unlock()
 	now := r.clocks.monotonic()
 	found := stalls{}
-	ends := r.byEnd(connections)
+	ends := r.byAddress(connections)
 	for name, w := range r.armed {
 		if lasted := w.look(now, on(w.watched, ends)); lasted > 0 {
 			found[name] = stall{w, lasted}
@@ -225,8 +225,8 @@ func (r *Failovers) stalled(connections []mptcp.Connection) stalls {
 	return found
 }
 
-// byEnd is all subflows by the address that tells their path: once a look, however many reflexes are armed.
-func (r *Failovers) byEnd(connections []mptcp.Connection) map[netip.Addr][]mptcp.Subflow {
+// byAddress groups the subflows by the address that identifies their path, once per look for all failovers.
+func (r *Failovers) byAddress(connections []mptcp.Connection) map[netip.Addr][]mptcp.Subflow {
 	found := map[netip.Addr][]mptcp.Subflow{}
 	for _, c := range connections {
 		if c.Token == 0 || r.role == agentv1.Role_ROLE_RELAY && !c.Serves {
@@ -252,16 +252,16 @@ func on(path mptcpctl.Path, ends map[netip.Addr][]mptcp.Subflow) []mptcp.Subflow
 }
 
 func (r *Failovers) fire(ctx context.Context, name string, stalled stall) {
-	ctx, cancel := context.WithTimeout(ctx, fireWithin)
+	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
 	defer cancel()
 	outcome, err := r.prefer(ctx, stalled.preference)
-	said := outcome.Said
+	result := outcome.Said
 	if err != nil {
-		said = fmt.Sprintf("%s; not all went well: %v", said, err)
+		result = fmt.Sprintf("%s; some connections failed: %v", result, err)
 	}
-	r.log.Warn("a reflex fired", "name", name, "stalled", stalled.lasted, "connections", outcome.Connections, "said", said)
+	r.log.Warn("a failover fired", "name", name, "stalled", stalled.lasted, "connections", outcome.Connections, "said", result)
 	word := &agentv1.Fired{
-		Name: name, Said: said, MonotonicUs: uint64(r.clocks.monotonic().Microseconds()),
+		Name: name, Said: result, MonotonicUs: uint64(r.clocks.monotonic().Microseconds()),
 		StalledMs: uint32(stalled.lasted.Milliseconds()), Connections: uint32(outcome.Connections),
 	}
 	for {
@@ -271,7 +271,7 @@ func (r *Failovers) fire(ctx context.Context, name string, stalled stall) {
 		default:
 		}
 		select {
-		case <-r.fired: // the oldest makes room
+		case <-r.fired: // drop the oldest
 		default:
 		}
 	}

@@ -21,7 +21,7 @@ const (
 	leaseMS   = 10_000
 )
 
-// A host whose clocks and whose kernel the test moves.
+// bench is a host whose clocks and kernel the test controls.
 type bench struct {
 	*Failovers
 	t           testing.TB
@@ -60,7 +60,7 @@ func armed(name string) *agentv1.Arm {
 	}
 }
 
-// A subflow that has data waiting, and has delivered so many segments.
+// waiting returns a subflow with data in flight and this many delivered segments.
 func waiting(cookie uint64, local string, delivered uint64) mptcp.Subflow {
 	return mptcp.Subflow{
 		Local: netip.AddrPortFrom(netip.MustParseAddr(local), 40000), Cookie: cookie,
@@ -68,7 +68,7 @@ func waiting(cookie uint64, local string, delivered uint64) mptcp.Subflow {
 	}
 }
 
-// pass lets time go by and looks as often as it would be looked.
+// pass lets time pass, with looks at the requested times.
 func (b *bench) pass(d time.Duration) {
 	for d > 0 {
 		step := b.step(context.Background())
@@ -87,13 +87,13 @@ func (b *bench) expectFired(n int) {
 	}
 }
 
-func TestADeadPathIsLeftHardAndOnce(t *testing.T) {
+func TestFailoverFiresOnceOnADeadPath(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7), waiting(2, lte, 0)}
 	b.arm("wifi")
 	b.pass((stallMS - 1) * time.Millisecond)
 	b.expectFired(0)
-	b.pass(shortestWait)
+	b.pass(minWait)
 	b.expectFired(1)
 	preference := b.preferences[0]
 	if preference.Path.String() != lte || preference.Others.String() != wifi || !preference.Hard {
@@ -108,19 +108,19 @@ func TestADeadPathIsLeftHardAndOnce(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestAHostThatStoodStillItselfAccusesNoPath(t *testing.T) {
+func TestFailoverDiscountsStallsOfTheHost(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
 	b.arm("wifi")
 	b.pass(stallMS / 2 * time.Millisecond)
 	b.monotonic, b.boot = b.monotonic+time.Second, b.boot+time.Second
-	b.pass((stallMS/4 - 5) * time.Millisecond) // the look that came late was due within a quarter
+	b.pass((stallMS/4 - 5) * time.Millisecond) // the delayed look was due within a quarter of the stall time
 	b.expectFired(0)
 	b.pass(stallMS / 2 * time.Millisecond)
 	b.expectFired(1)
 }
 
-func TestOfManyInFlightLessPatienceIsNeeded(t *testing.T) {
+func TestFailoverFiresSoonerWithManyInFlight(t *testing.T) {
 	for inFlight, after := range map[uint32]time.Duration{manySegments: 60, manySegments - 1: stallMS} {
 		b := newBench(t)
 		stalled := waiting(1, wifi, 7)
@@ -138,7 +138,7 @@ func TestOfManyInFlightLessPatienceIsNeeded(t *testing.T) {
 	}
 }
 
-func TestNobodyIsSurprisedSoonerThanTCPItself(t *testing.T) {
+func TestFailoverWaitsForTheRetransmissionTimeout(t *testing.T) {
 	for _, inFlight := range []uint32{1, manySegments} {
 		b := newBench(t)
 		stalled := waiting(1, wifi, 7)
@@ -152,7 +152,7 @@ func TestNobodyIsSurprisedSoonerThanTCPItself(t *testing.T) {
 	}
 }
 
-func TestAStallBeganWithTheLastAcknowledgementAndNotWhenItWasSeen(t *testing.T) {
+func TestStallBeginsWithTheLastAcknowledgement(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
 	b.arm("wifi")
@@ -167,7 +167,7 @@ func TestAStallBeganWithTheLastAcknowledgementAndNotWhenItWasSeen(t *testing.T) 
 	b.expectFired(1)
 }
 
-func TestAPathThatDeliversIsNotLeft(t *testing.T) {
+func TestFailoverIgnoresAPathThatDelivers(t *testing.T) {
 	b := newBench(t)
 	b.arm("wifi")
 	for delivered := range uint64(50) {
@@ -177,7 +177,7 @@ func TestAPathThatDeliversIsNotLeft(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestAnIdlePathIsNotLeft(t *testing.T) {
+func TestFailoverIgnoresAnIdlePath(t *testing.T) {
 	b := newBench(t)
 	idle := waiting(1, wifi, 7)
 	idle.UnackedSegments = 0
@@ -185,14 +185,14 @@ func TestAnIdlePathIsNotLeft(t *testing.T) {
 	b.arm("wifi")
 	b.pass(5 * time.Second)
 	b.expectFired(0)
-	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)} // what is sent after an hour has not waited for an hour
+	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)} // new data after an hour has not waited for an hour
 	b.pass((stallMS / 2) * time.Millisecond)
 	b.expectFired(0)
 	b.pass(stallMS * time.Millisecond)
 	b.expectFired(1)
 }
 
-func TestOneDeadPeerDoesNotCondemnThePathOfTheOthers(t *testing.T) {
+func TestFailoverIgnoresASingleDeadPeer(t *testing.T) {
 	b := newBench(t)
 	b.arm("wifi")
 	for delivered := range uint64(20) {
@@ -202,7 +202,7 @@ func TestOneDeadPeerDoesNotCondemnThePathOfTheOthers(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestAnotherPathsStallIsNotOurs(t *testing.T) {
+func TestFailoverIgnoresOtherPaths(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, lte, 7)}
 	b.arm("wifi")
@@ -210,12 +210,12 @@ func TestAnotherPathsStallIsNotOurs(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestALeaseRunsOutAlsoWhileTheMachineSleeps(t *testing.T) {
+func TestLeaseEndsDuringSuspend(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
 	b.arm("wifi")
 	b.step(context.Background())
-	b.boot += leaseMS * time.Millisecond // and CLOCK_MONOTONIC stands
+	b.boot += leaseMS * time.Millisecond // while CLOCK_MONOTONIC stops
 	if pause := b.step(context.Background()); pause != 0 {
 		t.Fatalf("looks again in %v, expected nothing to be armed", pause)
 	}
@@ -223,7 +223,7 @@ func TestALeaseRunsOutAlsoWhileTheMachineSleeps(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestWhatTheMachineSleptThroughIsNoStall(t *testing.T) {
+func TestSuspendIsNoStall(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
 	b.arm("wifi")
@@ -233,7 +233,7 @@ func TestWhatTheMachineSleptThroughIsNoStall(t *testing.T) {
 	b.expectFired(0)
 }
 
-func TestDisarmedAndArmedAgain(t *testing.T) {
+func TestDisarmForgetsTheStall(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
 	b.arm("wifi")
@@ -246,14 +246,14 @@ func TestDisarmedAndArmedAgain(t *testing.T) {
 	}
 	b.pass(time.Second)
 	b.expectFired(0)
-	b.arm("wifi") // it has seen nothing yet
+	b.arm("wifi") // without history
 	b.pass(stallMS * 3 / 4 * time.Millisecond)
 	b.expectFired(0)
 	b.pass(stallMS * time.Millisecond)
 	b.expectFired(1)
 }
 
-func TestAStallThatHasBegunIsNotForgottenWhenTheLeaseIsRenewed(t *testing.T) {
+func TestRenewalKeepsAStall(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7), waiting(2, lte, 0)}
 	b.arm("wifi")
@@ -263,10 +263,10 @@ func TestAStallThatHasBegunIsNotForgottenWhenTheLeaseIsRenewed(t *testing.T) {
 	b.expectFired(1)
 }
 
-func TestWhatNobodyListensToIsForgottenOldestFirst(t *testing.T) {
+func TestFiredDropsTheOldestWhenNobodyReads(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
-	for i := range mostUntold + 3 {
+	for i := range maxUnreported + 3 {
 		b.arm(fmt.Sprint(i))
 		b.pass(2 * stallMS * time.Millisecond)
 	}
@@ -275,18 +275,18 @@ func TestWhatNobodyListensToIsForgottenOldestFirst(t *testing.T) {
 	}
 }
 
-func TestWhatIsArmedIsBounded(t *testing.T) {
+func TestArmIsLimited(t *testing.T) {
 	b := newBench(t)
-	for i := range mostArmed {
+	for i := range maxArmed {
 		b.arm(fmt.Sprint(i))
 	}
-	b.arm("0") // replaces
+	b.arm("0") // replaces the first
 	if _, err := b.Arm(armed("one more")); err == nil {
 		t.Fatal("there is no bound to what a controller can arm")
 	}
 }
 
-func TestAReflexThatMakesNoSenseIsRefused(t *testing.T) {
+func TestArmRefusesInvalidOrders(t *testing.T) {
 	b := newBench(t)
 	for name, bend := range map[string]func(*agentv1.Arm){
 		"no name":        func(a *agentv1.Arm) { a.Name = "" },
@@ -311,7 +311,7 @@ func TestAReflexThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestNothingIsLookedAtWhileNothingIsArmed(t *testing.T) {
+func TestStepReadsNothingWhileNothingIsArmed(t *testing.T) {
 	b := newBench(t)
 	b.look = func() ([]mptcp.Connection, error) {
 		t.Fatal("the kernel is read with nothing armed")
@@ -322,7 +322,7 @@ func TestNothingIsLookedAtWhileNothingIsArmed(t *testing.T) {
 	}
 }
 
-func TestItRunsByItself(t *testing.T) {
+func TestRunFires(t *testing.T) {
 	b := newBench(t)
 	b.clocks = New(0, nil, nil, nil).clocks
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}

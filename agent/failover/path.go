@@ -9,33 +9,34 @@ import (
 	"bicast/mptcp"
 )
 
-// Watch is one armed reflex and what it has seen. It is pure: what time it is and what the kernel shows it is told.
+// armedFailover is one armed failover and the state of its path. The caller passes the time and the subflows.
 //
-// A path is dead when data waits for acknowledgement on it and, for as long as was said, nothing was delivered on ANY of
-// its subflows: one connection whose peer has died does not condemn the path of the others.
-type watch struct {
-	preference mptcpctl.Preference // to be carried out when it fires
+// A path is dead when data waits for acknowledgement and NONE of its subflows delivered anything for the patience:
+// one dead peer does not condemn the path of the others.
+type armedFailover struct {
+	preference mptcpctl.Preference // executed when it fires
 	watched    mptcpctl.Path
 	patience   patience
-	until      time.Duration // of CLOCK_BOOTTIME, which a suspended machine's lease runs out by
+	until      time.Duration // lease on CLOCK_BOOTTIME, which also advances during suspend
 
-	progress time.Duration // when the path last delivered, of CLOCK_MONOTONIC: asleep nobody expects any
-	left     time.Duration // of patience, when it was last looked at
+	progress time.Duration // last delivery on CLOCK_MONOTONIC, which stops during suspend
+	left     time.Duration // remaining patience at the last look
 	flows    map[uint64]*flow
 }
 
-// How long a path may deliver nothing. Of one or two segments that were lost nothing tells but a probe that goes out two
-// round trips later; of many in flight some would have been acknowledged by then.
+// patience is how long a path may deliver nothing. If only a few segments are lost, the sender learns it from a probe
+// two round trips later. Of many in flight, some would have been acknowledged by then.
 type patience struct {
 	few  time.Duration
 	many time.Duration
 }
 
-// manySegments in flight are more than a sender begins with, and than a burst of losses takes.
+// manySegments in flight are more than the initial window and more than a typical burst of losses.
 const manySegments = 12
 
-// with is the patience for one subflow as it is now: whoever armed it knew round trips of some time ago. Sooner than TCP
-// itself would be surprised (RFC 6298, 2.3, without the floor of 200 ms or 1 s) nobody is.
+// with returns the patience for a subflow, at least SRTT + 4*RTTVAR: the round trip may have grown since the
+// controller armed it. This is TCP's own retransmission timeout (RFC 6298, 2.3) without the lower bound of 200 ms or
+// 1 s.
 func (p patience) with(s mptcp.Subflow) time.Duration {
 	expected := s.SRTT + 4*s.RTTVar
 	if s.UnackedSegments >= manySegments {
@@ -44,15 +45,15 @@ func (p patience) with(s mptcp.Subflow) time.Duration {
 	return max(p.few, expected)
 }
 
-// What was seen of one subflow.
+// flow is the state of one subflow.
 type flow struct {
 	delivered uint64
-	waiting   time.Duration // since when data has waited with nothing delivered
-	seen      bool          // at this look
+	waiting   time.Duration // since when data has waited without a delivery
+	seen      bool          // in the current look
 }
 
-// look takes in what the kernel shows now, and tells how long the path has stalled: 0 while it has not.
-func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration {
+// look processes the current subflows and returns how long the path has stalled, or 0 if it is not dead.
+func (w *armedFailover) look(now time.Duration, subflows []mptcp.Subflow) time.Duration {
 	var longest time.Duration
 	allowed := w.patience.few
 	for _, f := range w.flows {
@@ -65,7 +66,7 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 			w.flows[s.Cookie] = f
 		}
 		f.seen = true
-		if s.SegmentsDelivered != f.delivered { // the last acknowledgement was no earlier than what it delivered
+		if s.SegmentsDelivered != f.delivered { // the last acknowledgement reported this delivery
 			f.delivered, f.waiting = s.SegmentsDelivered, max(f.waiting, now-s.SinceAck)
 			w.progress = max(w.progress, f.waiting)
 		}
@@ -89,15 +90,15 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 	return stalled
 }
 
-// forgive begins every stall later by so much.
-func (w *watch) forgive(late time.Duration) {
+// discount shifts the start of every stall.
+func (w *armedFailover) discount(late time.Duration) {
 	w.progress += late
 	for _, f := range w.flows {
 		f.waiting += late
 	}
 }
 
-// next is how soon to look again: often enough to see when a stall begins, and then when patience ends.
-func (w *watch) next() time.Duration {
-	return min(max(w.patience.many/4, shortestLook), max(w.left, shortestWait))
+// next returns the time until the next look: short enough to notice when a stall begins and when patience ends.
+func (w *armedFailover) next() time.Duration {
+	return min(max(w.patience.many/4, minInterval), max(w.left, minWait))
 }

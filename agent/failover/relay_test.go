@@ -12,8 +12,8 @@ import (
 	"bicast/api/agentv1"
 )
 
-// A relay with so many terminals, each with a connection by both paths.
-func (b *bench) house(terminals int) {
+// relay arms failovers for terminals that each have a connection over both paths.
+func (b *bench) relay(terminals int) {
 	b.t.Helper()
 	for i := range terminals {
 		n := byte(i + 1)
@@ -29,16 +29,16 @@ func (b *bench) house(terminals int) {
 	}
 }
 
-func TestAPathThatAllOf250TerminalsLoseIsLeftAndToldForEach(t *testing.T) {
+func TestFailoversFireForEachOf250Terminals(t *testing.T) {
 	b := newBench(t)
-	b.house(250)
+	b.relay(250)
 	b.pass((stallMS + 1) * time.Millisecond)
 	b.expectFired(250)
 }
 
 func BenchmarkLookAt250Terminals(b *testing.B) {
 	bench := newBench(b)
-	bench.house(250)
+	bench.relay(250)
 	for b.Loop() {
 		bench.step(context.Background())
 	}
