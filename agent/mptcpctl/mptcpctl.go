@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mptcpctl applies a controller's preferences to this host's live MPTCP connections, and to none but those of the
-// terminal that the order names.
+// Package mptcpctl applies the controller's path preferences to this host's live MPTCP connections, limited to the terminal that
+// the order names.
 package mptcpctl
 
 import (
@@ -17,7 +17,7 @@ import (
 	"bicast/mptcp"
 )
 
-// Kernel is what an executor needs of *mptcp.Handle.
+// Kernel is the part of *mptcp.Handle that an executor needs.
 type Kernel interface {
 	Connections() ([]mptcp.Connection, error)
 	PathManagerOf(c mptcp.Connection) (mptcp.PathManager, error)
@@ -25,26 +25,27 @@ type Kernel interface {
 	PreferEndpoints(wanted, others []netip.Addr, hard bool) (mptcp.Change, error)
 }
 
-// Executor moves connections between paths. Several goroutines may ask: one preference is carried out at a time.
+// Executor moves connections between paths, one preference at a time. It is safe for concurrent use.
 type Executor struct {
 	Role      agentv1.Role
 	Kernel    Kernel
-	Addresses func() ([]netip.Addr, error) // of this host's namespace
+	Addresses func() ([]netip.Addr, error) // addresses of this host's namespace
 
 	one sync.Mutex
 }
 
-// ErrGateway is why a gateway refuses every preference.
-var ErrGateway = errors.New("a gateway forwards connections and has none of a terminal's: order the terminal, or the relay " +
+// ErrGateway is the reason why a gateway refuses every preference.
+var ErrGateway = errors.New("a gateway only forwards the connections of terminals: send the order to the terminal, or to the relay " +
 	"that serves it")
 
-// Outcome is what came of a preference, for a Result or a Fired.
+// Outcome is the result of a preference, for a Result or a Fired message.
 type Outcome struct {
-	Connections int // that it reached
+	Connections int // number of changed connections
 	Said        string
 }
 
-// Prefer carries a preference out. An error says why it was not, or not wholly; the outcome counts what was all the same.
+// Prefer applies a preference. The outcome counts the connections that changed, even if the error reports that others
+// failed.
 func (e *Executor) Prefer(ctx context.Context, preference Preference) (Outcome, error) {
 	e.one.Lock()
 	defer e.one.Unlock()
@@ -58,7 +59,7 @@ func (e *Executor) Prefer(ctx context.Context, preference Preference) (Outcome, 
 	}
 }
 
-// End is the address that tells a subflow's path: at the terminal its own, where connections are served its peer's.
+// End returns the address that identifies a subflow's path: the local one on a terminal, the peer's on a relay.
 func End(role agentv1.Role, s mptcp.Subflow) netip.Addr {
 	if role == agentv1.Role_ROLE_TERMINAL {
 		return s.Local.Addr()
@@ -66,15 +67,15 @@ func End(role agentv1.Role, s mptcp.Subflow) netip.Addr {
 	return s.Remote.Addr()
 }
 
-// At the terminal every connection is its own, so orders by endpoint reach nobody else.
+// asTerminal orders by endpoint: on a terminal every connection is its own, so no other host is affected.
 func (e *Executor) asTerminal(ctx context.Context, preference Preference) (Outcome, error) {
 	ours, err := e.Addresses()
 	if err != nil {
-		return Outcome{}, fmt.Errorf("this host's addresses cannot be read: %w", err)
+		return Outcome{}, fmt.Errorf("cannot read this host's addresses: %w", err)
 	}
 	wanted, others := preference.Path.In(ours), preference.Others.In(ours)
 	if len(wanted) == 0 {
-		return Outcome{}, fmt.Errorf("%s is not an address of this host now: that path is down, or it is another terminal's", preference.Path)
+		return Outcome{}, fmt.Errorf("%s is not an address of this host now: the path is down, or belongs to another terminal", preference.Path)
 	}
 	connections, err := e.Kernel.Connections()
 	if err != nil {
@@ -99,13 +100,13 @@ func (e *Executor) asTerminal(ctx context.Context, preference Preference) (Outco
 		change, err := e.Kernel.PreferEndpoints(wanted, others, preference.Hard)
 		work.count(change, err)
 		if err == nil {
-			work.lookAt(byEndpoint)
+			work.checkEndpoints(byEndpoint)
 		}
 	}
 	return work.outcome()
 }
 
-// Where connections are served, only an order by token stays with one terminal.
+// asServer orders by token: on a relay an order by endpoint would affect every terminal.
 func (e *Executor) asServer(ctx context.Context, preference Preference) (Outcome, error) {
 	connections, err := e.Kernel.Connections()
 	if err != nil {
@@ -122,21 +123,21 @@ func (e *Executor) asServer(ctx context.Context, preference Preference) (Outcome
 		case manager == mptcp.UserspaceManager:
 			work.prefer(ctx, c)
 		default:
-			work.failed(fmt.Errorf("%v was made under the kernel's path manager, which flags a path for every client of "+
-				"this host and not for this terminal alone: connections that are made while the agent runs can be moved", c))
+			work.failed(fmt.Errorf("%v is under the kernel's path manager, which flags a path for every client of "+
+				"this host and not for one terminal: only connections that begin while the agent runs can be moved", c))
 		}
 	}
 	return work.outcome()
 }
 
-// One preference being carried out.
+// round applies one preference.
 type round struct {
 	executor   *Executor
 	preference Preference
 	reached    int
 	did        []string
 	failures   []error
-	without    int // connections ordered by endpoint that have no path to go by
+	without    int // connections ordered by endpoint that do not have the path
 }
 
 func (r *round) concerns(c mptcp.Connection) bool {
@@ -150,7 +151,7 @@ func (r *round) concerns(c mptcp.Connection) bool {
 
 func (r *round) prefer(ctx context.Context, c mptcp.Connection) {
 	if ctx.Err() != nil {
-		r.failed(fmt.Errorf("no time was left for %v", c))
+		r.failed(fmt.Errorf("timeout before %v was changed", c))
 		return
 	}
 	var wanted, others []mptcp.Subflow
@@ -166,10 +167,10 @@ func (r *round) prefer(ctx context.Context, c mptcp.Connection) {
 	r.count(change, err)
 }
 
-// lookAt sees what came of an order by endpoint, of which the kernel says nothing: whether these connections have the path
-// of the preference, and whether it is active. What the other end has flagged stays backup; of a dead path's alternatives even
-// such a one carries.
-func (r *round) lookAt(ordered map[mptcp.Token]bool) {
+// checkEndpoints checks the result of an order by endpoint, which the kernel does not report: whether these
+// connections have the preferred path, and whether it is active. A backup flag of the peer stays. If the other path
+// is dead, even a backup subflow carries data.
+func (r *round) checkEndpoints(ordered map[mptcp.Token]bool) {
 	connections, err := r.executor.Kernel.Connections()
 	if err != nil {
 		r.failed(err)
@@ -198,7 +199,7 @@ func (r *round) count(change mptcp.Change, err error) {
 	r.did = append(r.did, change.Did...)
 }
 
-// A connection that has ended wants nothing any more.
+// failed records an error, unless the connection has just ended.
 func (r *round) failed(err error) {
 	if kind, ours := mptcp.KindOf(err); ours && (kind == mptcp.Gone || kind == mptcp.Reused) {
 		return
@@ -209,12 +210,12 @@ func (r *round) failed(err error) {
 func (r *round) empty() bool { return r.reached == 0 && len(r.failures) == 0 }
 
 func (r *round) outcome() (Outcome, error) {
-	outcome := Outcome{Connections: r.reached, Said: inShort(r.did)}
+	outcome := Outcome{Connections: r.reached, Said: summary(r.did)}
 	if outcome.Said == "" {
-		outcome.Said = "no connection had to be changed"
+		outcome.Said = "no connection needed a change"
 	}
 	if r.without > 0 {
-		outcome.Said += fmt.Sprintf("; %d of them have no path by %s and stay where they are", r.without, r.preference.Path)
+		outcome.Said += fmt.Sprintf("; %d of them have no path over %s and were not moved", r.without, r.preference.Path)
 	}
 	if len(r.failures) == 0 {
 		return outcome, nil
@@ -226,11 +227,11 @@ func (r *round) outcome() (Outcome, error) {
 	return outcome, err
 }
 
-// A result is for people to read: of a thousand connections it tells the first ones.
-func inShort(did []string) string {
-	const told = 4
-	if len(did) <= told {
+// summary lists the first changes only, because people read it.
+func summary(did []string) string {
+	const shown = 4
+	if len(did) <= shown {
 		return strings.Join(did, "; ")
 	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(did[:told], "; "), len(did)-told)
+	return fmt.Sprintf("%s; and %d more", strings.Join(did[:shown], "; "), len(did)-shown)
 }

@@ -22,12 +22,12 @@ const (
 	relay    = agentv1.Role_ROLE_RELAY
 )
 
-// A kernel that carries out: flags are set and subflows are closed.
+// fakeKernel executes preferences: it sets flags and closes subflows.
 type fakeKernel struct {
 	connections []mptcp.Connection
 	managers    map[mptcp.Token]mptcp.PathManager
 	fails       map[mptcp.Token]error
-	endpoints   map[netip.Addr]bool // whether backup, for connections to come
+	endpoints   map[netip.Addr]bool // backup flags for new connections
 }
 
 func (k *fakeKernel) Connections() ([]mptcp.Connection, error) {
@@ -79,7 +79,7 @@ func (k *fakeKernel) flag(i int, hard bool, wanted, others func(mptcp.Subflow) b
 	k.connections[i].Subflows = left
 }
 
-// The addresses, of the end that tells the path, over which a connection sends.
+// active returns the addresses, of the end that identifies the path, over which a connection sends.
 func (k *fakeKernel) active(role agentv1.Role, token mptcp.Token) string {
 	var found []string
 	for _, c := range k.connections {
@@ -151,7 +151,7 @@ func expectActive(t *testing.T, kernel *fakeKernel, role agentv1.Role, token mpt
 	}
 }
 
-func TestATerminalMovesAllOfItsConnectionsAndThoseToCome(t *testing.T) {
+func TestTerminalMovesPresentAndFutureConnections(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi, phoneLTE))
 	outcome, err := order(t, terminal, kernel, phoneLTE, phoneWifi, false)
 	if err != nil || outcome.Connections != 2 {
@@ -164,7 +164,7 @@ func TestATerminalMovesAllOfItsConnectionsAndThoseToCome(t *testing.T) {
 	}
 }
 
-func TestATerminalDoesNotSayThatItMovedWhatTheOtherEndHolds(t *testing.T) {
+func TestTerminalReportsPathsThatThePeerHoldsAsBackup(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi, phoneLTE))
 	kernel.connections[1].Subflows[1].BackupByPeer = true
 	_, err := order(t, terminal, kernel, phoneLTE, phoneWifi, false)
@@ -177,13 +177,13 @@ func TestATerminalDoesNotSayThatItMovedWhatTheOtherEndHolds(t *testing.T) {
 	}
 }
 
-func TestATerminalSaysHowManyConnectionsHaveNoSuchPath(t *testing.T) {
+func TestTerminalCountsConnectionsWithoutThePath(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi),
 		connection(3, false, phoneWifi, phoneLTE))
 	kernel.connections[2].Subflows[1].Established = false
 	for _, hard := range []bool{false, true} {
 		outcome, err := order(t, terminal, kernel, phoneLTE, phoneWifi, hard)
-		expected := "2 of them have no path by " + phoneLTE + " and stay where they are"
+		expected := "2 of them have no path over " + phoneLTE + " and were not moved"
 		if err != nil || outcome.Connections != 3 || !strings.HasSuffix(outcome.Said, "; "+expected) {
 			t.Fatalf("hard %v: %+v, %v, expected 3 connections and %q", hard, outcome, err, expected)
 		}
@@ -194,7 +194,7 @@ func TestATerminalSaysHowManyConnectionsHaveNoSuchPath(t *testing.T) {
 	}
 }
 
-func TestATerminalWithNoConnectionIsReadyForThoseToCome(t *testing.T) {
+func TestTerminalPrefersForFutureConnections(t *testing.T) {
 	kernel := under(mptcp.KernelManager)
 	if _, err := order(t, terminal, kernel, phoneLTE, phoneWifi, false); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestATerminalWithNoConnectionIsReadyForThoseToCome(t *testing.T) {
 	}
 }
 
-func TestATerminalUnderTheUserspacePathManagerIsOrderedByConnection(t *testing.T) {
+func TestTerminalOrdersByTokenInUserspaceMode(t *testing.T) {
 	kernel := under(mptcp.UserspaceManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi, phoneLTE))
 	outcome, err := order(t, terminal, kernel, phoneLTE, phoneWifi, true)
 	if err != nil || outcome.Connections != 2 {
@@ -216,7 +216,7 @@ func TestATerminalUnderTheUserspacePathManagerIsOrderedByConnection(t *testing.T
 	}
 }
 
-func TestAnAddressThatIsNotOurTerminalsIsRefused(t *testing.T) {
+func TestTerminalRefusesForeignAddresses(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE))
 	_, err := order(t, terminal, kernel, laptopLTE, phoneWifi, false)
 	if err == nil || !strings.Contains(err.Error(), laptopLTE) {
@@ -225,7 +225,7 @@ func TestAnAddressThatIsNotOurTerminalsIsRefused(t *testing.T) {
 	expectActive(t, kernel, terminal, 1, phoneWifi+" "+phoneLTE)
 }
 
-func TestARelayMovesOneTerminalAndNobodyElse(t *testing.T) {
+func TestRelayMovesOneTerminalOnly(t *testing.T) {
 	kernel := under(mptcp.UserspaceManager,
 		connection(1, true, phoneWifi, phoneLTE), connection(2, true, laptopWifi, laptopLTE), connection(3, false, phoneWifi))
 	outcome, err := order(t, relay, kernel, phoneLTE, phoneWifi, false)
@@ -236,7 +236,7 @@ func TestARelayMovesOneTerminalAndNobodyElse(t *testing.T) {
 	expectActive(t, kernel, relay, 2, laptopWifi+" "+laptopLTE)
 }
 
-func TestARelayRefusesWhatWouldReachEveryClient(t *testing.T) {
+func TestRelayRefusesOrdersThatAffectEveryClient(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, true, phoneWifi, phoneLTE), connection(2, true, laptopWifi, laptopLTE))
 	outcome, err := order(t, relay, kernel, phoneLTE, phoneWifi, false)
 	if err == nil || !strings.Contains(err.Error(), "every client") || outcome.Connections != 0 {
@@ -246,14 +246,14 @@ func TestARelayRefusesWhatWouldReachEveryClient(t *testing.T) {
 	expectActive(t, kernel, relay, 2, laptopWifi+" "+laptopLTE)
 }
 
-func TestAGatewayMovesNothing(t *testing.T) {
+func TestGatewayRefusesPreferences(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE))
 	if _, err := order(t, gateway, kernel, phoneLTE, phoneWifi, false); err == nil {
 		t.Fatal("a gateway moved a connection")
 	}
 }
 
-func TestWhatEndedMeanwhileIsNoFailureAndWhatCannotMoveIs(t *testing.T) {
+func TestPreferIgnoresClosedConnectionsOnly(t *testing.T) {
 	kernel := under(mptcp.UserspaceManager,
 		connection(1, true, phoneWifi, phoneLTE), connection(2, true, phoneWifi), connection(3, true, phoneWifi, phoneLTE))
 	kernel.fails[3] = &mptcp.Error{Kind: mptcp.Gone, What: "it has ended"}
@@ -267,7 +267,7 @@ func TestWhatEndedMeanwhileIsNoFailureAndWhatCannotMoveIs(t *testing.T) {
 	expectActive(t, kernel, relay, 1, phoneLTE)
 }
 
-func TestHardClosesTheDeadPath(t *testing.T) {
+func TestHardClosesSubflowsOfTheDeadPath(t *testing.T) {
 	kernel := under(mptcp.UserspaceManager, connection(1, true, phoneWifi, phoneLTE))
 	if _, err := order(t, relay, kernel, phoneLTE, phoneWifi, true); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestHardClosesTheDeadPath(t *testing.T) {
 	}
 }
 
-func TestAWishThatMakesNoSenseIsRefused(t *testing.T) {
+func TestParsePreferenceRefusesInvalidOrders(t *testing.T) {
 	path := func(addresses ...string) *agentv1.Path { return &agentv1.Path{TerminalAddresses: addresses} }
 	for name, wrong := range map[string]*agentv1.Prefer{
 		"nothing":       nil,

@@ -12,17 +12,17 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Path is the terminal's addresses on one path.
+// Path is a path, as the terminal's addresses on it.
 type Path []netip.Addr
 
-// Preference is a Prefer that makes sense.
+// Preference is a valid Prefer order.
 type Preference struct {
 	Path   Path
-	Others Path // of all paths to leave
+	Others Path // addresses of all paths to leave
 	Hard   bool
 }
 
-// ParsePreference reads an order, or says what is wrong with it.
+// ParsePreference parses an order, or returns what is wrong with it.
 func ParsePreference(order *agentv1.Prefer) (Preference, error) {
 	preference := Preference{Hard: order.GetHard()}
 	var err error
@@ -39,16 +39,16 @@ func ParsePreference(order *agentv1.Prefer) (Preference, error) {
 	return preference, preference.check()
 }
 
-// ParsePath reads the path that stands in a field of an order.
+// ParsePath parses the path in a field of an order.
 func ParsePath(field string, path *agentv1.Path) (Path, error) {
 	if len(path.GetTerminalAddresses()) == 0 {
-		return nil, fmt.Errorf("%s has no terminal_addresses, expected one at least", field)
+		return nil, fmt.Errorf("%s has no terminal_addresses, expected at least one", field)
 	}
 	var found Path
 	for _, text := range path.GetTerminalAddresses() {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is no address", field, text)
+			return nil, fmt.Errorf("%s: %q is not an IP address", field, text)
 		}
 		found = append(found, address.Unmap())
 	}
@@ -58,19 +58,19 @@ func ParsePath(field string, path *agentv1.Path) (Path, error) {
 func (w Preference) check() error {
 	for _, address := range w.Path {
 		if slices.Contains(w.Others, address) {
-			return fmt.Errorf("%v is on the path to prefer and on one to leave", address)
+			return fmt.Errorf("%v is both on the preferred path and on one to leave", address)
 		}
 	}
 	if w.Hard && len(w.Others) == 0 {
-		return errors.New("hard is for paths that are dead, and no others are named")
+		return errors.New("hard closes the subflows of other paths, but the order has no others")
 	}
 	return nil
 }
 
-// Has tells whether an address is of this path.
+// Has reports whether an address is on this path.
 func (p Path) Has(address netip.Addr) bool { return slices.Contains(p, address) }
 
-// In are those of the path's addresses that are among the given ones.
+// In returns the path's addresses that are among the given ones.
 func (p Path) In(given []netip.Addr) Path {
 	var found Path
 	for _, address := range p {
@@ -81,7 +81,7 @@ func (p Path) In(given []netip.Addr) Path {
 	return found
 }
 
-// String is the addresses.
+// String returns the addresses.
 func (p Path) String() string {
 	texts := make([]string, len(p))
 	for i, address := range p {

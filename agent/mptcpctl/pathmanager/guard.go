@@ -15,35 +15,36 @@ import (
 	"bicast/mptcp"
 )
 
-// What the guard says to its agent.
+// Lines that the guard writes to its agent.
 const (
 	holding = "holding"
 	wait    = "waiting for another agent's guard"
 )
 
-// seat is the claim of a guard: there is one in each network namespace, and the next one waits its turn.
+// seat is the claim of a guard. Each network namespace has one, and further guards wait for it.
 const seat = "path manager"
 
-// Guard is the process: it holds the namespace until its input ends, closes its output when the namespace is handed
-// back, and returns when nobody needs it any more. The directory is where it notes that the namespace is held.
+// Guard is the main function of the guard process. It holds the namespace until its input ends, closes its output
+// when the path manager is restored, and returns when no connection needs it any more. It keeps its marker file in
+// directory.
 func Guard(netns, directory string, in io.Reader, out io.WriteCloser) error {
-	ignoreEnds()
+	ignoreSignals()
 	handle, events, cancel, err := eventsOf(netns)
 	if err != nil {
 		return err
 	}
 	defer handle.Close()
 	defer cancel()
-	noted, err := markOf(handle, directory)
+	marker, err := markOf(handle, directory)
 	if err != nil {
 		return err
 	}
-	orphaned := make(chan struct{})
+	inputClosed := make(chan struct{})
 	go func() {
-		defer close(orphaned)
+		defer close(inputClosed)
 		io.Copy(io.Discard, in)
 	}()
-	if err := hold(handle, noted, events, orphaned, out); err != nil {
+	if err := hold(handle, marker, events, inputClosed, out); err != nil {
 		return err
 	}
 	if err := out.Close(); err != nil {
@@ -53,10 +54,10 @@ func Guard(netns, directory string, in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// What ends the agent ends a guard by that, and not before; and that nobody reads what it says (SIGPIPE) does not end it.
-func ignoreEnds() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) }
+// ignoreSignals keeps the guard alive when signals end the agent, and when nobody reads its output (SIGPIPE).
+func ignoreSignals() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) }
 
-// eventsOf takes hold of a namespace and listens to its events.
+// eventsOf opens a namespace and subscribes to its events.
 func eventsOf(netns string) (*mptcp.Handle, <-chan mptcp.Event, context.CancelFunc, error) {
 	handle, err := mptcp.Open(netns)
 	if err != nil {
@@ -71,37 +72,37 @@ func eventsOf(netns string) (*mptcp.Handle, <-chan mptcp.Event, context.CancelFu
 	return handle, events, cancel, nil
 }
 
-// hold keeps the namespace under the userspace path manager while the agent lives.
+// hold keeps the namespace under the userspace path manager while the agent is alive.
 func hold(
-	handle *mptcp.Handle, noted mark, events <-chan mptcp.Event, orphaned <-chan struct{}, out io.Writer,
+	handle *mptcp.Handle, marker mark, events <-chan mptcp.Event, inputClosed <-chan struct{}, out io.Writer,
 ) (err error) {
-	mine, err := sit(handle, orphaned, out)
+	mine, err := awaitSeat(handle, inputClosed, out)
 	if err != nil || mine == nil {
 		return err
 	}
 	defer mine.Close()
-	if err := noted.put(); err != nil {
+	if err := marker.put(); err != nil {
 		return err
 	}
 	if err := set(handle, userspace); err != nil {
-		return errors.Join(err, noted.remove())
+		return errors.Join(err, marker.remove())
 	}
-	defer func() { err = errors.Join(err, giveBack(handle, noted)) }()
+	defer func() { err = errors.Join(err, restore(handle, marker)) }()
 	fmt.Fprintln(out, holding)
 	for {
 		select {
-		case <-orphaned:
+		case <-inputClosed:
 			return nil
 		case _, open := <-events:
 			if !open {
-				return errors.New("the kernel tells no events any more, so joins would be refused")
+				return errors.New("the event stream of the kernel ended, so the kernel would refuse joins")
 			}
 		}
 	}
 }
 
-// sit takes the namespace's seat, or waits for the guard that has it; nil when the agent ends before that.
-func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (io.Closer, error) {
+// awaitSeat takes the namespace's seat when it is free. It returns nil if the agent ends before that.
+func awaitSeat(handle *mptcp.Handle, inputClosed <-chan struct{}, out io.Writer) (io.Closer, error) {
 	mine, err := takeSeat(handle)
 	if !errors.Is(err, claim.ErrTaken) {
 		return mine, err
@@ -111,7 +112,7 @@ func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (io.Clos
 	defer cancel()
 	go func() {
 		select {
-		case <-orphaned:
+		case <-inputClosed:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -123,30 +124,31 @@ func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (io.Clos
 	return mine, err
 }
 
-// listen is for the connections that are left.
+// listen waits until no connection needs the guard.
 func listen(handle *mptcp.Handle, events <-chan mptcp.Event) {
 	for needed(handle) && connectionClosed(events) {
 	}
 }
 
-// connectionClosed listens until one has ended; false is when the kernel tells nothing any more.
+// connectionClosed waits until a connection has closed. It returns false at the end of the event stream.
 func connectionClosed(events <-chan mptcp.Event) bool {
 	for event := range events {
-		if event.Kind == mptcp.ConnectionClosed || event.Kind == 0 { // 0: some were lost
+		if event.Kind == mptcp.ConnectionClosed || event.Kind == 0 { // 0: events were lost
 			return true
 		}
 	}
 	return false
 }
 
-// Whether there is a connection under the userspace path manager, which would refuse joins without us.
+// needed reports whether a connection is under the userspace path manager, which would refuse joins without a
+// listener.
 func needed(handle *mptcp.Handle) bool {
 	connections, err := handle.Connections()
 	if err != nil {
 		return false
 	}
 	for _, c := range connections {
-		if c.Token == 0 || c.Inode == 0 { // without an inode: no process has it any more, and the kernel is burying it
+		if c.Token == 0 || c.Inode == 0 { // without an inode: no process has the socket, and the kernel is closing it
 			continue
 		}
 		if manager, err := handle.PathManagerOf(c); err == nil && manager == mptcp.UserspaceManager {

@@ -16,45 +16,45 @@ import (
 	"time"
 )
 
-// How long until a guard that died is replaced and until one that was told to end is left to itself.
+// Delays for replacing a guard that ended, and for a guard to hand back.
 const (
-	replaceAfter = 200 * time.Millisecond
-	failedAfter  = 10 * time.Second // at most, where one after the other could not hold the namespace at all
-	endWithin    = 2 * time.Second
+	replaceDelay    = 200 * time.Millisecond
+	maxReplaceDelay = 10 * time.Second // after repeated failures to hold the namespace
+	handBackTimeout = 2 * time.Second
 )
 
-// Holder has a guard while it runs.
+// Holder keeps a guard running while it runs.
 type Holder struct {
-	Command []string // of the guard; its arguments name the namespace
+	Command []string // of the guard, with the namespace in its arguments
 	Log     *slog.Logger
-	Changed func(held bool) // whether connections come under the userspace path manager from now on
+	Changed func(held bool) // reports whether new connections are under the userspace path manager
 }
 
-// Run keeps a guard until the context ends, and then sees the namespace handed back.
+// Run keeps a guard until the context ends, then waits until the path manager is restored.
 func (h Holder) Run(ctx context.Context) {
-	pause := replaceAfter
+	pause := replaceDelay
 	for ctx.Err() == nil {
-		held, err := h.guarded(ctx)
+		held, err := h.runGuard(ctx)
 		h.Changed(false)
 		if err != nil {
-			h.Log.Error("the guard of the path manager ended", "because", err)
+			h.Log.Error("the guard of the path manager ended and will be replaced", "because", err)
 		}
 		if held {
-			pause = replaceAfter
+			pause = replaceDelay
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, failedAfter)
+		pause = min(2*pause, maxReplaceDelay)
 	}
 }
 
-// guarded has one guard, from its start to its end, or to ours.
-func (h Holder) guarded(ctx context.Context) (held bool, err error) {
+// runGuard runs one guard until it or the context ends.
+func (h Holder) runGuard(ctx context.Context) (held bool, err error) {
 	guard := exec.Command(h.Command[0], h.Command[1:]...)
 	guard.Stderr = os.Stderr
-	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what kills our group shall not kill it
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to our process group must not reach the guard
 	input, err := guard.StdinPipe()
 	if err != nil {
 		return false, err
@@ -64,7 +64,7 @@ func (h Holder) guarded(ctx context.Context) (held bool, err error) {
 		return false, err
 	}
 	if err := guard.Start(); err != nil {
-		return false, fmt.Errorf("it could not be started: %w", err)
+		return false, fmt.Errorf("cannot start the guard: %w", err)
 	}
 	ended := make(chan error, 1)
 	words := make(chan string)
@@ -81,8 +81,8 @@ func (h Holder) guarded(ctx context.Context) (held bool, err error) {
 			if !open {
 				return held, cmp.Or(<-ended, errEnded)
 			}
-			h.Log.Info("the guard of the path manager", "says", word)
-			if held = word == holding; held { // one that waits has settled nothing: the guard of who was here before us may be leaving
+			h.Log.Info("message from the guard of the path manager", "says", word)
+			if held = word == holding; held { // a waiting guard changes nothing: the previous agent's guard may be ending
 				h.Changed(true)
 			}
 		case <-ctx.Done():
@@ -91,12 +91,13 @@ func (h Holder) guarded(ctx context.Context) (held bool, err error) {
 	}
 }
 
-var errEnded = errors.New("it ended although we have not")
+var errEnded = errors.New("the guard ended before its agent")
 
-// The guard closes its output when the namespace is handed back. It may live on for connections of our time.
+// handBack ends the guard's input and waits until the guard closes its output: then the path manager is restored. The
+// guard may live on for the remaining connections.
 func handBack(input io.Closer, words <-chan string) error {
 	input.Close()
-	late := time.After(endWithin)
+	late := time.After(handBackTimeout)
 	for {
 		select {
 		case _, open := <-words:
@@ -104,7 +105,7 @@ func handBack(input io.Closer, words <-chan string) error {
 				return nil
 			}
 		case <-late:
-			return fmt.Errorf("it did not hand the namespace back within %v", endWithin)
+			return fmt.Errorf("the guard did not restore the path manager within %v", handBackTimeout)
 		}
 	}
 }

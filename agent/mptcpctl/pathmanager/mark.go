@@ -14,15 +14,15 @@ import (
 	"bicast/mptcp"
 )
 
-// A mark is a file that stands while the namespace is under the userspace path manager because of us. It is there before
-// that is set and goes when it was given back: where it is found with nobody in the seat, agent and guard were killed
-// together.
+// mark is a file that exists while the namespace is under the userspace path manager because of us. It is written
+// before the sysctl is set and removed after the restore. A mark without a guard means that agent and guard were
+// killed together.
 type mark string
 
 const markPrefix = "path-manager-"
 
-// unmarked tells whether nothing was ever left behind, in whichever namespace: that needs no rights and no MPTCP.
-func unmarked(directory string) (bool, error) {
+// hasNoMarks reports whether no namespace has a mark. This needs no privileges and no MPTCP.
+func hasNoMarks(directory string) (bool, error) {
 	entries, err := os.ReadDir(directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
@@ -44,18 +44,18 @@ func (m mark) put() error {
 		err = os.WriteFile(string(m), []byte(boot), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("the path manager is not taken, for it cannot be noted that it has to be given back: %w", err)
+		return fmt.Errorf("cannot write the marker file, so the path manager stays unchanged: %w", err)
 	}
 	return nil
 }
 
-func (m mark) stands() (bool, error) {
-	noted, err := os.ReadFile(string(m))
+func (m mark) isSet() (bool, error) {
+	marker, err := os.ReadFile(string(m))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	boot, unread := mptcp.BootID()
-	return strings.TrimSpace(string(noted)) == boot, errors.Join(err, unread)
+	return strings.TrimSpace(string(marker)) == boot, errors.Join(err, unread)
 }
 
 func (m mark) remove() error {
@@ -65,10 +65,10 @@ func (m mark) remove() error {
 	return nil
 }
 
-// giveBack is done by who has the seat.
-func giveBack(handle *mptcp.Handle, noted mark) error {
+// restore sets the kernel's path manager. The caller has the seat.
+func restore(handle *mptcp.Handle, marker mark) error {
 	if err := set(handle, kernel); err != nil {
 		return err
 	}
-	return noted.remove()
+	return marker.remove()
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pathmanager gives a relay's connections to the userspace path manager, under which each can be moved by
-// itself, and gives them back however the agent ends.
+// Package pathmanager puts a relay's namespace under the userspace path manager, which can move single connections, and restores
+// the kernel's path manager however the agent ends.
 //
-// Connections under it accept no second subflow unless somebody listens to the kernel's events, for as long as they
-// live. So this is done by a process of its own, the guard: its input ends when the agent does, even by SIGKILL. Then
-// it hands the namespace back to the kernel's path manager and listens until the last connection of that time is gone.
-// Where both were killed, the next agent does that, or `release` (Release): a file tells them (mark.go).
+// Connections under the userspace path manager accept a second subflow only while a process listens to the kernel's events. A
+// separate process, the guard, does that. Its input closes when the agent ends, even by SIGKILL. Then the guard restores the
+// kernel's path manager and listens until the last affected connection has closed. If both processes were killed, the next agent
+// or `release` (Release) does that: a marker file tells them (mark.go).
 package pathmanager
 
 import (
@@ -17,7 +17,7 @@ import (
 	"bicast/mptcp"
 )
 
-// The sysctl that says under which path manager connections are made from now on: Documentation/networking/mptcp-sysctl.
+// sysctl selects the path manager of new connections: Documentation/networking/mptcp-sysctl.
 const sysctl = "/proc/sys/net/mptcp/pm_type"
 
 const (
@@ -25,7 +25,7 @@ const (
 	userspace = "1"
 )
 
-// Current tells under which path manager connections of a handle's namespace are made.
+// Current returns the path manager of new connections in a handle's namespace.
 func Current(handle *mptcp.Handle) (mptcp.PathManager, error) {
 	var text []byte
 	err := handle.Do(func() (err error) {
@@ -33,7 +33,7 @@ func Current(handle *mptcp.Handle) (mptcp.PathManager, error) {
 		return err
 	})
 	if err != nil {
-		return mptcp.UnknownManager, fmt.Errorf("the path manager cannot be told: %w; that wants Linux 5.19 or newer", err)
+		return mptcp.UnknownManager, fmt.Errorf("cannot read which path manager is in use: %w; this needs Linux 5.19 or newer", err)
 	}
 	if strings.TrimSpace(string(text)) == userspace {
 		return mptcp.UserspaceManager, nil
@@ -44,7 +44,7 @@ func Current(handle *mptcp.Handle) (mptcp.PathManager, error) {
 func set(handle *mptcp.Handle, manager string) error {
 	err := handle.Do(func() error { return os.WriteFile(sysctl, []byte(manager), 0) })
 	if err != nil {
-		return fmt.Errorf("the path manager could not be set: %w; that wants root and Linux 5.19 or newer", err)
+		return fmt.Errorf("cannot set the path manager: %w; this needs root and Linux 5.19 or newer", err)
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ import (
 	"bicast/mptcp"
 )
 
-// Release gives a namespace back whose agent and guard were killed together, and tells whether it had to. Where nothing
-// was left behind, or a guard lives, it does nothing. Connections of that time that live on get a listener: `command`,
-// which is Listen in a process of its own.
+// Release restores the path manager of a namespace whose agent and guard were killed together, and reports whether it
+// did. Without a mark, or with a living guard, it does nothing. For remaining connections it starts a listener with
+// `command`, a process that calls Listen.
 func Release(netns, directory string, command []string) (released bool, err error) {
-	if none, err := unmarked(directory); err != nil || none {
+	if none, err := hasNoMarks(directory); err != nil || none {
 		return false, err
 	}
 	handle, err := mptcp.Open(netns)
@@ -27,43 +27,43 @@ func Release(netns, directory string, command []string) (released bool, err erro
 		return false, err
 	}
 	defer handle.Close()
-	noted, err := markOf(handle, directory)
+	marker, err := markOf(handle, directory)
 	if err != nil {
 		return false, err
 	}
-	if standing, err := noted.stands(); err != nil || !standing {
+	if standing, err := marker.isSet(); err != nil || !standing {
 		return false, err
 	}
-	mine, err := vacated(handle)
+	mine, err := takeOrphanedSeat(handle)
 	if err != nil {
-		return false, fmt.Errorf("it cannot be told whether an agent holds the path manager: %w", err)
+		return false, fmt.Errorf("cannot find out whether an agent holds the path manager: %w", err)
 	}
 	if mine == nil {
 		return false, nil
 	}
 	defer mine.Close()
-	if standing, err := noted.stands(); err != nil || !standing { // its guard has just given it back
+	if standing, err := marker.isSet(); err != nil || !standing { // its guard has just restored it
 		return false, err
 	}
-	if err := giveBack(handle, noted); err != nil {
+	if err := restore(handle, marker); err != nil {
 		return false, err
 	}
 	if !needed(handle) {
 		return true, nil
 	}
 	remaining := exec.Command(command[0], command[1:]...)
-	remaining.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives who calls it
+	remaining.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must outlive the caller
 	if err := remaining.Start(); err != nil {
-		return true, fmt.Errorf("connections that were made under the userspace path manager accept no second path: %w", err)
+		return true, fmt.Errorf("cannot start a listener, so connections under the userspace path manager accept no second subflow: %w", err)
 	}
-	go remaining.Wait() // where we live on, nothing of it stays when it has ended
+	go remaining.Wait() // reap the process if this one lives longer
 	return true, nil
 }
 
-// Listen listens to the kernel's events until the last connection under the userspace path manager has ended: with
-// nobody listening those accept no second subflow.
+// Listen listens to the kernel's events until the last connection under the userspace path manager has closed.
+// Without a listener those connections accept no second subflow.
 func Listen(netns string) error {
-	ignoreEnds()
+	ignoreSignals()
 	handle, events, cancel, err := eventsOf(netns)
 	if err != nil {
 		return err
@@ -74,12 +74,12 @@ func Listen(netns string) error {
 	return nil
 }
 
-// A guard that was killed leaves the seat a moment later.
-const leavesWithin = time.Second
+// guardExitTimeout is how long the seat of a killed guard may stay taken.
+const guardExitTimeout = time.Second
 
-// vacated takes the seat; nil where a guard lives.
-func vacated(handle *mptcp.Handle) (io.Closer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), leavesWithin)
+// takeOrphanedSeat takes the seat. It returns nil if a guard is alive.
+func takeOrphanedSeat(handle *mptcp.Handle) (io.Closer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), guardExitTimeout)
 	defer cancel()
 	mine, err := claim.Await(ctx, handle.Do, seat)
 	if errors.Is(err, context.DeadlineExceeded) {
