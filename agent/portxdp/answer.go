@@ -15,14 +15,14 @@ const (
 	icmpv6    = 58
 	hops      = 64
 
-	leastIPv6 = 1280 // RFC 8200, 5
+	leastIPv6 = 1280 // minimum MTU, RFC 8200, 5
 )
 
-// Whose answers IPv4's are, where no address of the router is known: the dummy address, made for this (RFC 7600).
+// dummy is the source of ICMPv4 answers: the IPv4 dummy address (RFC 7600), because the router has no known address.
 var dummy = [4]byte{192, 0, 0, 8}
 
-// tooLong is the answer to the sender of a frame, of which there is as much as is to be quoted: that the longest IP packet
-// has so many bytes.
+// tooLong returns the answer to the sender of a frame, with the largest size of an IP packet. The frame has only the
+// bytes to quote.
 func tooLong(frame []byte, largest int) []byte {
 	answer := make([]byte, 0, ethernetBytes+leastIPv6)
 	answer = append(answer, frame[6:12]...)
@@ -35,14 +35,15 @@ func tooLong(frame []byte, largest int) []byte {
 	return append(answer, tooLongIPv6(packet, max(largest, leastIPv6), router)...)
 }
 
-// RFC 792 and RFC 1191, 4: destination unreachable, fragmentation needed, with the MTU of the next hop.
+// tooLongIPv4 is destination unreachable, fragmentation needed, with the MTU of the next hop (RFC 792 and RFC 1191,
+// 4).
 func tooLongIPv4(packet []byte, largest int) []byte {
 	answer := make([]byte, ipv4Bytes+icmpBytes, ipv4Bytes+icmpBytes+len(packet))
 	answer = append(answer, packet...)
 	answer[0] = 4<<4 | ipv4Bytes/4
-	answer[1] = 6 << 5 // internetwork control (RFC 1812, 4.3.2.5)
+	answer[1] = 6 << 5 // precedence internetwork control (RFC 1812, 4.3.2.5)
 	binary.BigEndian.PutUint16(answer[2:], uint16(len(answer)))
-	answer[6] = 0x40 // not to be fragmented, and so without an identification
+	answer[6] = 0x40 // DF, and so without an identification
 	answer[8], answer[9] = hops, icmp
 	copy(answer[12:], dummy[:])
 	copy(answer[16:20], packet[12:16])
@@ -54,7 +55,7 @@ func tooLongIPv4(packet []byte, largest int) []byte {
 	return answer
 }
 
-// RFC 4443, 3.2: packet too big, from the router's link-local address.
+// tooLongIPv6 is packet too big (RFC 4443, 3.2), from the router's link-local address.
 func tooLongIPv6(packet []byte, largest int, router []byte) []byte {
 	answer := make([]byte, ipv6Bytes+icmpBytes, ipv6Bytes+icmpBytes+len(packet))
 	answer = append(answer, packet...)
@@ -71,12 +72,12 @@ func tooLongIPv6(packet []byte, largest int, router []byte) []byte {
 	return answer
 }
 
-// linkLocal is made of a MAC address (RFC 4291, appendix A).
+// linkLocal derives an address from a MAC address (RFC 4291, appendix A).
 func linkLocal(mac []byte) [16]byte {
 	return [16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]}
 }
 
-// sum is that of RFC 1071, over parts of which none has an odd number of bytes but the last.
+// sum is the sum of RFC 1071. Only the last part may have an odd number of bytes.
 func sum(parts ...[]byte) uint16 {
 	var total uint32
 	for _, part := range parts {

@@ -17,7 +17,7 @@ import (
 
 const largest = 1300
 
-// mss is the option.
+// mss is the TCP option.
 func mss(value uint16) []byte { return binary.BigEndian.AppendUint16([]byte{2, 4}, value) }
 
 func ends4(p ipv4) []byte { return p.frame()[26:34] }
@@ -31,17 +31,17 @@ func syn6(flags byte, options []byte) []byte {
 	return ipv6{next: tcp, payload: segment(flags, options, nil, ends6(ipv6{}))}.frame()
 }
 
-// extended has one extension header before what it carries.
+// extended has one extension header before the TCP segment.
 func extended(kind byte, body []byte) ipv6 {
 	s := segment(syn, mss(1440), nil, ends6(ipv6{}))
 	return ipv6{next: kind, payload: append(append([]byte{tcp, byte(len(body)/8 - 1)}, body[2:]...), s...)}
 }
 
-func TestAFirstSegmentSaysNoMoreThanFits(t *testing.T) {
+func TestSYNAnnouncesAFittingMSS(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest})
 	for name, c := range map[string]struct {
 		frame  []byte
-		at     int // of the option's value
+		at     int // offset of the option's value
 		expect uint16
 	}{
 		"IPv4":                        {syn4(syn, mss(1460)), 14 + 20 + 22, largest - 40},
@@ -64,15 +64,16 @@ func TestAFirstSegmentSaysNoMoreThanFits(t *testing.T) {
 			if expected := fitted(c.frame, largest); !bytes.Equal(out, expected) {
 				t.Fatalf("%x became %x, expected %x", c.frame, out, expected)
 			}
-			if whole(out) != whole(c.frame) {
+			if checksumOf(out) != checksumOf(c.frame) {
 				t.Fatalf("the checksum is not kept: %x", out)
 			}
 		})
 	}
 }
 
-// whole is the sum over a segment and what belongs to it, behind a header without options: 0 where its checksum is right.
-func whole(frame []byte) uint16 {
+// checksumOf returns the sum over a segment and its pseudo header, for packets without options: 0 if the checksum is
+// right.
+func checksumOf(frame []byte) uint16 {
 	ends, behind := frame[26:34], frame[34:]
 	if frame[12] == 0x86 {
 		ends, behind = frame[22:54], frame[54:]
@@ -80,7 +81,7 @@ func whole(frame []byte) uint16 {
 	return sum(ends, behind) % 0xffff
 }
 
-func TestAChecksumThatHardwareWasToFinishIsLeftToIt(t *testing.T) {
+func TestPartialChecksumIsLeftToTheHardware(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest})
 	for name, frame := range map[string][]byte{"IPv4": syn4(syn, mss(1460)), "IPv6": syn6(syn, mss(1440))} {
 		ends, at := frame[26:34], 34
@@ -95,7 +96,7 @@ func TestAChecksumThatHardwareWasToFinishIsLeftToIt(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoRoomForALongerWordPassesAsItIs(t *testing.T) {
+func TestPacketsWithoutAnMSSAreUnchanged(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest})
 	for name, frame := range map[string][]byte{
 		"no option":             syn4(syn, nil),
@@ -118,8 +119,8 @@ func TestWhatHasNoRoomForALongerWordPassesAsItIs(t *testing.T) {
 	}
 }
 
-// told is what the program handed on since; nil: nothing.
-func (b *bench) told() []byte {
+// answered returns what the program has passed to user space since the last call, or nil.
+func (b *bench) answered() []byte {
 	b.t.Helper()
 	reader, err := ringbuf.NewReader(b.objects.Told)
 	if err != nil {
@@ -137,7 +138,7 @@ func (b *bench) told() []byte {
 	return record.RawSample
 }
 
-func TestWhoSendsALongerPacketIsToldSo(t *testing.T) {
+func TestSenderOfALongPacketGetsPacketTooBig(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest, LongestBytes: 1500})
 	for name, frame := range map[string][]byte{
 		"IPv4":                     ipv4{flags: dontFragment, protocol: udp, payload: make([]byte, largest-20+1)}.frame(),
@@ -152,7 +153,7 @@ func TestWhoSendsALongerPacketIsToldSo(t *testing.T) {
 			if verdict, _ := b.shown(frame); verdict != dropped {
 				t.Fatalf("verdict %d, expected that it ends", verdict)
 			}
-			device, answer := answerTo(b.told())
+			device, answer := answerTo(b.answered())
 			if device != loDev {
 				t.Errorf("by device %d, expected %d", device, loDev)
 			}
@@ -181,7 +182,7 @@ func TestWhoSendsALongerPacketIsToldSo(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWhoMayNotBeAnswered(t *testing.T) {
+func TestErrorsAndMulticastGetNoAnswer(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest, LongestBytes: 1500})
 	data := make([]byte, 1400)
 	grouped, broken := ipv4{protocol: udp, payload: data}.frame(), ipv4{protocol: udp, payload: data}.frame()
@@ -215,24 +216,24 @@ func TestNobodyIsToldWhoMayNotBeAnswered(t *testing.T) {
 	cases["from ::"] = nowhere
 	for name, frame := range cases {
 		t.Run(name, func(t *testing.T) {
-			if out := b.passes(frame); !bytes.Equal(out, frame) || b.told() != nil {
-				t.Errorf("expected that it passes as it is, and nobody is told")
+			if out := b.passes(frame); !bytes.Equal(out, frame) || b.answered() != nil {
+				t.Errorf("expected that it passes as it is, and nobody is answered")
 			}
 		})
 	}
 }
 
-func TestIPv6IsToldOfNoLessThanEveryLinkCarries(t *testing.T) {
+func TestIPv6AnswerAnnouncesAtLeast1280(t *testing.T) {
 	b := newBench(t, port{LargestBytes: 1000, LongestBytes: 1500})
 	b.passes(ipv6{next: udp, payload: make([]byte, 1240)}.frame())
 	verdict, _ := b.shown(ipv6{next: udp, payload: make([]byte, 1241)}.frame())
-	_, answer := answerTo(b.told())
-	if told := binary.BigEndian.Uint32(answer[14+44:]); verdict != dropped || told != 1280 {
-		t.Errorf("verdict %d, told %d, expected 1280", verdict, told)
+	_, answer := answerTo(b.answered())
+	if answered := binary.BigEndian.Uint32(answer[14+44:]); verdict != dropped || answered != 1280 {
+		t.Errorf("verdict %d, answered %d, expected 1280", verdict, answered)
 	}
 }
 
-func TestAFloodIsAnsweredInPart(t *testing.T) {
+func TestRateOfAnswersIsLimited(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest, LongestBytes: 1500})
 	frame := ipv4{protocol: udp, payload: make([]byte, 1480)}.frame()
 	begun := time.Now()
@@ -242,11 +243,11 @@ func TestAFloodIsAnsweredInPart(t *testing.T) {
 			t.Fatalf("verdict %d, expected that it ends", verdict)
 		}
 	}
-	most, told := 102+int(time.Since(begun)/time.Millisecond), 0
-	for b.told() != nil {
-		told++
+	most, answered := 102+int(time.Since(begun)/time.Millisecond), 0
+	for b.answered() != nil {
+		answered++
 	}
-	if told < 100 || told > min(most, flood) {
-		t.Errorf("%d answers, expected 100 at once and then one each millisecond, at most %d", told, most)
+	if answered < 100 || answered > min(most, flood) {
+		t.Errorf("%d answers, expected 100 at once and then one each millisecond, at most %d", answered, most)
 	}
 }

@@ -11,9 +11,9 @@ import (
 const (
 	passed  = 2 // XDP_PASS
 	dropped = 1 // XDP_DROP
-	loDev   = 1 // on which the kernel shows it what is only shown
+	loDev   = 1 // ingress device of BPF_PROG_TEST_RUN
 
-	longestShown = 3000 // bytes of a frame; the kernel wants 14 at least
+	longestShown = 3000 // bytes of a frame; the kernel needs at least 14
 
 	tcp, udp, ah = 6, 17, 51
 	dontFragment = 0x4000
@@ -23,7 +23,7 @@ const (
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// bench shows packets to the program, and sends none.
+// bench runs the program on packets without sending any.
 type bench struct {
 	t testing.TB
 	*program
@@ -39,7 +39,7 @@ func newBench(t testing.TB, wanted port) *bench {
 	if wanted.LongestBytes == 0 {
 		wanted.LongestBytes = 65535
 	}
-	if err := p.say(loDev, wanted); err != nil {
+	if err := p.setPort(loDev, wanted); err != nil {
 		t.Fatal(err)
 	}
 	return &bench{t, p}
@@ -65,7 +65,7 @@ func (b *bench) passes(frame []byte) []byte {
 
 type ipv4 struct {
 	id       uint16
-	flags    uint16 // with the fragment's offset
+	flags    uint16 // with the fragment offset
 	protocol uint8
 	options  []byte
 	payload  []byte
@@ -119,13 +119,13 @@ func (p ipv6) frame() []byte {
 func ethernet(kind uint16, packet []byte) []byte {
 	frame := []byte{2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1}
 	frame = append(binary.BigEndian.AppendUint16(frame, kind), packet...)
-	for len(frame) < 60 { // padding, as drivers show it
+	for len(frame) < 60 { // padding to the minimum frame
 		frame = append(frame, 0)
 	}
 	return frame
 }
 
-// segment is of TCP, with its checksum over `addresses` (of both ends).
+// segment is a TCP segment with its checksum over `addresses`, those of both ends.
 func segment(flags byte, options, payload, addresses []byte) []byte {
 	s := make([]byte, 20, 20+len(options)+len(payload))
 	binary.BigEndian.PutUint16(s, 40000)

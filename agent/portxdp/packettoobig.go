@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answers tell the senders of what was dropped how long their packets may be, by the ports where these came in.
+// answers tells the senders of dropped packets the path MTU, through the port where the packet arrived.
 type answers struct {
 	told   *ringbuf.Reader
 	socket int
 	done   chan struct{}
 }
 
-// newAnswers is called in the namespace of the ports.
+// newAnswers opens its sockets in the calling thread's network namespace, that of the ports.
 func newAnswers(told *ebpf.Map, log *slog.Logger) (*answers, error) {
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // of no protocol: it gets nothing
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // protocol 0: it receives nothing
 	if err != nil {
-		return nil, fmt.Errorf("no answers can be sent to terminals (CAP_NET_RAW is wanted): %w", err)
+		return nil, fmt.Errorf("cannot open a socket for answers to terminals (needs CAP_NET_RAW): %w", err)
 	}
 	reader, err := ringbuf.NewReader(told)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("what is to be answered cannot be read: %w", err), unix.Close(socket))
+		return nil, errors.Join(fmt.Errorf("cannot read the ring buffer of dropped packets: %w", err), unix.Close(socket))
 	}
 	a := &answers{told: reader, socket: socket, done: make(chan struct{})}
 	go a.run(log)
@@ -44,17 +44,17 @@ func (a *answers) run(log *slog.Logger) {
 		case errors.Is(err, ringbuf.ErrClosed):
 			return
 		case err != nil:
-			log.Error("nobody is told any more how long packets may be", "because", err)
+			log.Error("cannot send Packet Too Big answers to terminals any more", "because", err)
 			return
 		}
 		device, answer := answerTo(record.RawSample)
 		if err := unix.Sendto(a.socket, answer, 0, &unix.SockaddrLinklayer{Ifindex: device}); err != nil {
-			log.Debug("an answer was lost", "device", device, "because", err) // as any packet may be; the next one is answered again
+			log.Debug("cannot send a Packet Too Big answer to a terminal", "device", device, "because", err) // counts as lost; the next packet is answered again
 		}
 	}
 }
 
-// answerTo reads struct told of bpf/terminal_port.h.
+// answerTo parses struct told of bpf/terminal_port.h.
 func answerTo(told []byte) (device int, answer []byte) {
 	largest := int(binary.NativeEndian.Uint32(told[4:]))
 	bytes := binary.NativeEndian.Uint32(told[8:])

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package portxdp attaches the XDP program of a site's agent to the ports of terminals, where packets arrive before the bridge
-// sees them. A device has room for one XDP program, and more than one order may want something of it: the program is one,
-// bpf/terminal_port.bpf.c, and is attached as long as any order wants anything.
-//
-// It ends with the process that loaded it, however that ends.
+// sees them. A device takes one XDP program, so one program, bpf/terminal_port.bpf.c, serves all orders. It stays attached while
+// any order needs it, and ends with the agent's process.
 package portxdp
 
 import (
@@ -21,31 +19,31 @@ import (
 )
 
 const (
-	tendEvery = time.Second
-	// LeastBytes is what every host must take (RFC 791): nobody is told of less.
+	tickInterval = time.Second
+	// LeastBytes is the packet size that every host must accept (RFC 791): the smallest announced MTU.
 	LeastBytes = 576
 )
 
-// Programs are what is wanted at the ports of terminals.
+// Programs manages the program at the ports of terminals.
 type Programs struct {
-	within func(func() error) error // runs in the namespace of the ports
+	within func(func() error) error // runs a function in the ports' network namespace
 	log    *slog.Logger
 
 	mutex    sync.Mutex
 	numbered []string
 	fitted   []string
 	largest  int
-	program  *program // nil: nothing is wanted, or the kernel does not take it
+	program  *program // nil if unneeded, or if the kernel does not load it
 	answers  *answers
-	missing  portstate.Ports // of what is wanted: why there is no program; nil where it stands
+	missing  portstate.Ports // by port: why there is no program, or nil
 }
 
-// New wants nothing yet.
+// New returns an executor without orders.
 func New(within func(func() error) error, log *slog.Logger) *Programs {
 	return &Programs{within: within, log: log, missing: portstate.Ports{}}
 }
 
-// Probe tells why this kernel does not take the program; nil where it does.
+// Probe returns the reason why the kernel does not load the program, or nil.
 func Probe() error {
 	program, err := load()
 	if err != nil {
@@ -54,16 +52,16 @@ func Probe() error {
 	return program.close()
 }
 
-// Number makes the packets that come in by these ports, and no others, differ from one another.
+// Number replaces the set of ports whose incoming packets get an IPv4 identification, so that they differ.
 func (p *Programs) Number(ports []string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.numbered = slices.Clone(ports)
-	p.tend()
+	p.refresh()
 }
 
-// Fit tells who sends by these ports, and no others, how long IP packets may be: at least LeastBytes, and with 0 as long
-// as they like.
+// Fit replaces the set of ports with a limit for IP packets, at least LeastBytes. Senders of longer packets get an
+// answer. 0 removes the limit.
 func (p *Programs) Fit(ports []string, largestBytes int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -71,10 +69,10 @@ func (p *Programs) Fit(ports []string, largestBytes int) {
 	if largestBytes == 0 {
 		p.fitted = nil
 	}
-	p.tend()
+	p.refresh()
 }
 
-// Missing is why there is no program at ports where one is wanted.
+// Missing returns the ports without the program, and the reasons.
 func (p *Programs) Missing() map[string]error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -87,35 +85,35 @@ func (p *Programs) Missing() map[string]error {
 	return missing
 }
 
-// Run sees to the ports until the context ends, and then lets everything pass as it is.
+// Run maintains the ports until the context ends. Then all packets pass unmodified.
 func (p *Programs) Run(ctx context.Context) {
-	clock.Every(ctx, tendEvery, p.Tend)
+	clock.Every(ctx, tickInterval, p.Tick)
 	if err := p.Close(); err != nil {
-		p.log.Error("the program at the ports of terminals did not end well", "because", err)
+		p.log.Error("cannot unload the program at the ports of terminals", "because", err)
 	}
 }
 
-// Tend looks for the ports, which may have gone and come back.
-func (p *Programs) Tend() {
+// Tick looks for ports that disappeared or returned.
+func (p *Programs) Tick() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.tend()
+	p.refresh()
 }
 
-// Close takes the program from every port, and wants nothing more.
+// Close detaches the program from every port and forgets all orders.
 func (p *Programs) Close() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.numbered, p.fitted = nil, nil
-	return p.let()
+	return p.unload()
 }
 
-// Under the mutex.
-func (p *Programs) tend() {
+// refresh updates the ports. The caller holds the mutex.
+func (p *Programs) refresh() {
 	wanted := p.wanted()
 	if len(wanted) == 0 {
-		if err := p.let(); err != nil {
-			p.log.Warn("the program at the ports of terminals did not end well", "because", err)
+		if err := p.unload(); err != nil {
+			p.log.Warn("cannot unload the program at the ports of terminals", "because", err)
 		}
 		return
 	}
@@ -127,13 +125,13 @@ func (p *Programs) tend() {
 			if _, still := wanted[port]; !still {
 				delete(p.missing, port)
 				if err := p.program.leave(port); err != nil {
-					p.log.Warn("the program did not leave a port well", "port", port, "because", err)
+					p.log.Warn("cannot detach the program from a port", "port", port, "because", err)
 				}
 			}
 		}
 		for port, what := range wanted {
-			what.LongestBytes = longest(port)
-			p.found(port, p.program.stand(port, what))
+			what.LongestBytes = mtuOf(port)
+			p.setState(port, p.program.ensure(port, what))
 		}
 		return nil
 	})
@@ -141,7 +139,7 @@ func (p *Programs) tend() {
 		return
 	}
 	for port := range wanted {
-		p.found(port, err)
+		p.setState(port, err)
 	}
 }
 
@@ -158,8 +156,8 @@ func (p *Programs) wanted() map[string]port {
 	return wanted
 }
 
-// longest is of the IP packets that a port's wire brings.
-func longest(port string) uint32 {
+// mtuOf returns the length of the longest IP packet that a port can receive.
+func mtuOf(port string) uint32 {
 	device, err := net.InterfaceByName(port)
 	if err != nil {
 		return 0
@@ -175,12 +173,12 @@ func (p *Programs) begin() (err error) {
 		return err
 	}
 	if p.answers, err = newAnswers(p.program.objects.Told, p.log); err != nil {
-		return errors.Join(err, p.let())
+		return errors.Join(err, p.unload())
 	}
 	return nil
 }
 
-func (p *Programs) let() (err error) {
+func (p *Programs) unload() (err error) {
 	if p.answers != nil {
 		err = p.answers.close()
 	}
@@ -192,7 +190,7 @@ func (p *Programs) let() (err error) {
 	return err
 }
 
-// found says once what has changed.
-func (p *Programs) found(port string, err error) {
-	p.missing.Found(port, err, p.log, portstate.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
+// setState logs a change of a port's state.
+func (p *Programs) setState(port string, err error) {
+	p.missing.Found(port, err, p.log, portstate.Words{Lost: "a port of terminals has no XDP program", Back: "a port of terminals has its XDP program again"})
 }

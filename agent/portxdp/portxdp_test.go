@@ -20,7 +20,7 @@ import (
 
 const patience = time.Minute
 
-// A terminal and the host of its gateway, whose port `wifi` it is behind.
+// home is a terminal and its gateway, which has the terminal at port `wifi`.
 type home struct {
 	t          *testing.T
 	phone, own *lab.Host
@@ -44,8 +44,8 @@ func (h *home) fit(largest int) {
 	}
 }
 
-// bears tells whether a program is on a port.
-func (h *home) bears(port string) bool {
+// hasProgram reports whether a program is on a port.
+func (h *home) hasProgram(port string) bool {
 	h.t.Helper()
 	return strings.Contains(h.own.Run("ip", "-d", "link", "show", port), "xdp")
 }
@@ -86,11 +86,11 @@ var services = map[string]struct{ at, udp string }{
 	"IPv4": {lab.Service + ":0", net.JoinHostPort(lab.Service, "9")}, "IPv6": {net.JoinHostPort(lab.Service6, "0"), net.JoinHostPort(lab.Service6, "9")},
 }
 
-// Either side's first segment says what the other may send.
-func TestToATerminalNoMoreIsSentThanFits(t *testing.T) {
+// The first segment of either side limits what the other sends.
+func TestTerminalReceivesFittingSegments(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, phone string
-		segment    int // bytes, without what timestamps take
+		segment    int // bytes, without timestamps
 	}{
 		"IPv4": {"10.1.0.2:0", "10.1.0.1:0", largest - 40}, "IPv6": {"[fd01::2]:0", "[fd01::1]:0", largest - 60},
 	} {
@@ -144,7 +144,7 @@ func sends(t *testing.T, conn net.Conn, segment int) {
 	})
 }
 
-func TestAConnectionThatIsThereAlreadyIsToldAndGoesOn(t *testing.T) {
+func TestExistingConnectionLearnsTheMTU(t *testing.T) {
 	for name, service := range services {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
@@ -163,7 +163,7 @@ func TestAConnectionThatIsThereAlreadyIsToldAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestATerminalTakesTheAnswerToADatagram(t *testing.T) {
+func TestTerminalAcceptsTheAnswerToADatagram(t *testing.T) {
 	for name, c := range map[string]struct{ level, discover, do, mtu int }{
 		"IPv4": {unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_MTU},
 		"IPv6": {unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_MTU},
@@ -174,7 +174,7 @@ func TestATerminalTakesTheAnswerToADatagram(t *testing.T) {
 			conn := h.dial("udp", services[name].udp)
 			raw(t, conn, func(fd int) error { return unix.SetsockoptInt(fd, c.level, c.discover, c.do) })
 			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-				conn.Write(make([]byte, 1400)) // refused once it is known
+				conn.Write(make([]byte, 1400)) // fails once the MTU is known
 				var mtu int
 				raw(t, conn, func(fd int) (err error) {
 					mtu, err = unix.GetsockoptInt(fd, c.level, c.mtu)
@@ -191,33 +191,33 @@ func TestATerminalTakesTheAnswerToADatagram(t *testing.T) {
 	}
 }
 
-func TestWhatEitherWantsIsDoneByOneProgramAndWithNobodyThereIsNone(t *testing.T) {
+func TestOrdersShareOneProgram(t *testing.T) {
 	h := newHome(t)
 	h.terminals.Number([]string{"wifi"})
 	h.terminals.Fit([]string{"wifi", "lte"}, largest)
-	if !h.bears("wifi") || !h.bears("lte") || len(h.terminals.Missing()) > 0 {
+	if !h.hasProgram("wifi") || !h.hasProgram("lte") || len(h.terminals.Missing()) > 0 {
 		t.Fatalf("expected a program at both ports, %v", h.terminals.Missing())
 	}
 	h.terminals.Fit(nil, 0)
-	if !h.bears("wifi") || h.bears("lte") {
+	if !h.hasProgram("wifi") || h.hasProgram("lte") {
 		t.Fatal("expected a program where packets are numbered, and no other")
 	}
 	h.terminals.Number(nil)
-	if h.bears("wifi") || h.terminals.program != nil {
+	if h.hasProgram("wifi") || h.terminals.program != nil {
 		t.Fatal("expected no program")
 	}
 	h.fit(largest)
 	h.terminals.Fit([]string{"wifi"}, 0)
-	if h.bears("wifi") {
+	if h.hasProgram("wifi") {
 		t.Fatal("expected no program where there is no limit")
 	}
 }
 
-func TestAnotherLimitIsToldToTheProgramAtAPort(t *testing.T) {
+func TestFitUpdatesTheLimit(t *testing.T) {
 	h := newHome(t)
 	for _, limit := range []int{largest, largest - 100, largest + 100} {
 		h.fit(limit)
-		for device := range h.terminals.program.said {
+		for device := range h.terminals.program.settings {
 			var stands port
 			if err := h.terminals.program.objects.Ports.Lookup(device, &stands); err != nil || stands.LargestBytes != uint32(limit) {
 				t.Fatalf("the program at device %d has %d bytes (%v), expected %d", device, stands.LargestBytes, err, limit)
@@ -226,37 +226,37 @@ func TestAnotherLimitIsToldToTheProgramAtAPort(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithNoProgram(t *testing.T) {
+func TestRunDetachesAtItsEnd(t *testing.T) {
 	h := newHome(t)
 	h.fit(largest)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	h.terminals.Run(ctx)
-	if h.bears("wifi") {
+	if h.hasProgram("wifi") {
 		t.Fatal("expected no program")
 	}
 }
 
-func TestAPortThatGoesAndComesBackIsFitAgain(t *testing.T) {
+func TestReturningPortIsFitAgain(t *testing.T) {
 	h := newHome(t)
 	h.fit(largest)
 	h.own.Run("ip", "link", "del", "wifi")
-	h.terminals.Tend()
+	h.terminals.Tick()
 	missing := h.terminals.Missing()
-	if err := missing["wifi"]; err == nil || !strings.Contains(err.Error(), "there is no network device wifi") {
+	if err := missing["wifi"]; err == nil || !strings.Contains(err.Error(), "no network device wifi") {
 		t.Fatalf("%v, expected to be told", missing)
 	}
 	h.own.Run("ip", "link", "add", "wifi", "type", "veth", "peer", "name", "wifi", "netns", h.phone.Path())
-	h.terminals.Tend()
-	if !h.bears("wifi") || len(h.terminals.Missing()) > 0 {
+	h.terminals.Tick()
+	if !h.hasProgram("wifi") || len(h.terminals.Missing()) > 0 {
 		t.Fatalf("expected a program, %v", h.terminals.Missing())
 	}
-	if devices := slices.Collect(maps.Keys(h.terminals.program.said)); len(devices) != 1 {
+	if devices := slices.Collect(maps.Keys(h.terminals.program.settings)); len(devices) != 1 {
 		t.Fatalf("devices %v, expected the new one alone", devices)
 	}
 }
 
-func TestSomebodyElsesProgramIsLeftWhereItIs(t *testing.T) {
+func TestForeignProgramStays(t *testing.T) {
 	h := newHome(t)
 	h.fit(largest)
 	other := New(h.own.Try, discard())

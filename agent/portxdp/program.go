@@ -18,7 +18,7 @@ import (
 //go:embed terminal_port.bpf.o
 var object []byte
 
-// The maps' contents: bpf/terminal_port.h.
+// The contents of the map, as in bpf/terminal_port.h.
 type port struct {
 	Number       uint32
 	LargestBytes uint32
@@ -27,7 +27,7 @@ type port struct {
 	DueNS        uint64
 }
 
-// program stands at ports, and does at each what is wanted there.
+// program is attached to ports and follows the settings of each.
 type program struct {
 	objects struct {
 		Program *ebpf.Program `ebpf:"inside"`
@@ -35,34 +35,34 @@ type program struct {
 		Number  *ebpf.Map     `ebpf:"number"`
 		Told    *ebpf.Map     `ebpf:"told"`
 	}
-	ports xdp.Ports
-	said  map[uint32]port // what is wanted, as the program knows it, by device
-	key   [2]uint64       // of the numbers that packets get
+	ports    xdp.Ports
+	settings map[uint32]port // contents of the map, by device
+	key      [2]uint64       // for the identifications of packets
 }
 
 func load() (*program, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the program for the ports of terminals cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the program for the ports of terminals: %w", err)
 	}
-	p := &program{said: map[uint32]port{}}
+	p := &program{settings: map[uint32]port{}}
 	var key [16]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return nil, err
 	}
 	p.key = [2]uint64{binary.NativeEndian.Uint64(key[:]), binary.NativeEndian.Uint64(key[8:])}
 	if err := spec.Variables["numbering_key"].Set(p.key); err != nil {
-		return nil, fmt.Errorf("the program for the ports of terminals takes no key: %w", err)
+		return nil, fmt.Errorf("cannot set the key of the program for the ports of terminals: %w", err)
 	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
-		return nil, fmt.Errorf("the kernel does not take the program for the ports of terminals (%s): %w", xdp.Wanted, err)
+		return nil, fmt.Errorf("the kernel does not load the program for the ports of terminals (%s): %w", xdp.Wanted, err)
 	}
 	p.ports = xdp.NewPorts(p.objects.Program)
 	return p, nil
 }
 
-// stand has what comes in by a port treated so; the port may have gone and come back since.
-func (p *program) stand(name string, wanted port) error {
+// ensure attaches the program to the port that currently has this name, with these settings.
+func (p *program) ensure(name string, wanted port) error {
 	index, before, err := p.ports.Attach(name)
 	if before != 0 && before != index {
 		err = errors.Join(err, p.forget(before))
@@ -70,18 +70,18 @@ func (p *program) stand(name string, wanted port) error {
 	if index == 0 {
 		return err
 	}
-	return errors.Join(err, p.say(index, wanted))
+	return errors.Join(err, p.setPort(index, wanted))
 }
 
-// say is not done again where nothing changes: it begins the count of answers anew.
-func (p *program) say(index uint32, wanted port) error {
-	if known, there := p.said[index]; there && known == wanted {
+// setPort writes changed settings only, because a write resets the rate limit of answers.
+func (p *program) setPort(index uint32, wanted port) error {
+	if known, there := p.settings[index]; there && known == wanted {
 		return nil
 	}
 	if err := p.objects.Ports.Put(index, wanted); err != nil {
-		return fmt.Errorf("the program cannot be told what is wanted: %w", err)
+		return fmt.Errorf("cannot write the settings of a port: %w", err)
 	}
-	p.said[index] = wanted
+	p.settings[index] = wanted
 	return nil
 }
 
@@ -94,10 +94,10 @@ func (p *program) leave(name string) error {
 }
 
 func (p *program) forget(index uint32) error {
-	if _, there := p.said[index]; !there {
+	if _, there := p.settings[index]; !there {
 		return nil
 	}
-	delete(p.said, index)
+	delete(p.settings, index)
 	return p.objects.Ports.Delete(index)
 }
 

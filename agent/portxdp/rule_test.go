@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The rule for MSS, written once more and from its words. Nil: the frame is too long.
+// fitted is a second implementation of the MSS rule. It returns nil if the frame is too long.
 func fitted(frame []byte, largest int) []byte {
 	if len(frame) < 14 || (frame[0]|frame[6])&1 != 0 {
 		return frame
@@ -82,7 +82,7 @@ func lowered(segment, ends []byte, most uint16) bool {
 		at += int(segment[at+1])
 	}
 	if changed && !unfinished {
-		// What is added up stays as much as it was: as the checksum was right or wrong, it is.
+		// The sum stays the same: a right checksum stays right, a wrong one wrong.
 		clear(before[16:18])
 		check := uint32(binary.BigEndian.Uint16(segment[16:]))
 		clear(segment[16:18])
@@ -95,7 +95,7 @@ func lowered(segment, ends []byte, most uint16) bool {
 	return changed
 }
 
-// last is what stands behind extension headers.
+// last returns the protocol and the packet behind the extension headers.
 func last(next byte, rest []byte) (protocol byte, behind []byte, plain, ok bool) {
 	plain = true
 	for range 6 {
@@ -150,7 +150,7 @@ func longIPv6(frame, packet []byte, next byte, behind []byte) []byte {
 	return nil
 }
 
-// follows compares what the program does with the rule.
+// follows compares the program with the rule.
 func (b *bench) follows(frame []byte) {
 	b.t.Helper()
 	verdict, out := b.shown(frame)
@@ -165,7 +165,7 @@ func (b *bench) follows(frame []byte) {
 	}
 }
 
-// alike are frames of the same bytes, but that 0 and 0xffff are one number in a checksum.
+// alike compares frames, with 0 and 0xffff as the same checksum.
 func alike(one, other []byte) bool {
 	if bytes.Equal(one, other) {
 		return true
@@ -194,7 +194,7 @@ func seeds() [][]byte {
 	}
 }
 
-func TestRandomPacketsAreTreatedByTheRule(t *testing.T) {
+func TestRandomPacketsFollowTheRule(t *testing.T) {
 	b := newBench(t, port{LargestBytes: largest})
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -212,7 +212,7 @@ func TestRandomPacketsAreTreatedByTheRule(t *testing.T) {
 	}
 }
 
-// addedUp is a frame whose IPv4 header, where it has a whole one, has the right checksum.
+// addedUp corrects the checksum of a complete IPv4 header.
 func addedUp(frame []byte) []byte {
 	if len(frame) < 34 || frame[14]&15 < 5 || len(frame) < 14+int(frame[14]&15)*4 {
 		return frame
@@ -223,8 +223,7 @@ func addedUp(frame []byte) []byte {
 	return frame
 }
 
-// Any frame.
-func FuzzPacketsAreTreatedByTheRule(f *testing.F) {
+func FuzzPacketsFollowTheRule(f *testing.F) {
 	for _, each := range seeds() {
 		f.Add(each, true)
 		f.Add(each, false)

@@ -17,7 +17,7 @@ func numbered() ipv4 {
 	return ipv4{protocol: udp, flags: dontFragment, payload: []byte("0123456789abcdefghijklmnop")}
 }
 
-// between is a datagram of two addresses that differ in their last bytes.
+// between is a datagram between addresses that differ in their last byte.
 func between(from, to byte) []byte {
 	p := numbered()
 	p.from, p.to = [4]byte{10, 0, 0, from}, [4]byte{10, 9, 9, to}
@@ -29,7 +29,7 @@ func stamped(payload []byte, at uint32) ipv4 {
 	return ipv4{protocol: tcp, flags: dontFragment, payload: segment(ack, append(options, 0, 0, 0, 0), payload, make([]byte, 8))}
 }
 
-// The numbers, once more and from their words: a keyed permutation of a counter for two addresses.
+// numbers is a second implementation of the identifications: a keyed permutation of a counter for each pair of addresses.
 type numbers struct {
 	key     [2]uint64
 	counter map[uint64]uint64
@@ -51,7 +51,7 @@ func (n *numbers) next(frame []byte) uint16 {
 	return feistel(most, key)
 }
 
-// hash is SipHash-1-3 of one word, with 128 bits, without the length.
+// hash is SipHash-1-3 of one word with 128 bits of output, without the length.
 func hash(key [2]uint64, word uint64) [2]uint64 {
 	v := [4]uint64{key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d ^ 0xee, key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573}
 	round := func() {
@@ -92,7 +92,7 @@ func feistel(number uint16, key [2]uint64) uint16 {
 	return uint16(left)<<8 | uint16(right)
 }
 
-// getsNumber tells what is numbered, from its words.
+// getsNumber reports whether the rule numbers a frame.
 func getsNumber(frame []byte) bool {
 	packet := frame[14:]
 	if len(packet) < 20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 || packet[0] != 0x45 || packet[9] == ah ||
@@ -112,11 +112,11 @@ func getsNumber(frame []byte) bool {
 
 func numberOf(frame []byte) uint16 { return binary.BigEndian.Uint16(frame[18:]) }
 
-func TestEqualAtomicDatagramsBecomeTwoPackets(t *testing.T) {
+func TestEqualAtomicDatagramsGetDifferentNumbers(t *testing.T) {
 	b := newBench(t, port{Number: 1})
 	frame, expected := numbered().frame(), newNumbers(b.key)
 	seen := map[uint16]bool{}
-	for range 70_000 { // the numbers begin anew in it
+	for range 70_000 { // the counter wraps in this range
 		out := b.passes(frame)
 		id := numberOf(out)
 		if id == 0 || sum(out[14:34]) != 0xffff {
@@ -139,9 +139,9 @@ func TestEqualAtomicDatagramsBecomeTwoPackets(t *testing.T) {
 	}
 }
 
-// Which numbers somebody gets does not depend on what a terminal sends to others, and the next one does not follow from the
-// ones before: by chance one difference of 200 is as good as any other.
-func TestNumbersTellNothingOfWhatElseIsSent(t *testing.T) {
+// The identifications of one destination are independent of traffic to others, and the next one is not predictable: all 200
+// differences are equally likely.
+func TestNumbersDoNotRevealOtherTraffic(t *testing.T) {
 	b := newBench(t, port{Number: 1})
 	expected := newNumbers(b.key)
 	steps, before := map[uint16]int{}, uint16(0)
@@ -186,7 +186,7 @@ func (b *bench) some(frame []byte, count int) (ids []uint16) {
 	return ids
 }
 
-func TestWhatHasAnIdentityOrMayGetNonePassesAsItIs(t *testing.T) {
+func TestOtherPacketsAreNotNumbered(t *testing.T) {
 	b := newBench(t, port{Number: 1})
 	free, fragment, tail, signed, optional := numbered(), numbered(), numbered(), numbered(), numbered()
 	free.flags, fragment.flags, tail.flags, signed.protocol = 0, dontFragment|0x2000, dontFragment|0x0010, ah
@@ -207,7 +207,7 @@ func TestWhatHasAnIdentityOrMayGetNonePassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestTCPThatCannotBeToldFromWhatIsSentAgainIsNumbered(t *testing.T) {
+func TestTCPWithoutTimestampsIsNumbered(t *testing.T) {
 	b := newBench(t, port{Number: 1})
 	plain := func(options, data []byte) []byte {
 		return ipv4{protocol: tcp, flags: dontFragment, payload: segment(ack, options, data, make([]byte, 8))}.frame()
@@ -227,26 +227,26 @@ func TestTCPThatCannotBeToldFromWhatIsSentAgainIsNumbered(t *testing.T) {
 	}
 }
 
-// What terminals send, whatever system they have: no two packets leave that are equal in what elimination goes by.
-func TestNoTwoPacketsThatTerminalsSendAreEqual(t *testing.T) {
+// Packets of common systems: no two leave with equal fields that elimination compares.
+func TestPacketsOfTerminalsAreDistinct(t *testing.T) {
 	b := newBench(t, port{Number: 1})
 	random := rand.New(rand.NewPCG(3, 4))
 	datagram := []byte("0123456789abcdefghijklmnop")
 	number, milliseconds := uint16(0), uint32(0)
 	sends := []func(n uint32) ipv4{
 		func(uint32) ipv4 { return ipv4{protocol: udp, flags: dontFragment, payload: datagram} },
-		func(uint32) ipv4 { return ipv4{id: 1, protocol: udp, flags: dontFragment, payload: datagram} }, // one number for all
-		func(uint32) ipv4 { // Linux and Windows: TCP is numbered
+		func(uint32) ipv4 { return ipv4{id: 1, protocol: udp, flags: dontFragment, payload: datagram} }, // one identification for all
+		func(uint32) ipv4 { // Linux and Windows: TCP with identifications
 			p := stamped(datagram, milliseconds)
 			number++
 			p.id = number
 			return p
 		},
-		func(n uint32) ipv4 { // Apple: TCP is not numbered, and within a millisecond no data is sent again
+		func(n uint32) ipv4 { // Apple: TCP without identifications, and no retransmission within a millisecond
 			return stamped(binary.BigEndian.AppendUint32(nil, n), milliseconds)
 		},
 		func(uint32) ipv4 { return stamped(nil, milliseconds) },
-		func(uint32) ipv4 { // neither numbers nor time stamps
+		func(uint32) ipv4 { // without identifications and timestamps
 			return ipv4{protocol: tcp, flags: dontFragment, payload: segment(ack, nil, datagram, make([]byte, 8))}
 		},
 	}
@@ -258,7 +258,7 @@ func TestNoTwoPacketsThatTerminalsSendAreEqual(t *testing.T) {
 		p := sends[random.IntN(len(sends))](n)
 		p.from, p.to = [4]byte{10, 0, 0, byte(1 + random.IntN(2))}, [4]byte{10, 9, 9, byte(1 + random.IntN(3))}
 		out := b.passes(p.frame())
-		out[24], out[25] = 0, 0 // the header's checksum
+		out[24], out[25] = 0, 0 // header checksum
 		if before, again := seen[string(out)]; again {
 			t.Fatalf("packet %d is equal to packet %d: %x", n, before, out)
 		}
@@ -266,7 +266,7 @@ func TestNoTwoPacketsThatTerminalsSendAreEqual(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsWantedEverythingPassesAsItIs(t *testing.T) {
+func TestPacketsAreUnchangedWithoutOrders(t *testing.T) {
 	b := newBench(t, port{})
 	for _, frame := range [][]byte{numbered().frame(), ipv4{protocol: udp, payload: make([]byte, 2000)}.frame()} {
 		if out := b.passes(frame); !bytes.Equal(out, frame) {
@@ -275,7 +275,7 @@ func TestWhereNothingIsWantedEverythingPassesAsItIs(t *testing.T) {
 	}
 }
 
-// Any frame: only the number of an atomic datagram changes, and its checksum with it.
+// Only the identification of an atomic datagram changes, and its checksum.
 func FuzzOnlyAtomicDatagramsAreNumbered(f *testing.F) {
 	own := stamped(nil, 1)
 	own.id = 7
