@@ -12,14 +12,14 @@ import (
 	"bicast/api/agentv1"
 )
 
-// What this process has cost since it was started: 500 of us must not be what a network is slow from.
+// ownCost returns the resources that this process has used. A network may have 500 agents, so they must stay cheap.
 func ownCost() *agentv1.Cost {
 	cost := &agentv1.Cost{}
 	var usage unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
 		cost.CpuUs = uint64(usage.Utime.Nano()+usage.Stime.Nano()) / 1000
 	}
-	// Pages, the second number of proc_pid_statm(5).
+	// The second field of proc_pid_statm(5), in pages.
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if fields := strings.Fields(string(text)); len(fields) > 1 {
 			pages, _ := strconv.ParseUint(fields[1], 10, 64)

@@ -12,32 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is a network interface as it is now.
+// Link is the current state of a network interface.
 type Link struct {
 	Name          string
 	Up            bool // administratively up, with a carrier
 	Loopback      bool
-	Addresses     []netip.Addr // without link-local ones
+	Addresses     []netip.Addr // without link-local addresses
 	BytesSent     uint64
 	BytesReceived uint64
 }
 
-// Links reads the interfaces of one network namespace: the one in which the calling thread was when it was opened.
+// Links reads the interfaces of the network namespace in which it was opened.
 type Links struct{ conn *netlink.Conn }
 
 // OpenLinks opens a socket in the calling thread's network namespace.
 func OpenLinks() (*Links, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return nil, fmt.Errorf("the interfaces cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the interfaces: %w", err)
 	}
 	return &Links{conn}, nil
 }
 
-// Close lets go of the socket.
+// Close closes the socket.
 func (l *Links) Close() error { return l.conn.Close() }
 
-// Read tells every interface, in the kernel's order.
+// Read returns every interface, in the kernel's order.
 func (l *Links) Read() ([]Link, error) {
 	found, err := l.dump(unix.RTM_GETLINK, unix.SizeofIfInfomsg)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *Links) Read() ([]Link, error) {
 	return links, nil
 }
 
-// Addresses are all that this host is reached by, without the loopback's.
+// Addresses returns all addresses of this host but those of the loopback.
 func (l *Links) Addresses() ([]netip.Addr, error) {
 	links, err := l.Read()
 	var found []netip.Addr
@@ -87,15 +87,15 @@ func (l *Links) dump(kind uint16, header int) ([]netlink.Message, error) {
 		Data:   make([]byte, header),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the interfaces cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the interfaces: %w", err)
 	}
 	return found, nil
 }
 
-// A message of RTM_NEWLINK: struct ifinfomsg and attributes, rtnetlink(7).
+// decodeLink decodes RTM_NEWLINK: struct ifinfomsg and attributes, rtnetlink(7).
 func decodeLink(b []byte) (Link, uint32, error) {
 	if len(b) < unix.SizeofIfInfomsg {
-		return Link{}, 0, fmt.Errorf("an interface of %d bytes, expected at least %d", len(b), unix.SizeofIfInfomsg)
+		return Link{}, 0, fmt.Errorf("an interface message of %d bytes, expected at least %d", len(b), unix.SizeofIfInfomsg)
 	}
 	flags := binary.NativeEndian.Uint32(b[8:])
 	link := Link{
@@ -104,7 +104,7 @@ func decodeLink(b []byte) (Link, uint32, error) {
 	}
 	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
 	if err != nil {
-		return Link{}, 0, fmt.Errorf("an interface's attributes: %w", err)
+		return Link{}, 0, fmt.Errorf("cannot decode the attributes of an interface: %w", err)
 	}
 	for attributes.Next() {
 		switch attributes.Type() {
@@ -118,20 +118,20 @@ func decodeLink(b []byte) (Link, uint32, error) {
 		}
 	}
 	if err := attributes.Err(); err != nil {
-		return Link{}, 0, fmt.Errorf("an interface's attributes: %w", err)
+		return Link{}, 0, fmt.Errorf("cannot decode the attributes of an interface: %w", err)
 	}
 	return link, binary.NativeEndian.Uint32(b[4:]), nil
 }
 
-// A message of RTM_NEWADDR: struct ifaddrmsg and attributes. On point-to-point links IFA_LOCAL is ours and IFA_ADDRESS
-// the other end's; IPv6 has IFA_ADDRESS alone.
+// decodeAddress decodes RTM_NEWADDR: struct ifaddrmsg and attributes. On point-to-point links, IFA_LOCAL is ours and
+// IFA_ADDRESS the peer's. IPv6 has only IFA_ADDRESS.
 func decodeAddress(b []byte) (netip.Addr, uint32, error) {
 	if len(b) < unix.SizeofIfAddrmsg {
-		return netip.Addr{}, 0, fmt.Errorf("an address of %d bytes, expected at least %d", len(b), unix.SizeofIfAddrmsg)
+		return netip.Addr{}, 0, fmt.Errorf("an address message of %d bytes, expected at least %d", len(b), unix.SizeofIfAddrmsg)
 	}
 	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofIfAddrmsg:])
 	if err != nil {
-		return netip.Addr{}, 0, fmt.Errorf("an address's attributes: %w", err)
+		return netip.Addr{}, 0, fmt.Errorf("cannot decode the attributes of an address: %w", err)
 	}
 	var local, address netip.Addr
 	for attributes.Next() {
@@ -143,7 +143,7 @@ func decodeAddress(b []byte) (netip.Addr, uint32, error) {
 		}
 	}
 	if err := attributes.Err(); err != nil {
-		return netip.Addr{}, 0, fmt.Errorf("an address's attributes: %w", err)
+		return netip.Addr{}, 0, fmt.Errorf("cannot decode the attributes of an address: %w", err)
 	}
 	if local.IsValid() {
 		address = local

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report makes what the kernel shows into what the controller reads.
+// Package report builds the agent's reports from the state of the kernel.
 package report
 
 import (
@@ -16,10 +16,10 @@ import (
 	"bicast/mptcp"
 )
 
-// A report stays below what gRPC's servers take in one message (4 MiB) by far.
-const mostBytes = 2 << 20
+// maxBytes keeps a report well below gRPC's limit for a message (4 MiB).
+const maxBytes = 2 << 20
 
-// Reader reads this host's network namespace.
+// Reader reads the state of this host's network namespace.
 type Reader struct {
 	Connections func() ([]mptcp.Connection, error)
 	Links       func() ([]Link, error)
@@ -28,7 +28,7 @@ type Reader struct {
 	before time.Duration
 }
 
-// Read says what is now. The report's number is the session's affair.
+// Read returns a report without its sequence number, which the session sets.
 func (r *Reader) Read() (*agentv1.Report, error) {
 	now := r.Monotonic()
 	connections, err := r.Connections()
@@ -49,7 +49,7 @@ func (r *Reader) Read() (*agentv1.Report, error) {
 			report.Interfaces = append(report.Interfaces, link.message())
 		}
 	}
-	report.Connections, report.ConnectionsLeftOut = fitting(connections, mostBytes)
+	report.Connections, report.ConnectionsLeftOut = fitting(connections, maxBytes)
 	return report, nil
 }
 
@@ -63,9 +63,9 @@ func (l Link) message() *agentv1.Interface {
 	}
 }
 
-// fitting are the connections that fit into so many bytes, those first which heard of their peers last.
+// fitting returns the connections that fit into this many bytes, the most recently active first.
 func fitting(connections []mptcp.Connection, bytes int) ([]*agentv1.Connection, uint32) {
-	connections = slices.DeleteFunc(slices.Clone(connections), untold)
+	connections = slices.DeleteFunc(slices.Clone(connections), irrelevant)
 	slices.SortStableFunc(connections, func(a, b mptcp.Connection) int { return cmp.Compare(silence(a), silence(b)) })
 	messages := make([]*agentv1.Connection, 0, len(connections))
 	for i, c := range connections {
@@ -79,8 +79,9 @@ func fitting(connections []mptcp.Connection, bytes int) ([]*agentv1.Connection, 
 	return messages, 0
 }
 
-// What is over the loopback has no path to choose, and what carries nothing yet or no more is no path.
-func untold(c mptcp.Connection) bool {
+// irrelevant reports whether a connection has no established subflow outside the loopback: then there is no path to
+// choose.
+func irrelevant(c mptcp.Connection) bool {
 	return !slices.ContainsFunc(c.Subflows, func(s mptcp.Subflow) bool {
 		return s.Established && !s.Local.Addr().IsLoopback() && !s.Remote.Addr().IsLoopback()
 	})
@@ -121,7 +122,7 @@ func subflowMessage(s mptcp.Subflow) *agentv1.Subflow {
 	}
 }
 
-// What is not known stays absent.
+// text returns "" for an unknown address.
 func text(address netip.Addr) string {
 	if !address.IsValid() {
 		return ""

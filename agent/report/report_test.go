@@ -34,9 +34,9 @@ func reader(connections ...mptcp.Connection) *Reader {
 	}
 }
 
-func TestAReportSaysWhatTheKernelShowsInTheUnitsOfItsNames(t *testing.T) {
+func TestReadConvertsUnits(t *testing.T) {
 	r := reader(mptcp.Connection{Token: 7, Serves: true, Subflows: []mptcp.Subflow{
-		subflow("10.0.1.7:40000", "192.0.2.1:443"), {Local: netip.MustParseAddrPort("10.0.2.7:40001")}, // still opening
+		subflow("10.0.1.7:40000", "192.0.2.1:443"), {Local: netip.MustParseAddrPort("10.0.2.7:40001")}, // handshake not complete
 	}})
 	report, err := r.Read()
 	if err != nil {
@@ -60,7 +60,7 @@ func TestAReportSaysWhatTheKernelShowsInTheUnitsOfItsNames(t *testing.T) {
 	}
 }
 
-func TestTheLoopbackIsNobodysPath(t *testing.T) {
+func TestReadLeavesOutTheLoopback(t *testing.T) {
 	r := reader(
 		mptcp.Connection{Subflows: []mptcp.Subflow{subflow("127.0.0.1:1", "127.0.0.1:2")}},
 		mptcp.Connection{Subflows: []mptcp.Subflow{subflow("[::1]:1", "[::1]:2")}},
@@ -71,7 +71,7 @@ func TestTheLoopbackIsNobodysPath(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIsTheSilentAndIsCounted(t *testing.T) {
+func TestFittingLeavesOutSilentConnections(t *testing.T) {
 	var connections []mptcp.Connection
 	for i := range 100 {
 		s := subflow("10.0.1.7:40000", "192.0.2.1:443")
@@ -96,7 +96,7 @@ func TestWhatDoesNotFitIsTheSilentAndIsCounted(t *testing.T) {
 	}
 }
 
-func TestInterfacesAreReadInTheirNamespace(t *testing.T) {
+func TestLinksReadTheirNamespace(t *testing.T) {
 	client, _ := lab.Two(t)
 	var links *Links
 	client.Do(func() (err error) {
@@ -129,7 +129,7 @@ func TestInterfacesAreReadInTheirNamespace(t *testing.T) {
 	}
 }
 
-func FuzzWhatTheKernelSaysOfInterfaces(f *testing.F) {
+func FuzzDecodeLinkAndAddress(f *testing.F) {
 	link := make([]byte, unix.SizeofIfInfomsg, 64)
 	link = binary.NativeEndian.AppendUint16(link, 8)
 	link = binary.NativeEndian.AppendUint16(link, unix.IFLA_IFNAME)
