@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest is a controller for tests: its own CA, enrolment, and sessions in which the test says every word.
+// Package controllertest provides a controller for tests, with its own CA, enrolment, and sessions whose messages the test sends.
 package controllertest
 
 import (
@@ -26,7 +26,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one.
+// NewAuthority creates a CA.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
@@ -37,10 +37,10 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Pin is what a token says of it.
+// Pin returns the pin that a token contains.
 func (a *Authority) Pin() trust.Pin { return sha256.Sum256(a.Certificate.Raw) }
 
-// Controller is a good certificate for a server; change bends it before it is signed.
+// Controller returns a valid server certificate. change modifies the template before signing.
 func (a *Authority) Controller(change func(*x509.Certificate)) tls.Certificate {
 	template := &x509.Certificate{
 		DNSNames: []string{trust.ControllerName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -53,14 +53,14 @@ func (a *Authority) Controller(change func(*x509.Certificate)) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw, a.Certificate.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
-// Agent is a certificate for an agent.
+// Agent returns a certificate for an agent.
 func (a *Authority) Agent(name string, public any) *x509.Certificate {
 	return a.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, public)
 }
 
-// Relay is a good certificate for an agent's key, by which gateways come to it; change bends it before it is signed.
+// Relay returns a valid certificate that a relay shows to gateways. change modifies the template before signing.
 func (a *Authority) Relay(name string, public any, change func(*x509.Certificate)) *x509.Certificate {
 	template := &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if change != nil {
@@ -69,7 +69,7 @@ func (a *Authority) Relay(name string, public any, change func(*x509.Certificate
 	return a.sign(template, public)
 }
 
-// Identity is what an agent of that name has after it joined.
+// Identity returns the identity of an enrolled agent.
 func (a *Authority) Identity(name, session string) trust.Identity {
 	key := newKey(a.t)
 	return trust.Identity{
@@ -77,7 +77,7 @@ func (a *Authority) Identity(name, session string) trust.Identity {
 	}
 }
 
-// Bound is an identity whose certificate says a role, such as "relay" or "terminal:phone".
+// Bound returns an identity whose certificate names a role, such as "relay" or "terminal:phone".
 func (a *Authority) Bound(name, role, session string) trust.Identity {
 	identity := a.Identity(name, session)
 	identity.Certificate = a.sign(&x509.Certificate{

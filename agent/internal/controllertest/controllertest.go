@@ -23,17 +23,17 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Patience is for a machine that does other things; nothing waits for it when all is well.
+// Patience bounds every wait. It is long because the machine may be loaded.
 const Patience = time.Minute
 
-// Controller is the controller of a test. Sessions and Enrolment are where it listens, on the loopback.
+// Controller is a controller for tests. It listens at Sessions and Enrolment on the loopback.
 type Controller struct {
 	agentv1.UnimplementedAgentsServer
 	agentv1.UnimplementedEnrolmentServer
 
 	t         testing.TB
 	Authority *Authority
-	Shows     tls.Certificate // what it shows as its own
+	Shows     tls.Certificate // its certificate
 	Sessions  string
 	Enrolment string
 
@@ -44,7 +44,7 @@ type Controller struct {
 	stop   []func()
 }
 
-// New is a brain that serves until the test ends.
+// New returns a controller that serves until the test ends.
 func New(t testing.TB) *Controller {
 	t.Helper()
 	authority := NewAuthority(t)
@@ -57,7 +57,7 @@ func New(t testing.TB) *Controller {
 	return b
 }
 
-// Start serves again, where it did before.
+// Start serves at the same addresses as before.
 func (b *Controller) Start() {
 	b.t.Helper()
 	clients := x509.NewCertPool()
@@ -71,7 +71,7 @@ func (b *Controller) Start() {
 	})
 }
 
-// Stop ends every session, and as abruptly as a killed process.
+// Stop ends every session as abruptly as a killed process.
 func (b *Controller) Stop() {
 	for _, stop := range b.stop {
 		stop()
@@ -90,12 +90,12 @@ func (b *Controller) serve(address string, config *tls.Config, register func(*gr
 	go server.Serve(listener)
 	b.stop = append(b.stop, func() {
 		server.Stop()
-		listener.Close() // where it had not begun to serve yet
+		listener.Close() // in case Serve has not started yet
 	})
 	return listener.Addr().String()
 }
 
-// Token is what `bicast enroll` would print.
+// Token returns what `bicast enroll` would print.
 func (b *Controller) Token(name string) trust.Token {
 	raw := make([]byte, 16)
 	rand.Read(raw)
@@ -106,7 +106,7 @@ func (b *Controller) Token(name string) trust.Token {
 	return trust.Token{Secret: secret, Pin: b.Authority.Pin()}
 }
 
-// Join is the contract's: a token is good once, and for one name.
+// Join implements agentv1.EnrolmentServer: a token is valid once, for one name.
 func (b *Controller) Join(_ context.Context, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -114,26 +114,26 @@ func (b *Controller) Join(_ context.Context, request *agentv1.JoinRequest) (*age
 	name, known := b.tokens[request.GetToken()]
 	delete(b.tokens, request.GetToken())
 	if !known || name != request.GetName() {
-		return nil, status.Error(codes.Unauthenticated, "the token is unknown, used, too old or another name's")
+		return nil, status.Error(codes.Unauthenticated, "the token is unknown, used, expired or another name's")
 	}
-	wish, err := x509.ParseCertificateRequest(request.GetSigningRequest())
-	if err != nil || wish.CheckSignature() != nil || wish.Subject.CommonName != name {
-		return nil, status.Error(codes.InvalidArgument, "the signing request is no good")
+	signingRequest, err := x509.ParseCertificateRequest(request.GetSigningRequest())
+	if err != nil || signingRequest.CheckSignature() != nil || signingRequest.Subject.CommonName != name {
+		return nil, status.Error(codes.InvalidArgument, "the signing request is invalid")
 	}
 	_, port, err := net.SplitHostPort(b.Sessions)
 	return &agentv1.JoinReply{
-		Certificate: b.Authority.Agent(name, wish.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: ":" + port,
+		Certificate: b.Authority.Agent(name, signingRequest.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: ":" + port,
 	}, err
 }
 
-// Asked tells how often somebody asked to join, and has his answer.
+// Asked returns the number of answered join requests.
 func (b *Controller) Asked() int {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.asked
 }
 
-// Directory is where an agent of that name keeps what joining gave it.
+// Directory returns the state directory of an enrolled agent.
 func (b *Controller) Directory(name string) string {
 	b.t.Helper()
 	directory := b.t.TempDir()

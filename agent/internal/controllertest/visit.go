@@ -14,56 +14,56 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Visit is one agent's stream. The test says what the controller says.
+// Visit is the session of one agent. The test sends the controller's messages.
 type Visit struct {
-	brain  *Controller
-	stream grpc.ServerStream
-	words  chan *agentv1.FromAgent
-	over   chan error
-	bye    chan struct{} // the agent has said that it will say no more
+	controller *Controller
+	stream     grpc.ServerStream
+	messages   chan *agentv1.FromAgent
+	ended      chan error
+	halfClosed chan struct{} // closed when the agent half-closes the stream
 }
 
-// Session is the contract's.
+// Session implements agentv1.AgentsServer.
 func (b *Controller) Session(stream agentv1.Agents_SessionServer) error {
-	visit := &Visit{brain: b, stream: stream, words: make(chan *agentv1.FromAgent, 1024), over: make(chan error)}
-	visit.bye = make(chan struct{})
+	visit := &Visit{controller: b, stream: stream, messages: make(chan *agentv1.FromAgent, 1024), ended: make(chan error)}
+	visit.halfClosed = make(chan struct{})
 	b.visits <- visit
 	go func() {
-		defer close(visit.words)
+		defer close(visit.messages)
 		for {
-			word, err := stream.Recv()
+			message, err := stream.Recv()
 			if errors.Is(err, io.EOF) {
-				close(visit.bye)
+				close(visit.halfClosed)
 			}
 			if err != nil {
 				return
 			}
-			visit.words <- word
+			visit.messages <- message
 		}
 	}()
 	select {
-	case err := <-visit.over:
+	case err := <-visit.ended:
 		return err
-	case <-visit.bye:
+	case <-visit.halfClosed:
 		return nil
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
 }
 
-// Next awaits an agent.
+// Next waits for the session of an agent.
 func (b *Controller) Next() *Visit {
 	b.t.Helper()
 	select {
 	case visit := <-b.visits:
 		return visit
 	case <-time.After(Patience):
-		b.t.Fatal("no agent came")
+		b.t.Fatal("no agent connected")
 		return nil
 	}
 }
 
-// Visited tells whether an agent comes within so long.
+// Visited reports whether an agent connects within a duration.
 func (b *Controller) Visited(within time.Duration) bool {
 	select {
 	case <-b.visits:
@@ -73,13 +73,13 @@ func (b *Controller) Visited(within time.Duration) bool {
 	}
 }
 
-// Welcomed awaits an agent and bids it welcome.
+// Welcomed waits for an agent and sends Welcome.
 func (b *Controller) Welcomed(everyMS uint32) (*Visit, *agentv1.Hello) {
 	b.t.Helper()
 	visit := b.Next()
 	hello := visit.Word().GetHello()
 	if hello == nil {
-		b.t.Fatal("an agent did not begin with a hello")
+		b.t.Fatal("the first message of an agent is no Hello")
 	}
 	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{
 		Welcome: &agentv1.Welcome{Protocol: 1, ReportIntervalMs: everyMS},
@@ -87,24 +87,24 @@ func (b *Controller) Welcomed(everyMS uint32) (*Visit, *agentv1.Hello) {
 	return visit, hello
 }
 
-// Word awaits the agent's next word.
+// Word waits for the agent's next message.
 func (v *Visit) Word() *agentv1.FromAgent {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	select {
-	case word, open := <-v.words:
+	case message, open := <-v.messages:
 		if !open {
-			v.brain.t.Fatal("the agent ended the stream, expected a word")
+			v.controller.t.Fatal("the agent ended the stream, expected a message")
 		}
-		return word
+		return message
 	case <-time.After(Patience):
-		v.brain.t.Fatal("the agent says nothing")
+		v.controller.t.Fatal("timeout while waiting for a message of the agent")
 	}
 	return nil
 }
 
-// Report awaits the next report and passes over other words.
+// Report waits for the next report and skips other messages.
 func (v *Visit) Report() *agentv1.Report {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	for {
 		if report := v.Word().GetReport(); report != nil {
 			return report
@@ -112,105 +112,105 @@ func (v *Visit) Report() *agentv1.Report {
 	}
 }
 
-// Result awaits the next result, and takes the reports before it.
+// Result waits for the next result and acknowledges reports before it.
 func (v *Visit) Result() *agentv1.Result {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	for {
-		word := v.Word()
-		if result := word.GetResult(); result != nil {
+		message := v.Word()
+		if result := message.GetResult(); result != nil {
 			return result
 		}
-		if report := word.GetReport(); report != nil {
+		if report := message.GetReport(); report != nil {
 			v.Take(report)
 		}
 	}
 }
 
-// Silent tells whether the agent says nothing for so long.
+// Silent reports whether the agent sends nothing for a duration.
 func (v *Visit) Silent(d time.Duration) bool {
 	select {
-	case <-v.words:
+	case <-v.messages:
 		return false
 	case <-time.After(d):
 		return true
 	}
 }
 
-// Ended awaits the end of the stream.
+// Ended waits for the end of the stream.
 func (v *Visit) Ended() {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	patience := time.After(Patience)
 	for {
 		select {
-		case _, open := <-v.words:
+		case _, open := <-v.messages:
 			if !open {
 				return
 			}
 		case <-patience:
-			v.brain.t.Fatal("the agent did not end the stream")
+			v.controller.t.Fatal("the agent did not end the stream")
 		}
 	}
 }
 
-// Stopped awaits that the agent says of itself that it is stopped.
+// Stopped waits until the agent half-closes the stream because it is stopped.
 func (v *Visit) Stopped() {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	select {
-	case <-v.bye:
+	case <-v.halfClosed:
 	case <-time.After(Patience):
-		v.brain.t.Fatal("the agent did not say that it is stopped")
+		v.controller.t.Fatal("the agent did not half-close the stream")
 	}
 }
 
-// Say says a word.
-func (v *Visit) Say(word *agentv1.FromController) {
-	v.brain.t.Helper()
-	if err := v.stream.SendMsg(word); err != nil {
-		v.brain.t.Fatal(err)
+// Say sends a message.
+func (v *Visit) Say(message *agentv1.FromController) {
+	v.controller.t.Helper()
+	if err := v.stream.SendMsg(message); err != nil {
+		v.controller.t.Fatal(err)
 	}
 }
 
-// SayRaw says something that need not be a word.
+// SayRaw sends bytes that need not be a message.
 func (v *Visit) SayRaw(b []byte) {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	if err := v.stream.SendMsg(raw(b)); err != nil {
-		v.brain.t.Fatal(err)
+		v.controller.t.Fatal(err)
 	}
 }
 
-// Take takes a report.
+// Take acknowledges a report.
 func (v *Visit) Take(report *agentv1.Report) {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	v.Say(&agentv1.FromController{Word: &agentv1.FromController_Taken{Taken: &agentv1.Taken{Sequence: report.GetSequence()}}})
 }
 
-// Order gives a directive.
+// Order sends a directive.
 func (v *Visit) Order(directive *agentv1.Directive) {
-	v.brain.t.Helper()
+	v.controller.t.Helper()
 	v.Say(&agentv1.FromController{Word: &agentv1.FromController_Directive{Directive: directive}})
 }
 
 // End ends the stream.
-func (v *Visit) End(err error) { v.over <- err }
+func (v *Visit) End(err error) { v.ended <- err }
 
-// What goes on the wire as it is.
+// raw is sent without encoding.
 type raw []byte
 
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
 
-func (codec) Marshal(word any) ([]byte, error) {
-	if bytes, is := word.(raw); is {
+func (codec) Marshal(message any) ([]byte, error) {
+	if bytes, is := message.(raw); is {
 		return bytes, nil
 	}
-	return proto.Marshal(word.(proto.Message))
+	return proto.Marshal(message.(proto.Message))
 }
 
-func (codec) Unmarshal(bytes []byte, word any) error {
-	message, is := word.(proto.Message)
+func (codec) Unmarshal(bytes []byte, message any) error {
+	target, is := message.(proto.Message)
 	if !is {
-		return fmt.Errorf("%T is no message", word)
+		return fmt.Errorf("%T is not a protobuf message", message)
 	}
-	return proto.Unmarshal(bytes, message)
+	return proto.Unmarshal(bytes, target)
 }
