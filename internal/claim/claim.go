@@ -3,8 +3,9 @@
 // Package claim grants exclusive use of something, such as the interception of connections in a network namespace, to
 // one agent.
 //
-// A claim is a lock (flock) on a file that only root can open. The kernel releases it whenever the process ends. An
-// abstract Unix socket would not do: any local user can bind its name.
+// A claim is a lock (flock) on a file that only root can open, and an abstract Unix socket of the network namespace. The
+// kernel releases both whenever the process ends. The socket excludes agents that have another /run. The file excludes
+// the others even if another local user binds the socket's name.
 package claim
 
 import (
@@ -17,9 +18,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+const again = 200 * time.Millisecond // between attempts for a socket; the kernel announces no release
 
 // ErrTaken means that a live agent has the claim.
 var ErrTaken = errors.New("stop that agent, or let it do this")
@@ -31,7 +35,15 @@ func Take(name, does string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tryLock(path, does)
+	file, err := tryLock(path, does)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := bind(name, does)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &both{file, socket}, nil
 }
 
 // TakeOnHost claims a name for the whole host, such as that of a cgroup.
@@ -69,9 +81,33 @@ func Await(ctx context.Context, within func(func() error) error, name string) (i
 	}()
 	select {
 	case one := <-locked:
-		return one.claim, one.err
+		if one.err != nil {
+			return nil, one.err
+		}
+		return awaitSocket(ctx, within, name, one.claim)
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+func awaitSocket(ctx context.Context, within func(func() error) error, name string, file io.Closer) (io.Closer, error) {
+	for {
+		var socket io.Closer
+		err := within(func() (err error) {
+			socket, err = bind(name, "has "+name)
+			return err
+		})
+		if err == nil {
+			return &both{file, socket}, nil
+		}
+		if !errors.Is(err, ErrTaken) {
+			return nil, errors.Join(err, file.Close())
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), file.Close())
+		}
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 )
@@ -20,11 +23,34 @@ import (
 const (
 	within = time.Minute
 	claims = "CLAIM_TEST_NAME" // this test program, run as a child, claims this name until its input ends
+	ownRun = "CLAIM_TEST_RUN"  // it has a /run of its own
+	squats = "CLAIM_TEST_BIND" // it binds the socket of this name, and listens if squatListens is set
+
+	squatListens = "CLAIM_TEST_LISTEN"
+	nobody       = 65534
 )
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(squats); name != "" {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.Bind(fd, &unix.SockaddrUnix{Name: "@bicast-agent claim " + name})
+		}
+		if err == nil && os.Getenv(squatListens) != "" {
+			err = unix.Listen(fd, 1)
+		}
+		fmt.Println(err)
+		bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(0)
+	}
 	if name := os.Getenv(claims); name != "" {
-		_, err := Take(name, "tests")
+		var err error
+		if os.Getenv(ownRun) != "" {
+			err = unix.Mount("tmpfs", "/run", "tmpfs", 0, "")
+		}
+		if err == nil {
+			_, err = Take(name, "tests")
+		}
 		fmt.Println(err)
 		bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(0)
@@ -35,8 +61,20 @@ func TestMain(m *testing.M) {
 // another runs a child that tries to claim a name, and returns its result.
 func another(t *testing.T, name string) (process *exec.Cmd, said string) {
 	t.Helper()
+	return child(t, nil, claims+"="+name)
+}
+
+// contained is another, with a /run of its own in the same network namespace: a container with host networking.
+func contained(t *testing.T, name string) (process *exec.Cmd, said string) {
+	t.Helper()
+	return child(t, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}, claims+"="+name, ownRun+"=1")
+}
+
+func child(t *testing.T, attributes *syscall.SysProcAttr, environment ...string) (process *exec.Cmd, said string) {
+	t.Helper()
 	process = exec.Command("/proc/self/exe")
-	process.Env = append(os.Environ(), claims+"="+name)
+	process.Env = append(os.Environ(), environment...)
+	process.SysProcAttr = attributes
 	input, err := process.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +149,58 @@ func TestKilledProcessLosesItsClaim(t *testing.T) {
 	}
 	if err := mine.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTakeExcludesAnAgentWithAnotherRun(t *testing.T) {
+	name := name(t)
+	first, said := contained(t, name)
+	if said != "<nil>" {
+		t.Fatal(said)
+	}
+	if _, err := Take(name, "tests"); !errors.Is(err, ErrTaken) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d of this host) tests", first.Process.Pid)) {
+		t.Fatalf("%v, expected that process %d has the claim", err, first.Process.Pid)
+	}
+	if _, said := contained(t, name); !strings.Contains(said, fmt.Sprintf("process %d of this host) tests", first.Process.Pid)) {
+		t.Fatalf("another container is told %q", said)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), within)
+	defer stop()
+	has := make(chan error)
+	go func() {
+		one, err := Await(ctx, func(work func() error) error { return work() }, name)
+		if err == nil {
+			err = one.Close()
+		}
+		has <- err
+	}()
+	first.Process.Kill()
+	first.Wait()
+	if err := <-has; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNobodyCanHoldAClaim(t *testing.T) {
+	for what, listens := range map[string]string{"bound": "", "listening": "1"} {
+		t.Run(what, func(t *testing.T) {
+			name := name(t)
+			credential := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			if _, said := child(t, credential, squats+"="+name, squatListens+"="+listens); said != "<nil>" {
+				t.Fatal(said)
+			}
+			mine, err := Take(name, "tests")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, said := another(t, name); !strings.Contains(said, ErrTaken.Error()) {
+				t.Fatalf("a second agent is told %q", said)
+			}
+			if err := mine.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
