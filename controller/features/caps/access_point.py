@@ -43,10 +43,16 @@ class CapacityMeter:
         return [each for each in uses if each is not None]
 
     def look(
-        self, uses: Collection[Use], active: int, now: float, probed: Callable[[], FusedRate | None]
+        self,
+        uses: Collection[Use],
+        active: int,
+        now: float,
+        probed: Callable[[], FusedRate | None],
+        may_try: bool,
     ) -> int | None:
-        """What is divided from now on. `probed` is asked where nothing was delivered yet."""
-        self.rate = self.rate.after(uses, active, now)
+        """Return the bandwidth to divide from now on. `probed` is asked where nothing was delivered yet; `may_try`:
+        the figure may become another one as a trial."""
+        self.rate = self.rate.after(uses, active, now, may_try)
         if self.rate.asks_trains:
             self.rate = self.rate.by_trains(probed(), now)
         return None if self.rate.bps is None else round(self.rate.bps)
@@ -130,19 +136,24 @@ class AccessPointState:
             uses = self.meter.uses(self._sharers.values(), self.ruling, now)
             if access_point.bandwidth_bps is None:
                 by_trains = partial(probed, self.site.name, access_point.name, now)
-                measured_bps = self.meter.look(uses, self.ruling.active, now, by_trains)
+                may_try = not self.release.is_on
+                measured_bps = self.meter.look(uses, self.ruling.active, now, by_trains, may_try)
                 access_point = replace(access_point, bandwidth_bps=measured_bps)
-            else:  # of a measured one less is allowed where less comes: slower air and a guest look alike there
-                held = [use for use in uses if use.terminal not in self.unheld and not self.unseen.get(use.terminal)]
-                explained = explained_us(self.ruling)
-                bps = access_point.bandwidth_bps
-                self.release = self.release.after(held, bps, self.ruling.active, explained, now)
-        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now, self._released(now))
+            self.release = self._released(uses, access_point.bandwidth_bps, now)
+        release = self._release_in_force()
+        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now, release)
         self._decided_at, self._stale = now, False
 
-    def _released(self, now: float) -> Released | None:
+    def _released(self, uses: Collection[Use], bandwidth_bps: int | None, now: float) -> Release:
+        if bandwidth_bps is None:
+            return Release()
+        held = [use for use in uses if use.terminal not in self.unheld and not self.unseen.get(use.terminal)]
+        explained = explained_us(self.ruling)
+        return self.release.after(held, bandwidth_bps, self.ruling.active, explained, now)
+
+    def _release_in_force(self) -> Released | None:
         one = self.release
-        return Released(one.least_bps(now), one.queue_us) if one.is_on else None
+        return Released(one.least_bps, one.queue_us) if one.is_on else None
 
     def held(self, terminal: str, sockets: int | None, now: float) -> None:
         """By its own agent; None: that one holds nothing. Of a connection that has just begun none is counted yet."""

@@ -105,8 +105,8 @@ class AirRate:
     rests_s: float = RESTS_S  # after it was lowered for nothing
     probed: bool = False  # by trains, and by nothing that was delivered yet
 
-    def after(self, uses: Collection[Use], active: int, now: float) -> AirRate:
-        """`active`: how many terminals share the air."""
+    def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
+        """`active`: how many terminals share the air; `may_try`: the figure may become another one as a trial."""
         delivered_bps = min(sum(use.bps for use in uses), MOST_BPS)
         if delivered_bps < LEAST_BPS:
             return self._idle(now)
@@ -120,6 +120,9 @@ class AirRate:
             rate = replace(rate, active=active, low_since=None, tries_at=max(rate.tries_at, now + SETTLES_S))
         if delivered_bps > MORE * (rate.bps or 0.0):
             rate = rate._confirmed(delivered_bps, delivered_bps, now)
+        if not may_try:
+            bps = rate.trial.base_bps if rate.trial else rate.bps
+            return replace(rate, bps=bps, trial=None, low_since=None, tries_at=now + RESTS_S)
         if rate.trial is None:
             return rate._tried(uses, delivered_bps, now)
         who = [use for use in uses if use.terminal in rate.trial.who]

@@ -20,7 +20,17 @@ from controller.model.config import AccessPoint, CapRule
 from controller.model.text import counted
 from controller.policy.caps.flows import Pair
 from controller.policy.caps.sharers import BULK_BYTES, Sharer, SharerPath, silent
-from controller.policy.caps.windows import SEGMENT_US, TURNS_US, Part, Window, bounds, released, window
+from controller.policy.caps.windows import (
+    RELEASED_SHARE,
+    SEGMENT_US,
+    TURNS_US,
+    WON_SHARES,
+    Part,
+    Window,
+    bounds,
+    released,
+    window,
+)
 from controller.policy.caps.witnesses import RttWitnesses
 
 # Sentences
@@ -131,8 +141,8 @@ class _Known:
 class Released:
     """What caps are while they are released (release.py)."""
 
-    least_bps: float  # that each terminal is given
-    queue_us: float  # that stands, and is no part of any way
+    least_bps: float  # that each terminal's lower limit allows
+    queue_us: float  # that stands, and is no part of any path
 
 
 def decide(
@@ -181,8 +191,9 @@ def _cap(
     windows = held
     if release is not None:
         has_floor = bool(sharer.told_by)  # its own agent holds it
+        shares = RELEASED_SHARE if has_floor else WON_SHARES
         windows = {
-            pair: released(part, one, known.srtt_us[pair], release.least_bps, has_floor) for pair, one in held.items()
+            pair: released(part, one, known.srtt_us[pair], release.least_bps, shares) for pair, one in held.items()
         }
     most, least = _together(sharer, windows)
     return TerminalCap(

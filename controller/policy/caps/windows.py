@@ -136,8 +136,8 @@ MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
 # bandwidth together would fill the queue again.
 PACED_PART = 0.92
 LEFT_AT = 0.95
-RELEASED_PART = 0.95  # of an equal part: who is held keeps up no queue alone
-UNGIVEN_PARTS = 2.0  # where a window is all that a hand can hold: who is given nothing has to win its part
+RELEASED_SHARE = 0.95  # of an equal share: capped senders alone drain the queue
+WON_SHARES = 2.0  # where there is no lower limit: a sender has to win its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +191,12 @@ def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Wind
     return _ideal(part, rtt_us, srtt_us, before)
 
 
-def released(part: Part, one: Window, srtt_us: int, least_bps: float, has_floor: bool) -> Window:
-    """Return the window where a queue stands that caps do not explain: it lets most of an equal part through, and is
-    at least so large that the terminal gets `least_bps`. Without a floor it lets twice a part through."""
+def released(part: Part, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
+    """Return the window of a terminal while caps are released (release.py): it lets so many equal shares through at the
+    current round trip, and at least `least_bps`."""
     each = SEGMENT_US * part.connections
-    fitting = (
-        (RELEASED_PART if has_floor else UNGIVEN_PARTS) * part.bandwidth_bps * srtt_us / max(1, part.active) / each
-    )
-    most = min(max(one.most, math.ceil(fitting)), MOST_SEGMENTS)
+    fitting = shares * part.bandwidth_bps * srtt_us / max(1, part.active) / each
+    most = min(max(one.most, math.floor(fitting)), MOST_SEGMENTS)
     least = min(max(one.least, math.floor(least_bps * srtt_us / each)), most - 1)
     return replace(one, most=most, least=least, pace_bps=one.pace_bps if most == one.most else 0, released=True)
 

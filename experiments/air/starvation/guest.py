@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic of a host that nobody holds.
+"""Traffic of a host.
 
     guest.py datagrams ADDRESS PORT BPS          UDP that answers nothing, until a line comes on stdin
-    guest.py bursts ADDRESS PORT ON_S OFF_S      TCP that sends for ON_S, rests for OFF_S, and so on
+    guest.py bursts ADDRESS PORT ON_S OFF_S [CC] TCP that sends for ON_S, rests for OFF_S, and so on
 
 Both say `ready`, begin when a first line has come, and end with the second, or with the end of stdin.
 """
@@ -22,27 +22,28 @@ BLOCK = bytes(1 << 16)
 TURN_S = 0.005
 
 
-def datagrams(address: str, port: int, bps: float) -> Callable[[float], None]:
+def datagrams(address: str, port: int, bps: str) -> Callable[[float], None]:
     line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sent = 0
 
     def turn(since_s: float) -> None:
         nonlocal sent
-        while sent * (len(DATAGRAM) + HEADER_BYTES) * 8 < bps * since_s:
+        while sent * (len(DATAGRAM) + HEADER_BYTES) * 8 < float(bps) * since_s:
             line.sendto(DATAGRAM, (address, port))
             sent += 1
 
     return turn
 
 
-def bursts(address: str, port: int, on_s: float, off_s: float) -> Callable[[float], None]:
+def bursts(address: str, port: int, on_s: str, off_s: str, control: str = "cubic") -> Callable[[float], None]:
     line = socket.socket()
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     line.connect((address, port))
     line.setblocking(False)
 
     def turn(since_s: float) -> None:
-        while since_s % (on_s + off_s) < on_s:
+        while since_s % (float(on_s) + float(off_s)) < float(on_s):
             try:
                 line.send(BLOCK)
             except BlockingIOError:
@@ -57,7 +58,7 @@ KINDS: dict[str, Callable[..., Callable[[float], None]]] = {"datagrams": datagra
 def main(kind: str, address: str, port: str, *rest: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
-    turn = KINDS[kind](address, int(port), *map(float, rest))
+    turn = KINDS[kind](address, int(port), *rest)
     began = time.monotonic()
     while not select.select([sys.stdin], [], [], TURN_S)[0]:
         turn(time.monotonic() - began)

@@ -29,7 +29,7 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import raised
 from lab.stage.watch import watched
 from lab.traffic.streaming import till
-from topologies.access_point import SERVERS, AccessPointTopo, address
+from topologies.access_point import AIR_BPS, SERVERS, AccessPointTopo, address
 
 JOINS_S, ENDS_S = 8.0, 28.0  # the guest begins, and from then on all is counted; the run ends
 KILLED_S = 5.0  # its lease ends 3 s later
@@ -68,13 +68,13 @@ def carry_out(mixes: Sequence[Mix], times: int, logs: Path) -> Iterator[Run]:
     for by_gateway in (False, True):
         those = [mix for mix in mixes if mix.by_gateway == by_gateway]
         if those:
-            with _laboratory(by_gateway, logs) as (lab, agents):
+            with laboratory(by_gateway, logs) as (lab, agents):
                 for mix, rule in ((mix, rule) for _ in range(times) for mix in those for rule in RULES):
                     yield _run(lab, agents, mix, rule)
 
 
 @contextmanager
-def _laboratory(by_gateway: bool, logs: Path) -> Iterator[tuple[Laboratory, dict[str, Agent]]]:
+def laboratory(by_gateway: bool, logs: Path) -> Iterator[tuple[Laboratory, dict[str, Agent]]]:
     with (
         controlled(FILE, SETTINGS) as controller,
         raised(AccessPointTopo(len(HELD) + 1), controller=OPENFLOW) as net,
@@ -107,11 +107,13 @@ def _await_reached(machine: Machine, server: str) -> None:
             raise ExperimentFailed(f"{server} does not answer {machine.name} within {WITHIN_S:.0f} s")
 
 
-def _set_rule(lab: Laboratory, rule: str, is_listed: bool) -> None:
+def set_rule(lab: Laboratory, rule: str, is_listed: bool, is_written: bool = True) -> None:
     file = lab.controller.file
     text = FILE.read_text(encoding="utf-8")
     if not is_listed:
         text = GUEST_PLACE.sub("", text)
+    if not is_written:
+        text = text.replace(f"bandwidth_bps: {AIR_BPS}, ", "")
     head = file.read_text(encoding="utf-8").partition("\n")[0]  # the controller's own settings
     file.write_text(f"{head}\n{text.replace('rule: off', f'rule: {rule}')}", encoding="utf-8")
     lab.controller.process.send_signal(signal.SIGHUP)
@@ -136,7 +138,7 @@ def _run(lab: Laboratory, agents: dict[str, Agent], mix: Mix, rule: str) -> Run:
     elif guest is not None and not guest.ended and mix.guest is not Guest.KILLED:
         guest.kill()
     lab.await_quiet()
-    _set_rule(lab, rule, mix.guest is not Guest.UNLISTED)
+    set_rule(lab, rule, mix.guest is not Guest.UNLISTED)
     lab.forget()
     machines = {name: lab.net.machine(name) for name in (*HELD, GUEST)}
     targets = {machines[name]: SERVERS[mix.server(number)] for number, name in enumerate(HELD)}
@@ -199,6 +201,13 @@ def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float,
         till(min(until, time.monotonic() + LOOK_S))
 
 
+def released(lab: Laboratory, until: float) -> Iterator[str]:
+    """Why caps are released, at each look."""
+    while time.monotonic() < until:
+        yield _told(lab).get("released") or ""
+        till(min(until, time.monotonic() + LOOK_S))
+
+
 def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> None:
     """What the guest does where it is no upload; it ends with the block."""
     server = SERVERS[server_at(mix.guest_rtt_ms)]
@@ -214,7 +223,12 @@ def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> Non
         Guest.DATAGRAMS: ("datagrams", server, "9", str(DATAGRAMS_BPS)),
         Guest.BURSTS: ("bursts", server, str(PORT), str(BURST_S), str(BURST_S)),
     }[mix.guest]
-    process = machine.popen([*PROGRAM, *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    started(stack, machine, [*PROGRAM, *words])
+
+
+def started(stack: ExitStack, machine: Machine, words: list[str]) -> None:
+    """A program of guest.py, which begins at once and ends with the block."""
+    process = machine.popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     stack.callback(process.wait)
     stack.callback(process.kill)
     assert process.stdin is not None

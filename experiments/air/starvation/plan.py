@@ -47,6 +47,7 @@ MIXES = (
     Mix(Guest.UNLISTED, (16, 128), 16, by_gateway=True),
 )
 RULES = ("off", "ideal")
+PROMISED = 0.9  # of its share, for each capped terminal
 
 
 def server_at(rtt_ms: int) -> str:

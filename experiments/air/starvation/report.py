@@ -12,10 +12,8 @@ from dataclasses import replace
 from statistics import mean
 
 from experiments.air.starvation.measure import Run
-from experiments.air.starvation.plan import HELD, RULES
+from experiments.air.starvation.plan import HELD, PROMISED, RULES
 from lab.results.figures import Figure, at_least, figure
-
-PROMISED = 0.9  # of its share, for each held terminal
 
 
 def figures(runs: Sequence[Run]) -> Iterator[Figure]:

@@ -45,14 +45,15 @@ def test_air_that_changes_is_followed_down_and_up_and_has_no_long_queue(rtts: li
 
 @pytest.mark.parametrize("begins_s", [0.5, 1.0, 1.5, 2.0])
 def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_again(begins_s: float) -> None:
-    """A little slower first, so that a trial begins, and much slower in the midst of it."""
+    """A little slower first, so that a trial begins, and much slower in the midst of it. A release is tried first:
+    slower air looks like a sender without a cap."""
     fell_s = 20.0
 
     def falling(seconds: float) -> float:
         return 20e6 if seconds < fell_s else 16e6 if seconds < fell_s + 1.5 + begins_s else 6e6
 
     link = OneLink([Sender(0.064)] * 1, falling)
-    link.run(fell_s + 1.5 + begins_s + 7)
+    link.run(fell_s + 1.5 + begins_s + 17)
     assert link.bandwidth_bps <= 1.25 * 6e6 and link.queued_s(0.5) < 0.15
 
 
