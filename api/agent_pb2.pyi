@@ -256,12 +256,12 @@ class PathCopies(_message.Message):
     def __init__(self, name: _Optional[str] = ..., first: _Optional[int] = ..., eliminated: _Optional[int] = ..., late: _Optional[int] = ..., rogue: _Optional[int] = ..., evicted: _Optional[int] = ..., unidentified: _Optional[int] = ..., skew: _Optional[_Iterable[int]] = ..., native: _Optional[bool] = ..., not_forwarded: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
-    __slots__ = ("port", "because")
+    __slots__ = ("port", "reason")
     PORT_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     port: str
-    because: str
-    def __init__(self, port: _Optional[str] = ..., because: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, port: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Tunnelling(_message.Message):
     __slots__ = ("ends", "largest_bytes", "missing")
@@ -274,9 +274,9 @@ class Tunnelling(_message.Message):
     def __init__(self, ends: _Optional[_Iterable[_Union[TunnelEnd, _Mapping]]] = ..., largest_bytes: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
 
 class TunnelEnd(_message.Message):
-    __slots__ = ("name", "because", "peer", "heard_ms", "rtt_us", "mtu_bytes", "moves", "strangers")
+    __slots__ = ("name", "reason", "peer", "heard_ms", "rtt_us", "mtu_bytes", "moves", "strangers")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     HEARD_MS_FIELD_NUMBER: _ClassVar[int]
     RTT_US_FIELD_NUMBER: _ClassVar[int]
@@ -284,14 +284,14 @@ class TunnelEnd(_message.Message):
     MOVES_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    because: str
+    reason: str
     peer: str
     heard_ms: int
     rtt_us: int
     mtu_bytes: int
     moves: int
     strangers: int
-    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., peer: _Optional[str] = ..., heard_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., peer: _Optional[str] = ..., heard_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
 
 class Capping(_message.Message):
     __slots__ = ("hand", "held", "missing", "passing")
@@ -332,25 +332,25 @@ class Passing(_message.Message):
     def __init__(self, terminal_address: _Optional[str] = ..., terminal_port: _Optional[int] = ..., other_address: _Optional[str] = ..., other_port: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., srtt_us: _Optional[int] = ..., min_rtt_us: _Optional[int] = ..., mss_bytes: _Optional[int] = ..., since_data_ms: _Optional[int] = ..., joined: _Optional[bool] = ..., has_scale: _Optional[bool] = ...) -> None: ...
 
 class Answering(_message.Message):
-    __slots__ = ("because", "probes", "health_packets", "strangers", "replays", "too_many")
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("reason", "probes", "health_packets", "strangers", "replays", "too_many")
+    REASON_FIELD_NUMBER: _ClassVar[int]
     PROBES_FIELD_NUMBER: _ClassVar[int]
     HEALTH_PACKETS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
     TOO_MANY_FIELD_NUMBER: _ClassVar[int]
-    because: str
+    reason: str
     probes: int
     health_packets: int
     strangers: int
     replays: int
     too_many: int
-    def __init__(self, because: _Optional[str] = ..., probes: _Optional[int] = ..., health_packets: _Optional[int] = ..., strangers: _Optional[int] = ..., replays: _Optional[int] = ..., too_many: _Optional[int] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., probes: _Optional[int] = ..., health_packets: _Optional[int] = ..., strangers: _Optional[int] = ..., replays: _Optional[int] = ..., too_many: _Optional[int] = ...) -> None: ...
 
 class PathHealth(_message.Message):
-    __slots__ = ("name", "because", "sent", "lost", "lost_there", "lost_back", "late", "windows")
+    __slots__ = ("name", "reason", "sent", "lost", "lost_there", "lost_back", "late", "windows")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     LOST_THERE_FIELD_NUMBER: _ClassVar[int]
@@ -358,17 +358,17 @@ class PathHealth(_message.Message):
     LATE_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    because: str
+    reason: str
     sent: int
     lost: int
     lost_there: int
     lost_back: int
     late: int
     windows: _containers.RepeatedCompositeFieldContainer[HealthWindow]
-    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., late: _Optional[int] = ..., windows: _Optional[_Iterable[_Union[HealthWindow, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., late: _Optional[int] = ..., windows: _Optional[_Iterable[_Union[HealthWindow, _Mapping]]] = ...) -> None: ...
 
 class HealthWindow(_message.Message):
-    __slots__ = ("seconds", "sent", "lost", "lost_there", "lost_back", "reordered", "rtt_least_us", "rtt_median_us", "rtt_p95_us", "because", "there_median_us", "there_p95_us", "there_jitter_us", "back_median_us", "back_p95_us", "back_jitter_us")
+    __slots__ = ("seconds", "sent", "lost", "lost_there", "lost_back", "reordered", "rtt_least_us", "rtt_median_us", "rtt_p95_us", "reason", "there_median_us", "there_p95_us", "there_jitter_us", "back_median_us", "back_p95_us", "back_jitter_us")
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
@@ -378,7 +378,7 @@ class HealthWindow(_message.Message):
     RTT_LEAST_US_FIELD_NUMBER: _ClassVar[int]
     RTT_MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
     RTT_P95_US_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     THERE_MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
     THERE_P95_US_FIELD_NUMBER: _ClassVar[int]
     THERE_JITTER_US_FIELD_NUMBER: _ClassVar[int]
@@ -394,18 +394,18 @@ class HealthWindow(_message.Message):
     rtt_least_us: int
     rtt_median_us: int
     rtt_p95_us: int
-    because: str
+    reason: str
     there_median_us: int
     there_p95_us: int
     there_jitter_us: int
     back_median_us: int
     back_p95_us: int
     back_jitter_us: int
-    def __init__(self, seconds: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., reordered: _Optional[int] = ..., rtt_least_us: _Optional[int] = ..., rtt_median_us: _Optional[int] = ..., rtt_p95_us: _Optional[int] = ..., because: _Optional[str] = ..., there_median_us: _Optional[int] = ..., there_p95_us: _Optional[int] = ..., there_jitter_us: _Optional[int] = ..., back_median_us: _Optional[int] = ..., back_p95_us: _Optional[int] = ..., back_jitter_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, seconds: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., reordered: _Optional[int] = ..., rtt_least_us: _Optional[int] = ..., rtt_median_us: _Optional[int] = ..., rtt_p95_us: _Optional[int] = ..., reason: _Optional[str] = ..., there_median_us: _Optional[int] = ..., there_p95_us: _Optional[int] = ..., there_jitter_us: _Optional[int] = ..., back_median_us: _Optional[int] = ..., back_p95_us: _Optional[int] = ..., back_jitter_us: _Optional[int] = ...) -> None: ...
 
 class Relaying(_message.Message):
-    __slots__ = ("because", "draining", "connections", "waiting", "carried", "refused", "failed", "strangers", "bytes_up", "bytes_down", "overhead_us", "busy_percent", "congestion")
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("reason", "draining", "connections", "waiting", "carried", "refused", "failed", "strangers", "bytes_up", "bytes_down", "overhead_us", "busy_percent", "congestion")
+    REASON_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -418,7 +418,7 @@ class Relaying(_message.Message):
     OVERHEAD_US_FIELD_NUMBER: _ClassVar[int]
     BUSY_PERCENT_FIELD_NUMBER: _ClassVar[int]
     CONGESTION_FIELD_NUMBER: _ClassVar[int]
-    because: str
+    reason: str
     draining: bool
     connections: int
     waiting: int
@@ -431,33 +431,33 @@ class Relaying(_message.Message):
     overhead_us: int
     busy_percent: int
     congestion: str
-    def __init__(self, because: _Optional[str] = ..., draining: _Optional[bool] = ..., connections: _Optional[int] = ..., waiting: _Optional[int] = ..., carried: _Optional[int] = ..., refused: _Optional[int] = ..., failed: _Optional[int] = ..., strangers: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., overhead_us: _Optional[int] = ..., busy_percent: _Optional[int] = ..., congestion: _Optional[str] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., draining: _Optional[bool] = ..., connections: _Optional[int] = ..., waiting: _Optional[int] = ..., carried: _Optional[int] = ..., refused: _Optional[int] = ..., failed: _Optional[int] = ..., strangers: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., overhead_us: _Optional[int] = ..., busy_percent: _Optional[int] = ..., congestion: _Optional[str] = ...) -> None: ...
 
 class Taking(_message.Message):
-    __slots__ = ("because", "relays", "terminals", "sought")
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("reason", "relays", "terminals", "sought")
+    REASON_FIELD_NUMBER: _ClassVar[int]
     RELAYS_FIELD_NUMBER: _ClassVar[int]
     TERMINALS_FIELD_NUMBER: _ClassVar[int]
     SOUGHT_FIELD_NUMBER: _ClassVar[int]
-    because: str
+    reason: str
     relays: _containers.RepeatedCompositeFieldContainer[RelayReached]
     terminals: _containers.RepeatedCompositeFieldContainer[TerminalTaken]
     sought: _containers.RepeatedCompositeFieldContainer[Sought]
-    def __init__(self, because: _Optional[str] = ..., relays: _Optional[_Iterable[_Union[RelayReached, _Mapping]]] = ..., terminals: _Optional[_Iterable[_Union[TerminalTaken, _Mapping]]] = ..., sought: _Optional[_Iterable[_Union[Sought, _Mapping]]] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., relays: _Optional[_Iterable[_Union[RelayReached, _Mapping]]] = ..., terminals: _Optional[_Iterable[_Union[TerminalTaken, _Mapping]]] = ..., sought: _Optional[_Iterable[_Union[Sought, _Mapping]]] = ...) -> None: ...
 
 class RelayReached(_message.Message):
-    __slots__ = ("name", "because", "connections", "opened", "setup_us")
+    __slots__ = ("name", "reason", "connections", "opened", "setup_us")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     SETUP_US_FIELD_NUMBER: _ClassVar[int]
     name: str
-    because: str
+    reason: str
     connections: int
     opened: int
     setup_us: int
-    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., connections: _Optional[int] = ..., opened: _Optional[int] = ..., setup_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., connections: _Optional[int] = ..., opened: _Optional[int] = ..., setup_us: _Optional[int] = ...) -> None: ...
 
 class TerminalTaken(_message.Message):
     __slots__ = ("name", "connections", "relayed", "direct", "reset", "bytes_up", "bytes_down")
@@ -877,9 +877,9 @@ class Result(_message.Message):
     def __init__(self, directive: _Optional[int] = ..., done: _Optional[bool] = ..., said: _Optional[str] = ..., connections: _Optional[int] = ..., took_us: _Optional[int] = ...) -> None: ...
 
 class Probed(_message.Message):
-    __slots__ = ("directive", "because", "transport", "hardware", "sender_origin_ns", "receiver_origin_ns", "trains", "lengths", "sent_ns", "received_ns", "answered_ns", "heard_ns")
+    __slots__ = ("directive", "reason", "transport", "hardware", "sender_origin_ns", "receiver_origin_ns", "trains", "lengths", "sent_ns", "received_ns", "answered_ns", "heard_ns")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     HARDWARE_FIELD_NUMBER: _ClassVar[int]
     SENDER_ORIGIN_NS_FIELD_NUMBER: _ClassVar[int]
@@ -891,7 +891,7 @@ class Probed(_message.Message):
     ANSWERED_NS_FIELD_NUMBER: _ClassVar[int]
     HEARD_NS_FIELD_NUMBER: _ClassVar[int]
     directive: int
-    because: str
+    reason: str
     transport: str
     hardware: bool
     sender_origin_ns: int
@@ -902,7 +902,7 @@ class Probed(_message.Message):
     received_ns: _containers.RepeatedScalarFieldContainer[int]
     answered_ns: _containers.RepeatedScalarFieldContainer[int]
     heard_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, directive: _Optional[int] = ..., because: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., heard_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, directive: _Optional[int] = ..., reason: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., heard_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Walked(_message.Message):
     __slots__ = ("directive", "ways")
@@ -913,20 +913,20 @@ class Walked(_message.Message):
     def __init__(self, directive: _Optional[int] = ..., ways: _Optional[_Iterable[_Union[Way, _Mapping]]] = ...) -> None: ...
 
 class Way(_message.Message):
-    __slots__ = ("address", "because", "rtt_us", "sent", "lost", "routers")
+    __slots__ = ("address", "reason", "rtt_us", "sent", "lost", "routers")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     RTT_US_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     ROUTERS_FIELD_NUMBER: _ClassVar[int]
     address: str
-    because: str
+    reason: str
     rtt_us: int
     sent: int
     lost: int
     routers: _containers.RepeatedCompositeFieldContainer[Router]
-    def __init__(self, address: _Optional[str] = ..., because: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., routers: _Optional[_Iterable[_Union[Router, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., reason: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., routers: _Optional[_Iterable[_Union[Router, _Mapping]]] = ...) -> None: ...
 
 class Router(_message.Message):
     __slots__ = ("address", "rtt_us")

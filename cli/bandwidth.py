@@ -75,7 +75,7 @@ def told(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
     found: dict[str, Any] = {
         "direction": "down" if probed.down else "up",
         "one_packet": _document(by_packet),
-        "trains": _document(by_trains) if probed.trains else {"because": NO_TRAINS[probed.down]},
+        "trains": _document(by_trains) if probed.trains else {"reason": NO_TRAINS[probed.down]},
         "path": _document(fused(measured, 0.0)),
         "sent": probed.sent,
         "lost": probed.lost,
@@ -120,15 +120,15 @@ NAMES = {"one packet": "one_packet", "trains": "trains", "the path": "path"}
 
 
 def _words(one: dict[str, Any]) -> str:
-    if "because" in one:
-        return f"not known: {one['because']}"
+    if "reason" in one:
+        return f"not known: {one['reason']}"
     return f"{said(one['bps'])}, {said(one['least_bps'])} to {said(one['most_bps'])}"
 
 
 def _alpha_ns(probed: ProbeSamples, mbits: float) -> float:
     found = rate(probed.samples, CALIBRATED)
     if isinstance(found, Unknown):
-        raise Failure(f"alpha cannot be told: {found.because}")
+        raise Failure(f"alpha cannot be told: {found.reason}")
     return calibrated(one_way(probed.samples), mbits * 1e6).s_per_byte * 1e9
 
 

@@ -63,8 +63,8 @@ def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]
             "-" if one["agent"] is None else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not wholly'})"
         )
         counts = (str(one["connections"]), ratio, most, least)
-        because = one["because"] if one["instead"] is None else f"{one['because']}; {one['instead']}"
-        yield (one["terminal"], place["name"], active, *counts, holder, because)
+        reason = one["reason"] if one["instead"] is None else f"{one['reason']}; {one['instead']}"
+        yield (one["terminal"], place["name"], active, *counts, holder, reason)
 
 
 def _segments(segments: int | None) -> str:

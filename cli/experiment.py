@@ -66,7 +66,7 @@ EXPERIMENTS = {
         "a path that dies under a transfer: how long nothing comes",
         "Lets the active path die under a download and an upload, by going black and by a port that goes down, and "
         "measures for how long the receiver gets nothing: with the kernel's defaults, with `bicast mptcp setup`, with "
-        "an agent's reflex, with both, and with the controller killed before.",
+        "an agent's armed failover, with both, and with the controller killed before.",
         "each death in each way once, 24 transfers: some 4 minutes, longer where the machine stalls, for such runs are "
         "repeated.",
         "ten times that: some 40 minutes.",
@@ -136,7 +136,7 @@ EXPERIMENTS = {
         "experiments.relay",
         "papers 001 and 002: what a relay costs, which one is found, and what it gains",
         "Has a terminal's connections carried by gateway and relay, by HAProxy's and sing-box's two ends where those "
-        "are installed, and by nobody, in turns. Prints rates and processor time on a road without limits, when the "
+        "are installed, and by nobody, in turns. Prints rates and processor time on a path without limits, when the "
         "first byte comes where the relay stands half way, memory for idle connections, and what many short ones leave "
         "behind. Then relays are chosen for all pairs of 50 and of 45 hosts of generated planets, by ping, by routers "
         "and by what is predicted, and for some pairs there are real transfers over emulated links, directly and by "

@@ -20,7 +20,7 @@ from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
 
 OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
-# Slower than LTE. A busy machine delays packets, and a reflex takes that for a dead path.
+# Slower than LTE. A busy machine delays packets, and an armed failover takes that for a dead path.
 DOWNLOAD = "curl --silent --limit-rate 500k --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
 ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab: it speaks for nobody
@@ -56,7 +56,7 @@ terminal here, in this order; the first is a download to watch, which `kill %1` 
   {shown}
   ./bicast switch {TERMINAL} auto
   sleep 3; ./bicast why {TERMINAL}
-Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (docs/tutorial/lab.md):
+Wi-Fi falls silent, an armed failover leaves it, and policies return when it is back (docs/tutorial/lab.md):
   nsenter -t {router} -n ip route replace blackhole {WIFI_SIDE.to}
   sleep 1; ./bicast why {TERMINAL}
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}

@@ -17,14 +17,14 @@ from controller.edges.http.client import Client
 from controller.model.text import counted
 
 LOOK_EVERY_S = 0.5  # the API has no event to wait for
-WITHIN_S = 900.0  # on a slow road a probe takes minutes, and waits for those before it
+WITHIN_S = 900.0  # on a slow path a probe takes minutes, and waits for those before it
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "measure",
         help="have an uplink probed now, and tell its bandwidth",
-        description="Have the road of an uplink between two of our sites probed now, in both directions, and tell what "
+        description="Have the path of an uplink between two of our sites probed now, in both directions, and tell what "
         "it carries: by which method, and the interval that has the true rate in it in 95 of 100 cases. It takes half "
         "a minute and puts some megabytes there, whatever was spent today; without being asked the controller does "
         "it every ten minutes at most (docs/how-to/measure.md).",
@@ -39,9 +39,9 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--link",
         metavar="MBITS",
         type=_rate,
-        help="the road is one link of this rate: what both hosts take for each byte is found by that, and kept",
+        help="the path is one link of this rate: what both hosts take for each byte is found by that, and kept",
     )
-    parser.add_argument("--json", action="store_true", help="the roads as the API tells of them afterwards")
+    parser.add_argument("--json", action="store_true", help="the paths as the API tells of them afterwards")
     add_options(parser)
 
 
@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
         asked_at = time.monotonic()
         before = _meant(client, args)  # who asks first may see the end of another probe
         client.measure(args.uplink, args.site, None if args.link is None else args.link * 1e6)
-        roads = _ended(client, args, {_at(road): [way["ended"] for way in road["directions"]] for road in before})
+        paths = _ended(client, args, {_at(path): [way["ended"] for way in path["directions"]] for path in before})
     if args.json:
-        print(json.dumps(roads, indent=2))
+        print(json.dumps(paths, indent=2))
     else:
-        print("\n".join(line for road in roads for line in _lines(road, args.link is not None)))
+        print("\n".join(line for path in paths for line in _lines(path, args.link is not None)))
     waited_s = time.monotonic() - asked_at
-    ways = [way for road in roads for way in road["directions"]]
+    ways = [way for path in paths for way in path["directions"]]
     return OK if all(_is_known(way, args.link is not None, waited_s) for way in ways) else REFUSED
 
 
@@ -70,20 +70,20 @@ def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
 
 def _meant(client: Client, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Those that are measured, by either end's name."""
-    roads = [road for road in client.get("roads") if road["uplink"] == args.uplink and road["directions"]]
-    return [road for road in roads if args.site in (None, road["site"], road["near"], road["far"])]
+    paths = [path for path in client.get("paths") if path["uplink"] == args.uplink and path["directions"]]
+    return [path for path in paths if args.site in (None, path["site"], path["near"], path["far"])]
 
 
 def _ended(client: Client, args: argparse.Namespace, before: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
     """When all that was asked for has come to an end."""
     deadline = time.monotonic() + WITHIN_S
     while True:
-        roads = _meant(client, args)
-        if before.keys() - set(map(_at, roads)):
+        paths = _meant(client, args)
+        if before.keys() - set(map(_at, paths)):
             raise Failure(f"{args.uplink} went out of gateway.yaml while it was measured")
-        waits = next((road for road in roads if not _has_ended(road, before.get(_at(road)))), None)
+        waits = next((path for path in paths if not _has_ended(path, before.get(_at(path)))), None)
         if waits is None:
-            return roads
+            return paths
         if waits["why_not"] is not None:
             raise Failure(f"{args.uplink} of {waits['site']} cannot be measured any more: {waits['why_not']}")
         if time.monotonic() > deadline:
@@ -92,22 +92,22 @@ def _ended(client: Client, args: argparse.Namespace, before: dict[tuple[str, str
         time.sleep(LOOK_EVERY_S)
 
 
-def _at(road: dict[str, Any]) -> tuple[str, str]:
-    return road["site"], road["uplink"]
+def _at(path: dict[str, Any]) -> tuple[str, str]:
+    return path["site"], path["uplink"]
 
 
-def _has_ended(road: dict[str, Any], before: list[int] | None) -> bool:
+def _has_ended(path: dict[str, Any], before: list[int] | None) -> bool:
     """`before`: how many probes had, of each direction; None: it has come into gateway.yaml since."""
-    ways = zip(road["directions"], before or [0, 0], strict=True)
+    ways = zip(path["directions"], before or [0, 0], strict=True)
     return all(way["ended"] > ended and not way["running"] for way, ended in ways)
 
 
-def _lines(road: dict[str, Any], calibrates: bool) -> Iterator[str]:
-    for way in road["directions"]:
-        ends = (road["near"], road["far"]) if way["direction"] == "up" else (road["far"], road["near"])
-        yield f"{road['uplink']}, {ends[0]} to {ends[1]}: {_figure(way)}"
+def _lines(path: dict[str, Any], calibrates: bool) -> Iterator[str]:
+    for way in path["directions"]:
+        ends = (path["near"], path["far"]) if way["direction"] == "up" else (path["far"], path["near"])
+        yield f"{path['uplink']}, {ends[0]} to {ends[1]}: {_figure(way)}"
         for one in way["by_method"]:
-            found = interval(one) if one["bps"] is not None else f"not known: {one['because']}"
+            found = interval(one) if one["bps"] is not None else f"not known: {one['reason']}"
             yield f"  {one['method']:<30}{found}"
         yield f"  {counted(way['sent'], 'packets')} alone, {way['lost']} lost, {way['reordered']} out of order"
         if way["mtu_bytes"] is not None:
@@ -120,7 +120,7 @@ def _lines(road: dict[str, Any], calibrates: bool) -> Iterator[str]:
 
 def _figure(way: dict[str, Any]) -> str:
     if way["bps"] is None:
-        return f"not known: {way['because']}"
+        return f"not known: {way['reason']}"
     return f"{interval(way)}, by {' and '.join(way['methods'])}"
 
 

@@ -16,30 +16,30 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         yield (one["name"], one["gateway"], one["rule"], str(one["active"]), bandwidth(one))
 
 
-def roads(told: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+def paths(told: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """A row for each direction; what is lost and how long it takes there and back is of both."""
     yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
-    for road in told:
-        up, down = (road["near"], road["far"]), (road["far"], road["near"])
-        lost, rtt = _health(road["health"])
-        if not road["directions"]:
-            yield (road["uplink"], *up, lost, rtt, f"not measured: {road['why_not']}")
-        for way in road["directions"]:
+    for path in told:
+        up, down = (path["near"], path["far"]), (path["far"], path["near"])
+        lost, rtt = _health(path["health"])
+        if not path["directions"]:
+            yield (path["uplink"], *up, lost, rtt, f"not measured: {path['why_not']}")
+        for way in path["directions"]:
             ends = up if way["direction"] == "up" else down
-            yield (road["uplink"], *ends, lost, rtt, _way(way, road["why_not"]))
+            yield (path["uplink"], *ends, lost, rtt, _way(way, path["why_not"]))
 
 
-def is_of_a_phone(road: dict[str, Any]) -> bool:
+def is_of_a_phone(path: dict[str, Any]) -> bool:
     """Without an agent: of its air nothing is known, and there may be hundreds."""
-    known = road["health"] is not None or any(way["bps"] is not None or way["running"] for way in road["directions"])
-    return "@" in road["uplink"] and road["why_not"] is not None and not known
+    known = path["health"] is not None or any(way["bps"] is not None or way["running"] for way in path["directions"])
+    return "@" in path["uplink"] and path["why_not"] is not None and not known
 
 
 def _way(way: dict[str, Any], why_not: str | None) -> str:
     if way["bps"] is not None:
         found = f"{interval(way)}, {' and '.join(way['methods'])}, {ago(way['age_s'])} ago"
     else:
-        found = f"not known: {way['because']}"
+        found = f"not known: {way['reason']}"
     narrow = way["mtu_bytes"]
     more = (
         f"nothing above {narrow} bytes comes through" if narrow is not None else "",

@@ -144,8 +144,8 @@ def troubles(relays: list[dict[str, Any]]) -> Iterator[str]:
         if one["why_not"] is not None:
             yield f"relay {one['name']}: {one['why_not']}"
         for each in one["reached"]:
-            if each["because"] is not None:
-                yield f"relay {one['name']}: {each['gateway']} does not reach it: {each['because']}"
+            if each["reason"] is not None:
+                yield f"relay {one['name']}: {each['gateway']} does not reach it: {each['reason']}"
 
 
 def _reached(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -153,7 +153,7 @@ def _reached(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     if rows:
         yield ("RELAY", "GATEWAY", "REACHED", "CONNECTIONS", "IN STORE", "SET-UP", "RTT")
     for name, one in rows:
-        reached = "yes" if one["because"] is None else "no"
+        reached = "yes" if one["reason"] is None else "no"
         times = (_ms(one["setup_ms"]), _ms(one["rtt_ms"]))
         yield (name, one["gateway"], reached, str(one["connections"]), str(one["opened"]), *times)
 
@@ -165,7 +165,7 @@ def _tell(tried: dict[str, Any], as_json: bool) -> int:
     else:
         told = ("\n".join(explained(one)) for one in tried["destinations"])
         _print_parts(_warnings([relay]), aligned(_reached([relay])), *told)
-    reached = relay["reached"] and all(one["because"] is None for one in relay["reached"])
+    reached = relay["reached"] and all(one["reason"] is None for one in relay["reached"])
     return OK if reached and relay["why_not"] is None else REFUSED
 
 

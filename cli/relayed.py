@@ -19,9 +19,9 @@ def resolved(destination: str) -> str:
     try:
         found = socket.getaddrinfo(destination, HTTPS, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        because = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error
         raise Failure(
-            f"{destination!r} leads to no address ({because}): give an address, or a name that is known, with no port"
+            f"{destination!r} leads to no address ({reason}): give an address, or a name that is known, with no port"
         ) from None
     return str(found[0][4][0])
 
@@ -34,11 +34,11 @@ def explained(one: dict[str, Any]) -> Iterator[str]:
         yield "  no choice stands: it goes by the relay reached fastest; where none is or all drain, as `fallback` says"
     else:
         alike = "" if one["made"] else ", as every connection does"
-        yield f"  {choice['method']}: {_how(choice)}{alike}: {choice['because']}{_rates(choice)}"
+        yield f"  {choice['method']}: {_how(choice)}{alike}: {choice['reason']}{_rates(choice)}"
     for leg in one["legs"]:
         yield f"  {_leg(leg)}"
     for each in one["otherwise"]:
-        yield f"  {each['method']} would have it: {_how(each)}: {each['because']}"
+        yield f"  {each['method']} would have it: {_how(each)}: {each['reason']}"
 
 
 def _how(choice: dict[str, Any]) -> str:
@@ -55,6 +55,6 @@ def _rates(choice: dict[str, Any]) -> str:
 def _leg(leg: dict[str, Any]) -> str:
     way = f"{leg['start']} to {leg['end']}"
     if leg["rtt_ms"] is None:
-        return f"{way}: not known: {leg['because']}"
+        return f"{way}: not known: {leg['reason']}"
     routers = f", {len(leg['routers'])} routers" if leg["routers"] else ""
     return f"{way}: {leg['rtt_ms']:.4g} ms{routers}, {ago(leg['age_s'])} ago"

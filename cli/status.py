@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
         tables.append(aligned(measured.access_points(ruled)))
-    if roads := [road for road in status["roads"] if not measured.is_of_a_phone(road)]:
-        tables.append(aligned(measured.roads(roads)))
+    if paths := [path for path in status["paths"] if not measured.is_of_a_phone(path)]:
+        tables.append(aligned(measured.paths(paths)))
     if status["relays"]:
         tables.append(aligned(relay.table(status["relays"])))
     if status["taking"]:
@@ -89,7 +89,7 @@ def _is_copied_alone(status: dict[str, Any], terminal: dict[str, Any]) -> bool:
 
 def _is_wished(terminal: dict[str, Any]) -> bool:
     modes = (terminal, *terminal["classes"])
-    return terminal["active_by"] == "people" or any(each["mode_wished"] for each in modes)
+    return terminal["active_by"] == "people" or any(each["mode_overridden"] for each in modes)
 
 
 def _enrolled(client: Client) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ def _copied(traffic: dict[str, Any]) -> str:
 
 def _mode(one: dict[str, Any]) -> str:
     """Of a terminal, or of one class of its traffic; and what it comes to, where that is another."""
-    mode = str(one["mode"]) + ("*" if one["mode_wished"] else "")
+    mode = str(one["mode"]) + ("*" if one["mode_overridden"] else "")
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 
 

@@ -53,18 +53,18 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
         yield f"{name}: {gateway['last_error']}"
     copies = gateway["copies"]
     if copies is not None and not copies["eliminated"] and has_agent:
-        yield f"{name}: every copy of a packet passes: {copies['because']}"
+        yield f"{name}: every copy of a packet passes: {copies['reason']}"
     for silent in copies["silent"] if copies is not None else ():
-        yield f"{name}: {silent['uplink']}: {silent['because']}; it protects nobody now"
+        yield f"{name}: {silent['uplink']}: {silent['reason']}; it protects nobody now"
     for one in copies["unidentified"] if copies is not None else ():
-        yield f"{name}: {one['uplink']}: {one['because']}; `./bicast bridge` turns off what merges below tunnels"
+        yield f"{name}: {one['uplink']}: {one['reason']}; `./bicast bridge` turns off what merges below tunnels"
     for uplink in gateway["uplinks"]:
         if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
-            yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"
+            yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['reason']}"
         if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
             yield f"{name}: {uplink['name']}: no copies leave by it: {uplink['budget']['barred']}"
-    for port, because in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
-        yield f"{name}: {port}: senders are not told how long packets may be: {because}"
+    for port, reason in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
+        yield f"{name}: {port}: senders are not told how long packets may be: {reason}"
     for conflict in gateway["conflicts"]:
         yield f"{name}: a foreign flow stands where ours would: {conflict}"
     for uplink in gateway["uplinks"]:
@@ -82,11 +82,11 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
         name = f"{place['gateway']}: access point {place['name']}"
         if place["released"] is not None:
             yield f"{name}: caps are released: {place['released']}"
-        for port, because in place["missing"]:
-            yield f"{name}: nothing is held at the port {port}: {because}"
+        for port, reason in place["missing"]:
+            yield f"{name}: nothing is held at the port {port}: {reason}"
         for one in place["terminals"]:
             if one["most_segments"] is not None and one["agent"] is None:
-                yield f"{name}: nobody holds {one['terminal']} to its part: {one['because']}"
+                yield f"{name}: nobody holds {one['terminal']} to its part: {one['reason']}"
             if one["instead"] is not None:
                 yield f"{name}: {one['agent']} holds {one['terminal']} to its part, for {one['instead']}"
             if one["doubts"]:

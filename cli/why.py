@@ -17,7 +17,7 @@ from cli.relayed import explained, resolved
 from controller.features.steering.logbook import UNORDERED
 from controller.model.text import CUT, counted, shortened
 
-WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
+WHO = {"people": "somebody", "policy": "policies", "failover": "an armed failover"}
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -72,11 +72,11 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
     for end, there in (("own", course["own_end"]), ("other", course["other_end"])):
         agents = ", ".join(there["agents"])
         yield f"at its {end} end {agents or 'nobody'} tells of them{'' if agents else ': ' + there['nobody']}"
-    for one in course["reflexes"]:
-        yield _reflex(one)
+    for one in course["armed_failovers"]:
+        yield _failover(one)
     yield ""
     for one in course["uplinks"]:
-        yield f"{one['uplink']} is {one['health']} since {_clock(one['since'])}: {one['because']}"
+        yield f"{one['uplink']} is {one['health']} since {_clock(one['since'])}: {one['reason']}"
     for decision in course["decisions"]:
         yield ""
         yield from _decision(decision)
@@ -85,7 +85,7 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
 def _copying(one: dict[str, Any]) -> str:
     acts = {"bicast": "with copies", "single": "on one path", "off": "as if we were not here"}
     since = f" since {_clock(one['since'])}" if one["since"] is not None else ""
-    return f"it is in mode {one['mode']}, {acts[one['acting']]}{since}: {one['because']}"
+    return f"it is in mode {one['mode']}, {acts[one['acting']]}{since}: {one['reason']}"
 
 
 def _copied(one: dict[str, Any]) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _copied(one: dict[str, Any]) -> Iterator[str]:
             yield f"packets that {what} in the last {one['traffic']['seconds']:.0f} s: {'; '.join(counts)}"
 
 
-def _reflex(one: dict[str, Any]) -> str:
+def _failover(one: dict[str, Any]) -> str:
     what = f"from {one['watched']} to {one['fallback']} after {one['no_progress_ms']} ms without progress"
     if one["refused"]:
         return f"not armed at {one['agent']}, which refused: {what}: {one['refused']}"
@@ -117,7 +117,7 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
     if decision["copies"] is not None:
         move = "copies begin" if decision["copies"] else f"copies end, {decision['uplink']} alone"
     yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
-    yield f"    because {decision['because']}"
+    yield f"    because {decision['reason']}"
     if decision["reporters"]:
         yield f"    as reported by {', '.join(decision['reporters'])}"
     for hand in decision["hands"]:

@@ -42,7 +42,7 @@ HIGHLIGHTS = [  # label, file, path of the row
     ("Datagrams lost at a cut of Wi-Fi, copies on", "once", CUTS),
     ("The same, copies off", "once", f"{CUTS} / single, lost at a cut"),
     ("Longest pause when a path goes black, plain kernel", "failover", BLACK),
-    ("The same, agent's reflex", "failover", f"{BLACK} / agent's reflex, median"),
+    ("The same, agent's armed failover", "failover", f"{BLACK} / agent's armed failover, median"),
     ("Upload over Wi-Fi losing 10 % up and 5 % down, relayed", "relay", UPLOAD),
     ("The same, not relayed", "relay", "left alone, 5 MB up, Wi-Fi losing 10 % up and 5 % down"),
     ("Download goodput without a line's limit, copies on / off", "bench", "download goodput, bicast / plain"),
@@ -140,7 +140,10 @@ def page() -> str:
 def draw() -> None:
     panels = [
         ("Datagrams lost at a cut of Wi-Fi", [("one uplink", "once", HIGHLIGHTS[1][2]), ("copies", "once", CUTS)]),
-        ("Pause when a path goes black, ms", [("plain", "failover", BLACK), ("reflex", "failover", HIGHLIGHTS[3][2])]),
+        (
+            "Pause when a path goes black, ms",
+            [("plain", "failover", BLACK), ("failover", "failover", HIGHLIGHTS[3][2])],
+        ),
         ("Upload over lossy Wi-Fi, Mbit/s", [("direct", "relay", HIGHLIGHTS[5][2]), ("relayed", "relay", UPLOAD)]),
     ]
     with rc_context({"svg.hashsalt": "bicast", "svg.fonttype": "none", "font.size": 11}):

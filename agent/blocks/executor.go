@@ -116,7 +116,7 @@ func (e *Executor) serve(ctx context.Context) {
 		err := e.feed.serve(ctx)
 		if err != nil && err.Error() != logged {
 			logged = err.Error()
-			e.log.Warn("cannot serve the number of sharers to local programs", "because", err)
+			e.log.Warn("cannot serve the number of sharers to local programs", "reason", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (e *Executor) maintain(ctx context.Context) {
 		return
 	}
 	if err := e.program.close(); err != nil {
-		e.log.Error("cannot restore TCP_NOTSENT_LOWAT of all sockets", "because", err)
+		e.log.Error("cannot restore TCP_NOTSENT_LOWAT of all sockets", "reason", err)
 	}
 	e.program = nil
 }
@@ -184,7 +184,7 @@ func (e *Executor) hold(news News) {
 		e.failure = ""
 	case err.Error() != e.failure:
 		e.failure = err.Error()
-		e.log.Warn("cannot limit the unsent data of a cgroup's sockets", "cgroup", e.cgroup, "because", err)
+		e.log.Warn("cannot limit the unsent data of a cgroup's sockets", "cgroup", e.cgroup, "reason", err)
 	}
 }
 

@@ -224,7 +224,7 @@ func TestGovernFailsForADirectoryThatIsNoCgroup(t *testing.T) {
 		executor := NewExecutor(aSocket(t), here, slog.New(slog.NewTextHandler(log, nil)))
 		executor.Govern(path)
 		running(t, executor)
-		await(t, "it says why", func() bool { return log.have("cgroup="+path) && log.have("because=") })
+		await(t, "it says why", func() bool { return log.have("cgroup="+path) && log.have("reason=") })
 	}
 }
 

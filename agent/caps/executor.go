@@ -161,7 +161,7 @@ func (e *Executor) beginEarly() {
 		return
 	}
 	if err := e.begin(); err != nil {
-		e.log.Warn("cannot hold windows", "because", err)
+		e.log.Warn("cannot hold windows", "reason", err)
 	}
 }
 
@@ -170,13 +170,13 @@ func (e *Executor) tick() {
 	defer e.mutex.Unlock()
 	if e.program != nil {
 		if err := e.program.Heartbeat(); err != nil {
-			e.log.Error("cannot send a heartbeat to the programs that hold windows", "because", err)
+			e.log.Error("cannot send a heartbeat to the programs that hold windows", "reason", err)
 		}
 	}
 	if e.ordered && time.Now().After(e.until) {
 		e.ordered = false
 		if err := e.removeCaps(); err != nil {
-			e.log.Error("cannot remove caps, so they stay until their lease ends", "because", err)
+			e.log.Error("cannot remove caps, so they stay until their lease ends", "reason", err)
 		}
 		return
 	}
@@ -184,7 +184,7 @@ func (e *Executor) tick() {
 		return
 	}
 	if err := e.sweep(); err != nil {
-		e.log.Error("cannot apply caps to sockets", "because", err)
+		e.log.Error("cannot apply caps to sockets", "reason", err)
 	}
 }
 
@@ -205,10 +205,10 @@ func (e *Executor) end() {
 		return
 	}
 	if err := e.removeCaps(); err != nil {
-		e.log.Error("cannot release sockets, so they stay capped until the lease ends", "because", err)
+		e.log.Error("cannot release sockets, so they stay capped until the lease ends", "reason", err)
 	}
 	if err := e.within(e.program.Close); err != nil {
-		e.log.Error("cannot close the programs that hold windows", "because", err)
+		e.log.Error("cannot close the programs that hold windows", "reason", err)
 	}
 	e.program = nil
 }
@@ -220,10 +220,10 @@ func (e *Executor) sweep() error {
 	})
 	failure := ""
 	if e.found.Refused > 0 {
-		failure = unix.Errno(-e.found.Because).Error()
+		failure = unix.Errno(-e.found.Reason).Error()
 	}
 	if failure != "" && failure != e.failure {
-		e.log.Warn("the kernel refuses to cap sockets", "sockets", e.found.Refused, "because", failure)
+		e.log.Warn("the kernel refuses to cap sockets", "sockets", e.found.Refused, "reason", failure)
 	}
 	e.failure = failure
 	if err == nil {

@@ -37,7 +37,7 @@ type (
 	}
 	Tally struct {
 		Held, Refused uint32
-		Because       int32
+		Reason       int32
 	}
 )
 

@@ -160,7 +160,7 @@ func guardOf(netns, directory string) []string {
 func mend(netns, directory string, log *slog.Logger) {
 	released, err := release(netns, directory)
 	if err != nil {
-		log.Error("what an agent that was killed with its guard left here is not all mended", "because", err)
+		log.Error("what an agent that was killed with its guard left here is not all mended", "reason", err)
 	}
 	if released {
 		log.Warn(handedBack)

@@ -72,7 +72,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	towards := &proxy.Relay{Name: *name, Changed: func(err error) {
 		if err != nil {
-			log.Warn("the relay cannot be reached", "relay", *name, "at", *relay, "because", err, "fallback", *fallback)
+			log.Warn("the relay cannot be reached", "relay", *name, "at", *relay, "reason", err, "fallback", *fallback)
 		} else {
 			log.Info("the relay can be reached", "relay", *name, "at", *relay)
 		}

@@ -79,7 +79,7 @@ func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 	e.terminals.Number(order.GetNumberedPorts())
 	e.tend()
 	if missing := e.missing(); len(missing) > 0 {
-		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
+		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetReason())
 	}
 	return fmt.Sprintf("copies by %s are eliminated", plural.Of(len(order.GetPaths()), "path")), nil
 }
@@ -90,7 +90,7 @@ func (e *Executor) Run(ctx context.Context) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.let(); err != nil {
-		e.log.Error("the programs that eliminate copies did not end well", "because", err)
+		e.log.Error("the programs that eliminate copies did not end well", "reason", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func (e *Executor) Report() *agentv1.Elimination {
 	report := &agentv1.Elimination{WindowUs: uint32(e.window.now.Microseconds()), Missing: e.missing()}
 	counters, err := e.copies.Counters()
 	if err != nil {
-		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Because: err.Error()})
+		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Reason: err.Error()})
 	}
 	for number, path := range e.order.GetPaths() {
 		report.Paths = append(report.Paths, counters[number].message(path.GetName(), e.copies.Native(path.GetPort())))
@@ -114,7 +114,7 @@ func (e *Executor) Report() *agentv1.Elimination {
 
 func (e *Executor) begin(order *agentv1.Eliminate) error {
 	if err := e.let(); err != nil {
-		e.log.Warn("the programs of the order before did not end well", "because", err)
+		e.log.Warn("the programs of the order before did not end well", "reason", err)
 	}
 	copies, err := Load(identities)
 	if err != nil {
@@ -154,7 +154,7 @@ func (e *Executor) tend() {
 		return nil
 	})
 	if err != nil {
-		e.log.Error("the ports cannot be seen to", "because", err)
+		e.log.Error("the ports cannot be seen to", "reason", err)
 		return
 	}
 	if counters, err := e.copies.Counters(); err == nil {
@@ -162,7 +162,7 @@ func (e *Executor) tend() {
 		e.copies.Grow(counters)
 	}
 	if err := e.copies.Renew(e.window.now, lease); err != nil {
-		e.log.Error("copies pass in some seconds", "because", err)
+		e.log.Error("copies pass in some seconds", "reason", err)
 	}
 }
 
@@ -172,15 +172,15 @@ func (e *Executor) found(port string, err error) {
 }
 
 func (e *Executor) missing() []*agentv1.Missing {
-	because := maps.Clone(e.ports)
+	reason := maps.Clone(e.ports)
 	terminals := e.terminals.Missing()
 	for _, port := range e.order.GetNumberedPorts() {
-		because[port] = terminals[port]
+		reason[port] = terminals[port]
 	}
 	var missing []*agentv1.Missing
-	for _, port := range slices.Sorted(maps.Keys(because)) {
-		if err := because[port]; err != nil {
-			missing = append(missing, &agentv1.Missing{Port: port, Because: err.Error()})
+	for _, port := range slices.Sorted(maps.Keys(reason)) {
+		if err := reason[port]; err != nil {
+			missing = append(missing, &agentv1.Missing{Port: port, Reason: err.Error()})
 		}
 	}
 	return missing

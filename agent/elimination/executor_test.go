@@ -100,7 +100,7 @@ func (s *site) missing(sentences ...string) {
 		s.t.Fatalf("%v, expected %d ports without a program", missing, len(sentences))
 	}
 	for i, sentence := range sentences {
-		if !strings.Contains(missing[i].GetBecause(), sentence) {
+		if !strings.Contains(missing[i].GetReason(), sentence) {
 			s.t.Fatalf("%v, expected a reason with %q", missing[i], sentence)
 		}
 	}

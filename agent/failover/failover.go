@@ -159,7 +159,7 @@ func (r *Failovers) step(ctx context.Context) time.Duration {
 	}
 	connections, err := r.look()
 	if err != nil {
-		r.log.Error("armed failovers cannot read the connections", "because", err)
+		r.log.Error("armed failovers cannot read the connections", "reason", err)
 		return r.nextLook()
 	}
 	for name, stalled := range r.stalled(connections) {

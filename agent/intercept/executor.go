@@ -123,7 +123,7 @@ func (e *Executor) Run(ctx context.Context) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.end(); err != nil {
-		e.log.Error("what takes terminals' connections did not end well", "because", err)
+		e.log.Error("what takes terminals' connections did not end well", "reason", err)
 	}
 	e.ended = true
 }
@@ -163,7 +163,7 @@ func (e *Executor) Report() *agentv1.Taking {
 		report = e.current.report(e.order)
 	}
 	if e.trouble != nil {
-		report.Because = e.trouble.Error()
+		report.Reason = e.trouble.Error()
 	}
 	return report
 }

@@ -318,7 +318,7 @@ func (h *house) reached(relay string, so bool) {
 	h.eventually(fmt.Sprintf("that %s is reached is said to be %v", relay, so), func() bool {
 		for _, each := range h.taking().GetRelays() {
 			if each.GetName() == relay {
-				return (each.GetBecause() == "") == so
+				return (each.GetReason() == "") == so
 			}
 		}
 		return false

@@ -234,7 +234,7 @@ func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *tes
 	h.connected()
 	h.eventually("it is told why", func() bool {
 		reached := h.taking().GetRelays()
-		return len(reached) == 1 && strings.Contains(reached[0].GetBecause(), "for a key that is no longer valid")
+		return len(reached) == 1 && strings.Contains(reached[0].GetReason(), "for a key that is no longer valid")
 	})
 	h.takes(h.order("tokyo"))
 	h.reached("tokyo", true)
@@ -249,7 +249,7 @@ func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {
 		t.Fatalf("%v, expected a refusal", result)
 	}
 	h.gateway.Run("ip", "link", "delete", "rl-home")
-	h.eventually("it is taken", func() bool { return h.taking().GetBecause() == "" })
+	h.eventually("it is taken", func() bool { return h.taking().GetReason() == "" })
 	h.connected()
 	h.reached("tokyo", true)
 	h.sees(television4, server4, relay4)

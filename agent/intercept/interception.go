@@ -64,7 +64,7 @@ func begin(h *Executor) (s *interception, err error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.proxy, err = proxy.Open(s.ctx, proxy.Settings{Within: h.within, Mark: divert.Answering, Log: h.log, Failed: func(err error) {
-		h.log.Error("terminals' connections are not taken any more", "because", err)
+		h.log.Error("terminals' connections are not taken any more", "reason", err)
 	}})
 	if err != nil {
 		s.cancel()

@@ -100,7 +100,7 @@ func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) b
 	}
 	connection, err := mptcp.OfSocket(raw)
 	if err != nil {
-		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "because", err)
+		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "reason", err)
 		return false
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
@@ -178,7 +178,7 @@ func (j *joins) create(one *joined, by path) {
 	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
 		j.forget(one)
 	case err != nil:
-		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "because", err)
+		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "reason", err)
 		j.mutex.Lock()
 		defer j.mutex.Unlock()
 		j.later(one, by)
@@ -217,7 +217,7 @@ func (j *joins) forget(one *joined) {
 func (j *joins) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := j.listen(ctx); err != nil {
-			j.trouble.Warn("subflows that end are not made again", "because", err)
+			j.trouble.Warn("subflows that end are not made again", "reason", err)
 		}
 		select {
 		case <-time.After(againSoon):
@@ -289,7 +289,7 @@ func (j *joins) reconcile() error {
 func (j *joins) heard(event mptcp.Event) {
 	if event.Kind == 0 {
 		if err := j.reconcile(); err != nil {
-			j.trouble.Warn("what MPTCP told was lost, and what it has cannot be read", "because", err)
+			j.trouble.Warn("what MPTCP told was lost, and what it has cannot be read", "reason", err)
 		}
 		return
 	}

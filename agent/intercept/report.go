@@ -18,7 +18,7 @@ const unopened = "no connection to it was opened yet"
 func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
 	if s.bars != nil {
-		report.Because = s.bars.Error()
+		report.Reason = s.bars.Error()
 	}
 	for _, each := range order.GetRelays() {
 		relay := s.relays[each.GetName()]
@@ -32,7 +32,7 @@ func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 		}
 		took, _ := relay.Setup()
 		report.Relays = append(report.Relays, &agentv1.RelayReached{
-			Name: relay.Name, Because: s.because(relay), Connections: uint32(relay.Connections()), Opened: uint32(stored),
+			Name: relay.Name, Reason: s.reason(relay), Connections: uint32(relay.Connections()), Opened: uint32(stored),
 			SetupUs: uint32(took.Microseconds()),
 		})
 	}
@@ -57,7 +57,7 @@ func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
 }
 
 // because is why a relay cannot be reached; empty: it can.
-func (s *interception) because(relay *proxy.Relay) string {
+func (s *interception) reason(relay *proxy.Relay) string {
 	took, at := relay.Setup()
 	for _, each := range s.terminals {
 		if !each.watches {
@@ -77,23 +77,23 @@ func (s *interception) because(relay *proxy.Relay) string {
 // tend sees to what stands, and tells once what has changed.
 func (s *interception) tend() {
 	if err := s.mend(); err != nil {
-		s.proxy.Trouble.Warn("terminals' connections may not be taken", "because", err)
+		s.proxy.Trouble.Warn("terminals' connections may not be taken", "reason", err)
 	}
 	bars := s.barred(time.Now())
 	if bars != nil && s.bars == nil {
-		s.log.Warn("terminals' connections do not come", "because", bars)
+		s.log.Warn("terminals' connections do not come", "reason", bars)
 	}
 	s.bars = bars
 	for _, relay := range s.plan.Relays {
-		because := s.because(relay)
-		if because == s.said[relay] || because == unopened {
+		reason := s.reason(relay)
+		if reason == s.said[relay] || reason == unopened {
 			continue
 		}
-		s.said[relay] = because
-		if because == "" {
+		s.said[relay] = reason
+		if reason == "" {
 			s.log.Info("the relay can be reached", "relay", relay.Name, "at", relay.At)
 		} else {
-			s.log.Warn("the relay cannot be reached", "relay", relay.Name, "at", relay.At, "because", because)
+			s.log.Warn("the relay cannot be reached", "relay", relay.Name, "at", relay.At, "reason", reason)
 		}
 	}
 }

@@ -44,12 +44,12 @@ func (a *answers) run(log *slog.Logger) {
 		case errors.Is(err, ringbuf.ErrClosed):
 			return
 		case err != nil:
-			log.Error("cannot send Packet Too Big answers to terminals any more", "because", err)
+			log.Error("cannot send Packet Too Big answers to terminals any more", "reason", err)
 			return
 		}
 		device, answer := answerTo(record.RawSample)
 		if err := unix.Sendto(a.socket, answer, 0, &unix.SockaddrLinklayer{Ifindex: device}); err != nil {
-			log.Debug("cannot send a Packet Too Big answer to a terminal", "device", device, "because", err) // counts as lost; the next packet is answered again
+			log.Debug("cannot send a Packet Too Big answer to a terminal", "device", device, "reason", err) // counts as lost; the next packet is answered again
 		}
 	}
 }

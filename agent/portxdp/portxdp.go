@@ -89,7 +89,7 @@ func (p *Programs) Missing() map[string]error {
 func (p *Programs) Run(ctx context.Context) {
 	clock.Every(ctx, tickInterval, p.Tick)
 	if err := p.Close(); err != nil {
-		p.log.Error("cannot unload the program at the ports of terminals", "because", err)
+		p.log.Error("cannot unload the program at the ports of terminals", "reason", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *Programs) refresh() {
 	wanted := p.wanted()
 	if len(wanted) == 0 {
 		if err := p.unload(); err != nil {
-			p.log.Warn("cannot unload the program at the ports of terminals", "because", err)
+			p.log.Warn("cannot unload the program at the ports of terminals", "reason", err)
 		}
 		return
 	}
@@ -125,7 +125,7 @@ func (p *Programs) refresh() {
 			if _, still := wanted[port]; !still {
 				delete(p.missing, port)
 				if err := p.program.leave(port); err != nil {
-					p.log.Warn("cannot detach the program from a port", "port", port, "because", err)
+					p.log.Warn("cannot detach the program from a port", "port", port, "reason", err)
 				}
 			}
 		}

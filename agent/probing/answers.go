@@ -32,8 +32,8 @@ func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
 	}
 	e.answers.order = order
 	e.answers.retry(e.outside)
-	if because := e.answers.because(); because != "" {
-		return "", fmt.Errorf("%s; the agent retries", because)
+	if reason := e.answers.reason(); reason != "" {
+		return "", fmt.Errorf("%s; the agent retries", reason)
 	}
 	return fmt.Sprintf("answering %s", plural.Of(len(order.GetSessions()), "session")), nil
 }
@@ -98,7 +98,7 @@ func (a *answers) open(outside func(func() error) error, port uint16, w portSpec
 	case err == nil:
 		delete(a.openErrors, port)
 	case before == nil || before.Error() != err.Error():
-		a.log.Warn("cannot open a UDP port for answers", "port", port, "because", err)
+		a.log.Warn("cannot open a UDP port for answers", "port", port, "reason", err)
 		a.openErrors[port] = err
 	}
 }
@@ -118,7 +118,7 @@ func (a *answers) end() {
 }
 
 // because lists the ports that could not be opened, or returns "".
-func (a *answers) because() string {
+func (a *answers) reason() string {
 	var reasons []string
 	for _, port := range slices.Sorted(maps.Keys(a.openErrors)) {
 		reasons = append(reasons, fmt.Sprintf("UDP port %d: %v", port, a.openErrors[port]))
@@ -135,6 +135,6 @@ func (a *answers) message() *agentv1.Answering {
 	for _, d := range a.listeners {
 		d.count(message)
 	}
-	message.Because = a.because()
+	message.Reason = a.reason()
 	return message
 }

@@ -115,11 +115,11 @@ func TestHealthReportsLossOnACutPath(t *testing.T) {
 	h := p.await("packets are counted, and the last are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
 		return h.Sent >= 10 && h.Windows[0].Sent > 0 && h.Windows[0].Lost == 0 && a.HealthPackets > h.Sent && h.Lost <= h.Sent/2
 	})
-	if h.Name != "wifi" || h.Because != "" || len(h.Windows) != 3 || h.Late > h.Sent {
+	if h.Name != "wifi" || h.Reason != "" || len(h.Windows) != 3 || h.Late > h.Sent {
 		t.Fatalf("%v", h)
 	}
 	for n, seconds := range []uint32{1, 10, 60} {
-		if w := h.Windows[n]; w.Seconds != seconds || w.Because != "" || w.RttLeastUs == 0 || w.RttLeastUs > w.RttP95Us {
+		if w := h.Windows[n]; w.Seconds != seconds || w.Reason != "" || w.RttLeastUs == 0 || w.RttLeastUs > w.RttP95Us {
 			t.Fatalf("%v", w)
 		}
 	}
@@ -194,12 +194,12 @@ func TestAnswerRetriesAPortInUse(t *testing.T) {
 	}
 	p.watch(healthPath("wifi", 1))
 	p.await("the others are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return a.HealthPackets > 0 && strings.Contains(a.Because, "UDP port 8631")
+		return a.HealthPackets > 0 && strings.Contains(a.Reason, "UDP port 8631")
 	})
 	taken.Close()
-	p.await("the port is had", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool { return a.Because == "" })
+	p.await("the port is had", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool { return a.Reason == "" })
 	p.done(p.near.Probe(1, probeOrder()))
-	if probed := p.came(); probed.Because != "" {
+	if probed := p.came(); probed.Reason != "" {
 		t.Fatalf("%v", probed)
 	}
 }
@@ -214,7 +214,7 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 		t.Fatalf("%q, %v", said, err)
 	}
 	said := func(word string) {
-		p.await("the reason has "+word, func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { return strings.Contains(h.Because, word) })
+		p.await("the reason has "+word, func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { return strings.Contains(h.Reason, word) })
 	}
 	said("device usb")
 	plug := func() {
@@ -229,7 +229,7 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	}
 	plug()
 	p.await("it is answered", func(h *agentv1.PathHealth, _ *agentv1.Answering) bool {
-		return h.Because == "" && h.Windows[0].Sent > h.Windows[0].Lost
+		return h.Reason == "" && h.Windows[0].Sent > h.Windows[0].Lost
 	})
 	p.client.Run("ip", "link", "del", "usb")
 	said("device usb")
@@ -237,7 +237,7 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	p.await("what cannot be sent is lost", func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { lost = h.Lost; return h.Lost > 5 })
 	plug()
 	p.await("it is answered again, and nothing counts anew", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return h.Because == "" && h.Windows[0].Sent > h.Windows[0].Lost && h.Lost >= lost && a.Replays+a.Strangers == 0
+		return h.Reason == "" && h.Windows[0].Sent > h.Windows[0].Lost && h.Lost >= lost && a.Replays+a.Strangers == 0
 	})
 }
 
@@ -254,9 +254,9 @@ func TestProbeReportsTimesOfBothEnds(t *testing.T) {
 		}
 		m := p.came()
 		packets := 9*5 + 2*10
-		if leftOut := strings.Contains(m.Because, "left out"); down && leftOut { // where the requests take as long as the answers
+		if leftOut := strings.Contains(m.Reason, "left out"); down && leftOut { // where the requests take as long as the answers
 			packets = len(m.Lengths)
-		} else if m.Because != "" {
+		} else if m.Reason != "" {
 			t.Fatalf("down %v: %v", down, m)
 		}
 		if m.Directive != uint64(7+n) || len(m.Lengths) != packets || packets < 9*5 || m.Transport != "udp" || m.Hardware {
@@ -294,11 +294,11 @@ func TestProbeEndsWhenThePeerStops(t *testing.T) {
 	p.await("probes are answered", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool { return a.Probes > 30 })
 	p.done(p.far.Answer(nil))
 	m := p.came()
-	if !strings.Contains(m.Because, "went away") || len(m.Lengths) < 20 || len(m.Lengths) > 9*2000 {
-		t.Fatalf("%d packets, and then %q", len(m.Lengths), m.Because)
+	if !strings.Contains(m.Reason, "went away") || len(m.Lengths) < 20 || len(m.Lengths) > 9*2000 {
+		t.Fatalf("%d packets, and then %q", len(m.Lengths), m.Reason)
 	}
 	p.done(p.near.Probe(2, probeOrder()))
-	if m := p.came(); m.Directive != 2 || !strings.Contains(m.Because, "nobody listens") || len(m.Lengths) != 0 {
+	if m := p.came(); m.Directive != 2 || !strings.Contains(m.Reason, "nobody listens") || len(m.Lengths) != 0 {
 		t.Fatalf("%v", m)
 	}
 	order.Way.Device = "usb"
@@ -319,7 +319,7 @@ func TestProbeIsVoidWhenOurClockIsSet(t *testing.T) {
 		return now
 	}
 	p.done(p.near.Probe(1, probeOrder()))
-	if m := p.came(); !strings.Contains(m.Because, "this host's clock was set by") || len(m.Lengths) != 0 {
+	if m := p.came(); !strings.Contains(m.Reason, "this host's clock was set by") || len(m.Lengths) != 0 {
 		t.Fatalf("%v", m)
 	}
 }

@@ -47,7 +47,7 @@ func open(port uint16, w portSpec, log *slog.Logger) (listener, error) {
 	return &probeListener{begin(func(ctx context.Context) {
 		defer reflector.Close()
 		if err := reflector.Run(ctx); err != nil {
-			log.Error("a port stopped answering probes and will be reopened", "port", port, "because", err)
+			log.Error("a port stopped answering probes and will be reopened", "port", port, "reason", err)
 		}
 	}), reflector, *w.probes}, nil
 }

@@ -23,7 +23,7 @@ func TestProbedMessageHasAllSamples(t *testing.T) {
 		{Train: 1, Length: 80, Came: true, Received: 890, Heard: day + 60},
 	}}
 	m := probedMessage(result, errors.New("the far end went away"), 0)
-	if m.Because != "the far end went away" || m.Transport != "udp6" || !m.Hardware || m.SenderOriginNs != day || m.ReceiverOriginNs != 890 {
+	if m.Reason != "the far end went away" || m.Transport != "udp6" || !m.Hardware || m.SenderOriginNs != day || m.ReceiverOriginNs != 890 {
 		t.Fatalf("%v", m)
 	}
 	for name, each := range map[string][2][]uint64{
@@ -40,10 +40,10 @@ func TestProbedMessageHasAllSamples(t *testing.T) {
 	result = bandwidth.Result{Down: true, Hardware: true, LeftOut: 2, Samples: []bandwidth.Sample{{Length: 64, Came: true, Sent: 900, Received: day}}}
 	m = probedMessage(result, nil, 0)
 	if m.SentNs[0] != 1 || m.ReceivedNs[0] != 1 || len(m.AnsweredNs) != 1 || len(m.HeardNs) != 1 || m.AnsweredNs[0]+m.HeardNs[0] != 0 ||
-		m.SenderOriginNs != 900 || m.ReceiverOriginNs != day || m.Hardware || !strings.Contains(m.Because, "2 trains left out") {
+		m.SenderOriginNs != 900 || m.ReceiverOriginNs != day || m.Hardware || !strings.Contains(m.Reason, "2 trains left out") {
 		t.Errorf("%v", m)
 	}
-	if m := probedMessage(bandwidth.Result{}, errors.New("nobody answers"), 0); m.Because != "nobody answers" || len(m.Lengths) != 0 {
+	if m := probedMessage(bandwidth.Result{}, errors.New("nobody answers"), 0); m.Reason != "nobody answers" || len(m.Lengths) != 0 {
 		t.Errorf("%v", m)
 	}
 }
@@ -57,11 +57,11 @@ func TestProbedMessageIsVoidWhenOurClockWasSet(t *testing.T) {
 		after := clock.Instant{At: before.At + 9*time.Second, Wall: before.Wall + int64(9*time.Second+each.set)}
 		result := bandwidth.Result{Samples: make([]bandwidth.Sample, 3)}
 		m := probedMessage(result, nil, clockStep(before, after))
-		if each.told != (m.Because == "") || each.told != (len(m.Lengths) == 3) || !each.told && !strings.Contains(m.Because, each.set.String()) {
+		if each.told != (m.Reason == "") || each.told != (len(m.Lengths) == 3) || !each.told && !strings.Contains(m.Reason, each.set.String()) {
 			t.Errorf("set by %v: %v", each.set, m)
 		}
 		result.Hardware = true
-		if m := probedMessage(result, nil, clockStep(before, after)); m.Because != "" || len(m.Lengths) != 3 {
+		if m := probedMessage(result, nil, clockStep(before, after)); m.Reason != "" || len(m.Lengths) != 3 {
 			t.Errorf("set by %v, and a card that has a clock of its own: %v", each.set, m)
 		}
 	}
@@ -73,7 +73,7 @@ func TestProbedMessageIsVoidWhenThePeersClockWasSet(t *testing.T) {
 			{Length: 64, Came: true, Sent: day, Received: day, Heard: day + 1},
 			{Length: 64, Came: true, Sent: day + int64(9*time.Second), Received: day + int64(9*time.Second+set)},
 		}}
-		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Because, "its timestamps span") {
+		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Reason, "its timestamps span") {
 			t.Errorf("set by %v: %v", set, m)
 		}
 	}

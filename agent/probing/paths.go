@@ -30,8 +30,8 @@ func (e *Executor) Health(order *agentv1.Health) (string, error) {
 	e.paths = e.paths.next(order, e.log)
 	e.paths.retry(e.outside)
 	for _, p := range e.paths {
-		if p.because != nil {
-			return "", fmt.Errorf("path %s: %w; the agent retries", p.order.GetName(), p.because)
+		if p.reason != nil {
+			return "", fmt.Errorf("path %s: %w; the agent retries", p.order.GetName(), p.reason)
 		}
 	}
 	return fmt.Sprintf("measuring %s", plural.Of(len(e.paths), "path")), nil
@@ -84,7 +84,7 @@ type path struct {
 	sending  *task         // nil while stopped
 	binding  binding       // of its socket
 	answered uint64        // answers counted at the last retry
-	because  error
+	reason  error
 }
 
 // binding is the device and local address of a socket. If they change, the path needs a new socket.
@@ -97,14 +97,14 @@ type binding struct {
 func (p *path) retry(outside func(func() error) error) {
 	if p.sending != nil {
 		if answered := p.sender.Sending().Answered; answered > p.answered {
-			p.answered, p.because = answered, nil
+			p.answered, p.reason = answered, nil
 			return
 		}
 	}
-	before := p.because
-	p.because = outside(p.redial)
-	if p.because != nil && (before == nil || before.Error() != p.because.Error()) {
-		p.log.Warn("cannot measure a path", "path", p.order.GetName(), "because", p.because)
+	before := p.reason
+	p.reason = outside(p.redial)
+	if p.reason != nil && (before == nil || before.Error() != p.reason.Error()) {
+		p.log.Warn("cannot measure a path", "path", p.order.GetName(), "reason", p.reason)
 	}
 }
 
@@ -167,8 +167,8 @@ func bindingOf(target stamp.Target) (binding, error) {
 
 func (p *path) message() *agentv1.PathHealth {
 	message := &agentv1.PathHealth{Name: p.order.GetName()}
-	if p.because != nil {
-		message.Because = p.because.Error()
+	if p.reason != nil {
+		message.Reason = p.reason.Error()
 	}
 	if p.sender == nil {
 		return message
@@ -186,7 +186,7 @@ func windowMessage(w stamp.Window) *agentv1.HealthWindow {
 	message := &agentv1.HealthWindow{
 		Seconds: uint32(w.Length / time.Second), Sent: uint32(w.Sent), Lost: uint32(w.Lost),
 		LostThere: uint32(w.LostThere), LostBack: uint32(w.LostBack), Reordered: uint32(w.Reordered),
-		RttLeastUs: micros(w.Least), RttMedianUs: micros(w.Median), RttP95Us: micros(w.NinetyFive), Because: w.Why,
+		RttLeastUs: micros(w.Least), RttMedianUs: micros(w.Median), RttP95Us: micros(w.NinetyFive), Reason: w.Why,
 	}
 	if o := w.OneWay; o != nil {
 		message.ThereMedianUs, message.ThereP95Us = micros(o.There.Median), micros(o.There.NinetyFive)

@@ -77,7 +77,7 @@ func clockStep(before, after clock.Instant) time.Duration {
 
 func probedMessage(result bandwidth.Result, failed error, set time.Duration) *agentv1.Probed {
 	if set != 0 && !result.Hardware { // hardware timestamps use the network card's clock
-		return &agentv1.Probed{Because: fmt.Sprintf("this host's clock was set by %v during the probe", set.Round(time.Microsecond))}
+		return &agentv1.Probed{Reason: fmt.Sprintf("this host's clock was set by %v during the probe", set.Round(time.Microsecond))}
 	}
 	var sender, receiver span
 	for _, s := range result.Samples {
@@ -85,11 +85,11 @@ func probedMessage(result bandwidth.Result, failed error, set time.Duration) *ag
 		receiver.take(s.Received, s.Answered)
 	}
 	if over := max(sender.lasts(), receiver.lasts()); over > result.Took+maxAnswerDelay {
-		return &agentv1.Probed{Because: fmt.Sprintf("a clock was set during the probe: its timestamps span %v, but the probe took %v",
+		return &agentv1.Probed{Reason: fmt.Sprintf("a clock was set during the probe: its timestamps span %v, but the probe took %v",
 			over.Round(time.Second), result.Took.Round(time.Second))}
 	}
 	message := &agentv1.Probed{
-		Because: incompleteReason(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
+		Reason: incompleteReason(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
 		SenderOriginNs: sender.first, ReceiverOriginNs: receiver.first,
 	}
 	if result.Six {

@@ -114,7 +114,7 @@ func (e *Executor) Run(ctx context.Context) {
 func (e *Executor) open() {
 	err := e.relay.open(e.wanted)
 	if err != nil && (e.trouble == nil || e.trouble.Error() != err.Error()) {
-		e.log.Warn("the relay's door cannot be opened", "because", err)
+		e.log.Warn("the relay's door cannot be opened", "reason", err)
 	}
 	e.trouble = err
 }
@@ -160,7 +160,7 @@ func (e *Executor) tend(now time.Time) {
 		}
 	}
 	if said := fmt.Sprint(err); err != nil && said != e.unled {
-		e.log.Warn("not all is passed on to other relays, and is tried again", "because", err)
+		e.log.Warn("not all is passed on to other relays, and is tried again", "reason", err)
 	}
 	e.unled = fmt.Sprint(err)
 }
@@ -173,7 +173,7 @@ func (e *Executor) end() {
 	e.relay, e.trouble = nil, nil
 	e.relays.Store(false)
 	if err := e.lead(nil); err != nil {
-		e.log.Error("what was passed on to other relays is not all taken away", "because", err)
+		e.log.Error("what was passed on to other relays is not all taken away", "reason", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func (e *Executor) Report() *agentv1.Relaying {
 	}
 	t := e.relay.server.Totals()
 	return &agentv1.Relaying{
-		Because: e.because(time.Now()), Draining: e.wanted.draining, Congestion: e.wanted.congestion,
+		Reason: e.reason(time.Now()), Draining: e.wanted.draining, Congestion: e.wanted.congestion,
 		Connections: uint32(t.Connections), Waiting: uint32(t.Waiting), Carried: t.Carried,
 		Refused: t.Refused, Failed: t.Failed, Strangers: t.Strangers, BytesUp: t.Up, BytesDown: t.Down,
 		OverheadUs: uint32(min(t.Overhead.Microseconds(), 1<<32-1)), BusyPercent: e.busy.percent(clock.Monotonic()),
@@ -197,7 +197,7 @@ func (e *Executor) Report() *agentv1.Relaying {
 }
 
 // because is why nobody can come in; empty: everybody can.
-func (e *Executor) because(now time.Time) string {
+func (e *Executor) reason(now time.Time) string {
 	if e.trouble != nil {
 		return e.trouble.Error()
 	}

@@ -186,7 +186,7 @@ func TestWhoIsNamedByItsCertificateIsCarriedAndNobodyElse(t *testing.T) {
 	r.eventually("everything is counted", func(said *agentv1.Relaying) bool {
 		return said.GetConnections() == 2 && said.GetCarried() == 2 && said.GetStrangers() == 4 && said.GetRefused() == 2 &&
 			said.GetFailed() == 1 && said.GetBytesUp() == 12 && said.GetBytesDown() == 12 && said.GetOverheadUs() > 0 &&
-			said.GetWaiting() == 0 && said.GetBecause() == "" && said.GetCongestion() == "reno"
+			said.GetWaiting() == 0 && said.GetReason() == "" && said.GetCongestion() == "reno"
 	})
 }
 
@@ -283,14 +283,14 @@ func TestAPortThatSomebodyHasIsSaidAndTriedAgain(t *testing.T) {
 		return err
 	})
 	said, err := r.executor.Order(r.order(4433, guest(home)))
-	if err != nil || !strings.Contains(said, "not yet") || !strings.Contains(r.executor.Report().GetBecause(), "somebody else listens") {
+	if err != nil || !strings.Contains(said, "not yet") || !strings.Contains(r.executor.Report().GetReason(), "somebody else listens") {
 		t.Fatalf("%q, %v, %v", said, err, r.executor.Report())
 	}
 	stranger.Close()
-	r.eventually("the door is open", func(said *agentv1.Relaying) bool { return said.GetBecause() == "" })
+	r.eventually("the door is open", func(said *agentv1.Relaying) bool { return said.GetReason() == "" })
 	_, lines := r.carried(home, 4433, server4)
-	if because := r.executor.because(time.Now().Add(24 * time.Hour)); !strings.Contains(because, "its certificate was good until") {
-		t.Fatalf("%q is said of a certificate that has expired", because)
+	if reason := r.executor.reason(time.Now().Add(24 * time.Hour)); !strings.Contains(reason, "its certificate was good until") {
+		t.Fatalf("%q is said of a certificate that has expired", reason)
 	}
 	r.end()
 	if _, err := lines.ReadByte(); !errors.Is(err, unix.ECONNRESET) {

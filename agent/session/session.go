@@ -120,7 +120,7 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	if said, ok := status.FromError(outcome.err); ok {
 		text = fmt.Sprintf("%s (%s)", said.Message(), said.Code())
 	}
-	about := []any{"because", text, "again_in", pause.Round(time.Millisecond)}
+	about := []any{"reason", text, "again_in", pause.Round(time.Millisecond)}
 	if outcome.barred {
 		text = "barred" // whatever the words: the refusals after it say it in others
 		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, and `bicast-agent join` here: this "+
@@ -139,7 +139,7 @@ func (s *Session) report() *agentv1.Report {
 	report, err := s.Host.Report()
 	if err != nil {
 		if err.Error() != s.reads {
-			s.Log.Error("nothing can be reported", "because", err)
+			s.Log.Error("nothing can be reported", "reason", err)
 		}
 		s.reads = err.Error()
 		return nil

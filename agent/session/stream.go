@@ -250,7 +250,7 @@ func (s *stream) speak() error {
 	defer timer.Stop()
 	for {
 		if err := s.tellFired(); err != nil {
-			return s.because(err)
+			return s.reason(err)
 		}
 		var due <-chan time.Time
 		if !s.inFlight {
@@ -273,7 +273,7 @@ func (s *stream) speak() error {
 			s.session.untold.fired = append(s.session.untold.fired, fired)
 		}
 		if err != nil {
-			return s.because(err)
+			return s.reason(err)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func (s *stream) fired() <-chan *agentv1.Fired {
 }
 
 // because waits for the reason: where sending fails the stream has ended, and only who reads is told why.
-func (s *stream) because(err error) error {
+func (s *stream) reason(err error) error {
 	for errors.Is(err, io.EOF) {
 		select {
 		case <-s.ctx.Done():

@@ -53,10 +53,10 @@ func verifying(authority func(shown []*x509.Certificate) (*x509.Certificate, err
 }
 
 // Who shows a certificate that is not the controller's: the reason says so in a whole sentence.
-type notTheController struct{ because error }
+type notTheController struct{ reason error }
 
-func (n *notTheController) Error() string { return n.because.Error() }
-func (n *notTheController) Unwrap() error { return n.because }
+func (n *notTheController) Error() string { return n.reason.Error() }
+func (n *notTheController) Unwrap() error { return n.reason }
 
 func verify(shown, ca *x509.Certificate) error {
 	roots := x509.NewCertPool()

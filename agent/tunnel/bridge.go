@@ -51,7 +51,7 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 		}
 	}
 	if err != nil {
-		log.Warn("a bridge may not read the device", "port", name, "because", err)
+		log.Warn("a bridge may not read the device", "port", name, "reason", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func (k *kernel) reopened(ctx context.Context, d device, log *slog.Logger) {
 		}
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
-			log.Warn("a bridge may not read the device, and is asked again", "port", d.name, "because", err)
+			log.Warn("a bridge may not read the device, and is asked again", "port", d.name, "reason", err)
 		}
 	}
 }

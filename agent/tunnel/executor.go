@@ -76,8 +76,8 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	}
 	e.tend()
 	for _, each := range order.GetTunnels() {
-		if because := e.tunnels[each.GetName()].trouble(); because != nil {
-			return "", fmt.Errorf("%s: %w", each.GetName(), because)
+		if reason := e.tunnels[each.GetName()].trouble(); reason != nil {
+			return "", fmt.Errorf("%s: %w", each.GetName(), reason)
 		}
 	}
 	return fmt.Sprintf("%s made, by which the other end is looked for", plural.Of(len(order.GetTunnels()), "tunnel")), nil
@@ -105,7 +105,7 @@ func (e *Executor) Run(ctx context.Context) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.let(); err != nil {
-		e.log.Error("the tunnels did not end well", "because", err)
+		e.log.Error("the tunnels did not end well", "reason", err)
 	}
 }
 
@@ -123,8 +123,8 @@ func (e *Executor) Report() *agentv1.Tunnelling {
 	}
 	missing := e.fitter.Missing()
 	for _, port := range e.order.GetFittedPorts() {
-		if because := missing[port]; because != nil {
-			report.Missing = append(report.Missing, &agentv1.Missing{Port: port, Because: because.Error()})
+		if reason := missing[port]; reason != nil {
+			report.Missing = append(report.Missing, &agentv1.Missing{Port: port, Reason: reason.Error()})
 		}
 	}
 	return report
@@ -144,7 +144,7 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 		if !proto.Equal(t.order, wanted[name]) {
 			delete(e.tunnels, name)
 			if err := t.finish(); err != nil {
-				e.log.Warn("a tunnel did not end well", "tunnel", name, "because", err)
+				e.log.Warn("a tunnel did not end well", "tunnel", name, "reason", err)
 			}
 			if each := wanted[name]; each != nil && !bytes.Equal(t.order.GetKey(), each.GetKey()) {
 				if err := e.forget(t.order.GetPort()); err != nil {
@@ -236,11 +236,11 @@ func (e *Executor) tend() {
 	}
 	switch {
 	case err != nil || unseen != nil:
-		e.log.Error("strangers are not counted", "because", errors.Join(err, unseen))
+		e.log.Error("strangers are not counted", "reason", errors.Join(err, unseen))
 	case counted == nil || ruled != rulesEach*len(e.order.GetTunnels()):
 		e.log.Warn("the table " + table + " of nft, or what was in it, has gone and is made again: strangers passed meanwhile")
 		if err := e.write(); err != nil {
-			e.log.Error("strangers pass", "because", err)
+			e.log.Error("strangers pass", "reason", err)
 		}
 	}
 	for _, t := range e.tunnels {

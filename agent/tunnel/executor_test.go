@@ -236,7 +236,7 @@ func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testi
 	if _, err := w.away.executor.Order(another(w.away.order)); err != nil {
 		t.Fatal(err)
 	}
-	w.await("the end with the old key is heard no more", func() bool { return w.near.says().GetBecause() != "" })
+	w.await("the end with the old key is heard no more", func() bool { return w.near.says().GetReason() != "" })
 	if w.ping(100) {
 		t.Fatal("packets go through for an end whose key was revoked")
 	}
@@ -258,7 +258,7 @@ func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ip link delete tun") {
 		t.Fatalf("%v, expected it to say what to do", err)
 	}
-	if says := executor.Report().GetEnds()[0].GetBecause(); !strings.Contains(says, "not ours") {
+	if says := executor.Report().GetEnds()[0].GetReason(); !strings.Contains(says, "not ours") {
 		t.Fatalf("%q", says)
 	}
 	if _, err := executor.Order(&agentv1.Tunnels{}); err != nil {
@@ -279,7 +279,7 @@ func TestTwoTunnelsBehindOneAddressAreTwo(t *testing.T) {
 	w.address()
 	both := func() bool {
 		for _, each := range append(w.near.executor.Report().GetEnds(), w.away.executor.Report().GetEnds()...) {
-			if each.GetBecause() != "" || each.GetMtuBytes() == 0 {
+			if each.GetReason() != "" || each.GetMtuBytes() == 0 {
 				return false
 			}
 		}
@@ -310,7 +310,7 @@ func TestWhatTakesAwayTheDeviceOrThePinsIsMended(t *testing.T) {
 func TestAnUnderlayThatIsNotThereIsSaidAndTakenWhenItComes(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.gateway.Run("ip", "link", "set", "wan", "name", "usb0") // down, as a kernel before 6.3 wants it
-	w.await("it is said", func() bool { return strings.Contains(w.near.says().GetBecause(), "wan") })
+	w.await("it is said", func() bool { return strings.Contains(w.near.says().GetReason(), "wan") })
 	w.gateway.Run("ip", "link", "set", "usb0", "name", "wan")
 	w.await("it is there again", w.alive)
 }

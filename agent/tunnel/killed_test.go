@@ -83,7 +83,7 @@ func TestWhatAKilledAgentHeldGoesOnAndIsTakenOverByTheNext(t *testing.T) {
 	other.Name, other.Port, other.Vni = "old", "gone", testVNI+1
 	agent := w.agent(w.far, &agentv1.Tunnels{Tunnels: append([]*agentv1.Tunnel{other}, away.Tunnels...)})
 	w.near = w.site(w.gateway, w.ports, near)
-	w.await("the near end hears the other", func() bool { return w.near.says().GetBecause() == "" })
+	w.await("the near end hears the other", func() bool { return w.near.says().GetReason() == "" })
 	w.address()
 	w.await("packets go through", func() bool { return w.ping(100) })
 	w.kill(agent)

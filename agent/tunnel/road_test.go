@@ -162,7 +162,7 @@ func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 func (s *site) says() *agentv1.TunnelEnd { return s.executor.Report().GetEnds()[0] }
 
 func (w *world) alive() bool {
-	return w.near.says().GetBecause() == "" && w.away.says().GetBecause() == ""
+	return w.near.says().GetReason() == "" && w.away.says().GetReason() == ""
 }
 
 const patient = time.Minute // a stalled machine still passes

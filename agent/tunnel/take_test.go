@@ -19,7 +19,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	near, away := w.orders()
 	first := w.agent(w.far, away)
 	w.near = w.site(w.gateway, w.ports, near)
-	w.await("the near end hears the other", func() bool { return w.near.says().GetBecause() == "" })
+	w.await("the near end hears the other", func() bool { return w.near.says().GetReason() == "" })
 	stands := func() string {
 		sets := w.far.Run("nft", "--stateless", "list", "ruleset")
 		return w.far.Run("ip", "-o", "link", "show", "type", "vxlan") + sets

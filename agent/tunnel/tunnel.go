@@ -35,7 +35,7 @@ type tunnel struct {
 	way     way
 	settled netip.AddrPort // whom the kernel knows as the peer
 	said    netip.AddrPort // the peer that was logged
-	because error          // why there is no device, or the kernel does not know the peer
+	reason error          // why there is no device, or the kernel does not know the peer
 	over    bool
 	inner   *os.File
 	outer   []*os.File
@@ -241,18 +241,18 @@ func (t *tunnel) message(strangers uint64) *agentv1.TunnelEnd {
 		end.HeardMs, end.Peer = &ms, t.end.Peer().String()
 	}
 	switch {
-	case t.because != nil:
-		end.Because = t.because.Error()
+	case t.reason != nil:
+		end.Reason = t.reason.Error()
 	case t.end.Alive(now):
 	case t.end.Peer().IsValid() && t.way.device == 0:
-		end.Because = fmt.Sprintf("this host has no route to %v%s", t.end.Peer().Addr(), byDevice(t.order.GetDevice()))
+		end.Reason = fmt.Sprintf("this host has no route to %v%s", t.end.Peer().Addr(), byDevice(t.order.GetDevice()))
 	case ever:
-		end.Because = fmt.Sprintf("the other end is silent: nothing was heard of it for %d s", int(silence.Seconds()))
+		end.Reason = fmt.Sprintf("the other end is silent: nothing was heard of it for %d s", int(silence.Seconds()))
 	case t.order.GetRemote() != "":
-		end.Because = fmt.Sprintf("%v does not answer: let the agent of the other site run, and UDP %d reach it",
+		end.Reason = fmt.Sprintf("%v does not answer: let the agent of the other site run, and UDP %d reach it",
 			t.end.Peer(), t.udpPort())
 	default:
-		end.Because = fmt.Sprintf("nobody has proved yet to be the other end: let its agent run, and UDP %d reach this host",
+		end.Reason = fmt.Sprintf("nobody has proved yet to be the other end: let its agent run, and UDP %d reach this host",
 			t.udpPort())
 	}
 	return end
@@ -269,7 +269,7 @@ func byDevice(name string) string {
 func (t *tunnel) goes() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if t.because != nil || !t.end.Alive(t.host.now()) {
+	if t.reason != nil || !t.end.Alive(t.host.now()) {
 		return 0
 	}
 	return t.end.MTU()

@@ -50,7 +50,7 @@ func (t *tunnel) unsettled() pin {
 func (t *tunnel) trouble() error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return t.because
+	return t.reason
 }
 
 // tend sees to the device, which may have gone, and to the way that packets take.
@@ -73,11 +73,11 @@ func (t *tunnel) look() {
 
 // told says once what has changed.
 func (t *tunnel) told(err error) {
-	before := t.because
-	t.because = err
+	before := t.reason
+	t.reason = err
 	switch {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		t.log.Warn("this tunnel carries nothing", "because", err)
+		t.log.Warn("this tunnel carries nothing", "reason", err)
 	case err == nil && before != nil:
 		t.log.Info("the tunnel is there")
 	}

@@ -1439,7 +1439,7 @@ func (x *PathCopies) GetNotForwarded() uint64 {
 type Missing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`
-	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1481,9 +1481,9 @@ func (x *Missing) GetPort() string {
 	return ""
 }
 
-func (x *Missing) GetBecause() string {
+func (x *Missing) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -1552,7 +1552,7 @@ func (x *Tunnelling) GetMissing() []*Missing {
 type TunnelEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                       // why it is not made, or why nobody is heard; empty: the other end is
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                         // why it is not made, or why nobody is heard; empty: the other end is
 	Peer          string                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`                             // the other end's outer address and port; empty: nobody was ever heard
 	HeardMs       *uint32                `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3,oneof" json:"heard_ms,omitempty"` // since the other end was heard; absent: never
 	RttUs         uint32                 `protobuf:"varint,5,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"`             // of the last question; 0: none was answered
@@ -1600,9 +1600,9 @@ func (x *TunnelEnd) GetName() string {
 	return ""
 }
 
-func (x *TunnelEnd) GetBecause() string {
+func (x *TunnelEnd) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -1847,7 +1847,7 @@ func (x *Passing) GetHasScale() bool {
 // Of those who measure the paths to here (docs/how-to/measure.md, docs/explanation/health.md).
 type Answering struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`                                   // why nobody is answered; empty: those are who were named
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                                     // why nobody is answered; empty: those are who were named
 	Probes        uint64                 `protobuf:"varint,2,opt,name=probes,proto3" json:"probes,omitempty"`                                    // answered
 	HealthPackets uint64                 `protobuf:"varint,3,opt,name=health_packets,json=healthPackets,proto3" json:"health_packets,omitempty"` // answered
 	Strangers     uint64                 `protobuf:"varint,4,opt,name=strangers,proto3" json:"strangers,omitempty"`                              // packets of no session, or not genuine
@@ -1887,9 +1887,9 @@ func (*Answering) Descriptor() ([]byte, []int) {
 	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *Answering) GetBecause() string {
+func (x *Answering) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -1933,8 +1933,8 @@ func (x *Answering) GetTooMany() uint64 {
 type PathHealth struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"` // why nothing is sent; empty: it is
-	Sent          uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`      // more than a second ago: by then each is answered, or lost
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why nothing is sent; empty: it is
+	Sent          uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`    // more than a second ago: by then each is answered, or lost
 	Lost          uint64                 `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`
 	LostThere     uint64                 `protobuf:"varint,5,opt,name=lost_there,json=lostThere,proto3" json:"lost_there,omitempty"` // of the lost: the rest of them is not known to be of either direction
 	LostBack      uint64                 `protobuf:"varint,6,opt,name=lost_back,json=lostBack,proto3" json:"lost_back,omitempty"`
@@ -1981,9 +1981,9 @@ func (x *PathHealth) GetName() string {
 	return ""
 }
 
-func (x *PathHealth) GetBecause() string {
+func (x *PathHealth) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -2042,7 +2042,7 @@ type HealthWindow struct {
 	RttLeastUs    uint32                 `protobuf:"varint,7,opt,name=rtt_least_us,json=rttLeastUs,proto3" json:"rtt_least_us,omitempty"` // without the far end's own time; 0: none was answered
 	RttMedianUs   uint32                 `protobuf:"varint,8,opt,name=rtt_median_us,json=rttMedianUs,proto3" json:"rtt_median_us,omitempty"`
 	RttP95Us      uint32                 `protobuf:"varint,9,opt,name=rtt_p95_us,json=rttP95Us,proto3" json:"rtt_p95_us,omitempty"`
-	Because       string                 `protobuf:"bytes,10,opt,name=because,proto3" json:"because,omitempty"` // why the rest is not known; empty: it is
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // why the rest is not known; empty: it is
 	ThereMedianUs uint32                 `protobuf:"varint,11,opt,name=there_median_us,json=thereMedianUs,proto3" json:"there_median_us,omitempty"`
 	ThereP95Us    uint32                 `protobuf:"varint,12,opt,name=there_p95_us,json=thereP95Us,proto3" json:"there_p95_us,omitempty"`
 	ThereJitterUs uint32                 `protobuf:"varint,13,opt,name=there_jitter_us,json=thereJitterUs,proto3" json:"there_jitter_us,omitempty"`
@@ -2146,9 +2146,9 @@ func (x *HealthWindow) GetRttP95Us() uint32 {
 	return 0
 }
 
-func (x *HealthWindow) GetBecause() string {
+func (x *HealthWindow) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -2198,7 +2198,7 @@ func (x *HealthWindow) GetBackJitterUs() uint32 {
 // A relay, as it stands.
 type Relaying struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"` // why it does not stand; empty: it does
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // why it does not stand; empty: it does
 	Draining      bool                   `protobuf:"varint,2,opt,name=draining,proto3" json:"draining,omitempty"`
 	Connections   uint32                 `protobuf:"varint,3,opt,name=connections,proto3" json:"connections,omitempty"`        // carried now
 	Waiting       uint32                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                // opened, and nothing asked for yet
@@ -2245,9 +2245,9 @@ func (*Relaying) Descriptor() ([]byte, []int) {
 	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *Relaying) GetBecause() string {
+func (x *Relaying) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -2339,7 +2339,7 @@ func (x *Relaying) GetCongestion() string {
 // Terminals' connections, as a gateway takes them.
 type Taking struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`     // why nothing is taken; empty: it is
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`       // why nothing is taken; empty: it is
 	Relays        []*RelayReached        `protobuf:"bytes,2,rep,name=relays,proto3" json:"relays,omitempty"`       // in the order of the order
 	Terminals     []*TerminalTaken       `protobuf:"bytes,3,rep,name=terminals,proto3" json:"terminals,omitempty"` // likewise
 	Sought        []*Sought              `protobuf:"bytes,4,rep,name=sought,proto3" json:"sought,omitempty"`       // no choice stands for these; newest first, up to 64
@@ -2377,9 +2377,9 @@ func (*Taking) Descriptor() ([]byte, []int) {
 	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *Taking) GetBecause() string {
+func (x *Taking) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -2408,7 +2408,7 @@ func (x *Taking) GetSought() []*Sought {
 type RelayReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                 // why it cannot be reached; empty: it can
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                   // why it cannot be reached; empty: it can
 	Connections   uint32                 `protobuf:"varint,3,opt,name=connections,proto3" json:"connections,omitempty"`        // by it, now
 	Opened        uint32                 `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"`                  // in store
 	SetupUs       uint32                 `protobuf:"varint,5,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // TCP and TLS of the last that was opened; 0: none was
@@ -2453,9 +2453,9 @@ func (x *RelayReached) GetName() string {
 	return ""
 }
 
-func (x *RelayReached) GetBecause() string {
+func (x *RelayReached) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -3121,7 +3121,7 @@ func (x *Prefer) GetHard() bool {
 	return false
 }
 
-// A reflex: decided in advance, fired by the hand, over when it fired or when the lease is. It lives on when the stream
+// An armed failover: decided in advance, fired by the hand, over when it fired or when the lease is. It lives on when the stream
 // ends: that is what it is for. The agent's end is its end.
 type Arm struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -5018,7 +5018,7 @@ func (x *Result) GetTookUs() uint32 {
 type Probed struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Directive        uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
-	Because          string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                                              // why there is less than was ordered; empty: all was sent
+	Reason           string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                                                // why there is less than was ordered; empty: all was sent
 	Transport        string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"`                                          // udp or udp6
 	Hardware         bool                   `protobuf:"varint,4,opt,name=hardware,proto3" json:"hardware,omitempty"`                                           // both ends' times are of their network cards
 	SenderOriginNs   int64                  `protobuf:"varint,5,opt,name=sender_origin_ns,json=senderOriginNs,proto3" json:"sender_origin_ns,omitempty"`       // since 1970: of sent and heard
@@ -5070,9 +5070,9 @@ func (x *Probed) GetDirective() uint64 {
 	return 0
 }
 
-func (x *Probed) GetBecause() string {
+func (x *Probed) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -5203,7 +5203,7 @@ func (x *Walked) GetWays() []*Way {
 type Way struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`           // why it is not known; empty: it is
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`             // why it is not known; empty: it is
 	RttUs         uint32                 `protobuf:"varint,3,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"` // the least; 0: not known
 	Sent          uint32                 `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
 	Lost          uint32                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
@@ -5249,9 +5249,9 @@ func (x *Way) GetAddress() string {
 	return ""
 }
 
-func (x *Way) GetBecause() string {
+func (x *Way) GetReason() string {
 	if x != nil {
-		return x.Because
+		return x.Reason
 	}
 	return ""
 }
@@ -5336,7 +5336,7 @@ func (x *Router) GetRttUs() uint32 {
 	return 0
 }
 
-// A reflex fired.
+// An armed failover fired.
 type Fired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5540,18 +5540,18 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x04skew\x18\b \x03(\x04R\x04skew\x12\x16\n" +
 	"\x06native\x18\t \x01(\bR\x06native\x12#\n" +
 	"\rnot_forwarded\x18\n" +
-	" \x01(\x04R\fnotForwarded\"7\n" +
+	" \x01(\x04R\fnotForwarded\"5\n" +
 	"\aMissing\x12\x12\n" +
-	"\x04port\x18\x01 \x01(\tR\x04port\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\"\x95\x01\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x95\x01\n" +
 	"\n" +
 	"Tunnelling\x12.\n" +
 	"\x04ends\x18\x01 \x03(\v2\x1a.bicast.agent.v1.TunnelEndR\x04ends\x12#\n" +
 	"\rlargest_bytes\x18\x02 \x01(\rR\flargestBytes\x122\n" +
-	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xe2\x01\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xe0\x01\n" +
 	"\tTunnelEnd\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x1e\n" +
 	"\bheard_ms\x18\x04 \x01(\rH\x00R\aheardMs\x88\x01\x01\x12\x15\n" +
 	"\x06rtt_us\x18\x05 \x01(\rR\x05rttUs\x12\x1b\n" +
@@ -5579,25 +5579,25 @@ const file_api_agent_proto_rawDesc = "" +
 	"\rsince_data_ms\x18\t \x01(\rR\vsinceDataMs\x12\x16\n" +
 	"\x06joined\x18\n" +
 	" \x01(\bR\x06joined\x12\x1b\n" +
-	"\thas_scale\x18\v \x01(\bR\bhasScale\"\xb7\x01\n" +
-	"\tAnswering\x12\x18\n" +
-	"\abecause\x18\x01 \x01(\tR\abecause\x12\x16\n" +
+	"\thas_scale\x18\v \x01(\bR\bhasScale\"\xb5\x01\n" +
+	"\tAnswering\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06probes\x18\x02 \x01(\x04R\x06probes\x12%\n" +
 	"\x0ehealth_packets\x18\x03 \x01(\x04R\rhealthPackets\x12\x1c\n" +
 	"\tstrangers\x18\x04 \x01(\x04R\tstrangers\x12\x18\n" +
 	"\areplays\x18\x05 \x01(\x04R\areplays\x12\x19\n" +
-	"\btoo_many\x18\x06 \x01(\x04R\atooMany\"\xeb\x01\n" +
+	"\btoo_many\x18\x06 \x01(\x04R\atooMany\"\xe9\x01\n" +
 	"\n" +
 	"PathHealth\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04sent\x18\x03 \x01(\x04R\x04sent\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\x04R\x04lost\x12\x1d\n" +
 	"\n" +
 	"lost_there\x18\x05 \x01(\x04R\tlostThere\x12\x1b\n" +
 	"\tlost_back\x18\x06 \x01(\x04R\blostBack\x12\x12\n" +
 	"\x04late\x18\a \x01(\x04R\x04late\x127\n" +
-	"\awindows\x18\b \x03(\v2\x1d.bicast.agent.v1.HealthWindowR\awindows\"\x86\x04\n" +
+	"\awindows\x18\b \x03(\v2\x1d.bicast.agent.v1.HealthWindowR\awindows\"\x84\x04\n" +
 	"\fHealthWindow\x12\x18\n" +
 	"\aseconds\x18\x01 \x01(\rR\aseconds\x12\x12\n" +
 	"\x04sent\x18\x02 \x01(\rR\x04sent\x12\x12\n" +
@@ -5610,18 +5610,18 @@ const file_api_agent_proto_rawDesc = "" +
 	"rttLeastUs\x12\"\n" +
 	"\rrtt_median_us\x18\b \x01(\rR\vrttMedianUs\x12\x1c\n" +
 	"\n" +
-	"rtt_p95_us\x18\t \x01(\rR\brttP95Us\x12\x18\n" +
-	"\abecause\x18\n" +
-	" \x01(\tR\abecause\x12&\n" +
+	"rtt_p95_us\x18\t \x01(\rR\brttP95Us\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12&\n" +
 	"\x0fthere_median_us\x18\v \x01(\rR\rthereMedianUs\x12 \n" +
 	"\fthere_p95_us\x18\f \x01(\rR\n" +
 	"thereP95Us\x12&\n" +
 	"\x0fthere_jitter_us\x18\r \x01(\rR\rthereJitterUs\x12$\n" +
 	"\x0eback_median_us\x18\x0e \x01(\rR\fbackMedianUs\x12\x1e\n" +
 	"\vback_p95_us\x18\x0f \x01(\rR\tbackP95Us\x12$\n" +
-	"\x0eback_jitter_us\x18\x10 \x01(\rR\fbackJitterUs\"\x84\x03\n" +
-	"\bRelaying\x12\x18\n" +
-	"\abecause\x18\x01 \x01(\tR\abecause\x12\x1a\n" +
+	"\x0eback_jitter_us\x18\x10 \x01(\rR\fbackJitterUs\"\x82\x03\n" +
+	"\bRelaying\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1a\n" +
 	"\bdraining\x18\x02 \x01(\bR\bdraining\x12 \n" +
 	"\vconnections\x18\x03 \x01(\rR\vconnections\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\rR\awaiting\x12\x18\n" +
@@ -5638,15 +5638,15 @@ const file_api_agent_proto_rawDesc = "" +
 	"\fbusy_percent\x18\f \x01(\rR\vbusyPercent\x12\x1e\n" +
 	"\n" +
 	"congestion\x18\r \x01(\tR\n" +
-	"congestion\"\xc8\x01\n" +
-	"\x06Taking\x12\x18\n" +
-	"\abecause\x18\x01 \x01(\tR\abecause\x125\n" +
+	"congestion\"\xc6\x01\n" +
+	"\x06Taking\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x125\n" +
 	"\x06relays\x18\x02 \x03(\v2\x1d.bicast.agent.v1.RelayReachedR\x06relays\x12<\n" +
 	"\tterminals\x18\x03 \x03(\v2\x1e.bicast.agent.v1.TerminalTakenR\tterminals\x12/\n" +
-	"\x06sought\x18\x04 \x03(\v2\x17.bicast.agent.v1.SoughtR\x06sought\"\x91\x01\n" +
+	"\x06sought\x18\x04 \x03(\v2\x17.bicast.agent.v1.SoughtR\x06sought\"\x8f\x01\n" +
 	"\fRelayReached\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\x12 \n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
 	"\vconnections\x18\x03 \x01(\rR\vconnections\x12\x16\n" +
 	"\x06opened\x18\x04 \x01(\rR\x06opened\x12\x19\n" +
 	"\bsetup_us\x18\x05 \x01(\rR\asetupUs\"\xc7\x01\n" +
@@ -5837,10 +5837,10 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
 	"\x04said\x18\x03 \x01(\tR\x04said\x12 \n" +
 	"\vconnections\x18\x04 \x01(\rR\vconnections\x12\x17\n" +
-	"\atook_us\x18\x05 \x01(\rR\x06tookUs\"\xfa\x02\n" +
+	"\atook_us\x18\x05 \x01(\rR\x06tookUs\"\xf8\x02\n" +
 	"\x06Probed\x12\x1c\n" +
-	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\x12\x1c\n" +
+	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x1a\n" +
 	"\bhardware\x18\x04 \x01(\bR\bhardware\x12(\n" +
 	"\x10sender_origin_ns\x18\x05 \x01(\x03R\x0esenderOriginNs\x12,\n" +
@@ -5856,10 +5856,10 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bheard_ns\x18\f \x03(\x04R\aheardNs\"P\n" +
 	"\x06Walked\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12(\n" +
-	"\x04ways\x18\x02 \x03(\v2\x14.bicast.agent.v1.WayR\x04ways\"\xab\x01\n" +
+	"\x04ways\x18\x02 \x03(\v2\x14.bicast.agent.v1.WayR\x04ways\"\xa9\x01\n" +
 	"\x03Way\x12\x18\n" +
-	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\x12\x15\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x15\n" +
 	"\x06rtt_us\x18\x03 \x01(\rR\x05rttUs\x12\x12\n" +
 	"\x04sent\x18\x04 \x01(\rR\x04sent\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\rR\x04lost\x121\n" +

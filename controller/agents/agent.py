@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from controller.model.known import Wanted
 from controller.policy.paths.evidence import Ledger, TerminalConnections, weigh
-from controller.policy.paths.failover import Reflex
+from controller.policy.paths.failover import ArmedFailover
 from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.movers import Reach
 from controller.policy.paths.uplinks import Home, Paths, Way, way
@@ -31,8 +31,8 @@ from controller.protocol.reports import (
     AgentOpened,
     Capability,
     Cost,
+    FailoverFired,
     PathManager,
-    ReflexFired,
     Reported,
     Role,
 )
@@ -47,14 +47,14 @@ CROSSED_S = 5.0  # an agent moves the connections first and reports the failover
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    reflex: Reflex
+    failover: ArmedFailover
     at: float
     refused: str | None = None
     renew: bool = False  # the hand may have been started anew, and know nothing of it
 
-    def stands(self, reflex: Reflex, now: float) -> bool:
+    def stands(self, failover: ArmedFailover, now: float) -> bool:
         """Whether this one will do where that one is wanted."""
-        return not self.renew and not reflex.outdates(self.reflex) and now - self.at < reflex.renewed_after_s
+        return not self.renew and not failover.outdates(self.failover) and now - self.at < failover.renewed_after_s
 
 
 class Arms:
@@ -80,10 +80,10 @@ class Arms:
         self._armed = {name: armed for name, armed in self._armed.items() if name in terminals}
         self._before = {name: armed for name, armed in self._before.items() if name in terminals}
 
-    def arm(self, reflex: Reflex, now: float) -> None:
-        self.disarm(reflex.terminal, now)
-        self._armed[reflex.terminal] = Armed(reflex, now)
-        self._known.add(reflex.terminal)
+    def arm(self, failover: ArmedFailover, now: float) -> None:
+        self.disarm(failover.terminal, now)
+        self._armed[failover.terminal] = Armed(failover, now)
+        self._known.add(failover.terminal)
 
     def disarm(self, terminal: str, now: float) -> bool:
         """Whether there was something to disarm."""
@@ -96,7 +96,7 @@ class Arms:
         if terminal in self._armed:
             self._armed[terminal] = replace(self._armed[terminal], refused=why)
 
-    def fired(self, terminal: str, arming: bool, now: float) -> Reflex | None:
+    def fired(self, terminal: str, arming: bool, now: float) -> ArmedFailover | None:
         """Which it was; `arming`: the last order to arm it is not answered. None: none that we know of.
 
         One that was disarmed a moment ago counts: the hand has moved, and the gateway would stay behind.
@@ -105,8 +105,8 @@ class Arms:
         crossed = before is not None and now - before.at <= CROSSED_S
         if terminal in self._armed and not (arming and crossed):
             self._known.add(terminal)
-            return self._armed.pop(terminal).reflex
-        return before.reflex if before and crossed else None
+            return self._armed.pop(terminal).failover
+        return before.failover if before and crossed else None
 
     def fired_unknown(self, terminal: str) -> bool:
         """Whether it may be one that was armed before we were started: once in a session, until we have armed one."""
@@ -120,7 +120,7 @@ log = logging.getLogger(__name__)
 PERIOD_S = 1.0  # between reports, as they are asked for
 GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
-REMEMBERED = 8  # reflexes of one terminal that fired: more do not fire between two reports
+REMEMBERED = 8  # armed failovers of one terminal that fired: more do not fire between two reports
 MOVES = "mptcp"  # the capability
 NOT_OF_ROLE = {  # capabilities that nobody misses there
     Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
@@ -165,10 +165,10 @@ class Agent:
         self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
         self.owns_nobody: str | None = None  # why it is no terminal of ours, or not one of those that it should be
         self.arms = Arms()
-        self._doubted = False  # in this session it told of a reflex that nobody had armed
+        self._doubted = False  # in this session it told of an armed failover that nobody had armed
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
-        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last reflexes that it has told of
+        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last armed failovers that it has told of
 
     @property
     def alive(self) -> bool:
@@ -191,14 +191,14 @@ class Agent:
             self.standings = {name: standing for name, standing in self.standings.items() if name in owns}
         self.homes, self.owns, self.owns_nobody = homes, owns, why_not
 
-    def close(self, because: str, now: float) -> list[int]:
+    def close(self, reason: str, now: float) -> list[int]:
         """The directives that will have no answer."""
-        self.session, self.since, self.gone_because = None, now, because
+        self.session, self.since, self.gone_because = None, now, reason
         self._forget()
         lost, self._waiting, self._preferring = list(self._waiting), {}, {}
         return lost
 
-    def hear(self, now: float) -> None:
+    def seen(self, now: float) -> None:
         self.heard_at, self.silent = now, False
 
     def report(self, event: Reported, now: float) -> None:
@@ -224,7 +224,7 @@ class Agent:
 
     def report_again(self, now: float) -> None:
         """What the next report tells as well."""
-        self.hear(now)
+        self.seen(now)
         self.reported_at = now
         self.reports += 1
 
@@ -270,15 +270,15 @@ class Agent:
         """The terminal that this directive, the last such one, moves."""
         return next((terminal for terminal, last in self._preferring.items() if last == directive), None)
 
-    def arm(self, reflex: Reflex, where: Paths, tickets: Tickets, now: float) -> Direct:
-        self.arms.arm(reflex, now)
-        return self.order(reflex.order(where), reflex.terminal, tickets, now)
+    def arm(self, failover: ArmedFailover, where: Paths, tickets: Tickets, now: float) -> Direct:
+        self.arms.arm(failover, now)
+        return self.order(failover.order(where), failover.terminal, tickets, now)
 
     def disarm(self, terminal: str, tickets: Tickets, now: float) -> Iterator[Direct]:
         if self.arms.disarm(terminal, now) and self.session is not None:
             yield self.order(Disarm(terminal), terminal, tickets, now)
 
-    def repeats(self, event: ReflexFired) -> bool:
+    def repeats(self, event: FailoverFired) -> bool:
         """Where a stream ended before an agent could know that we know, it tells again on the next."""
         before = self._fired_at_us.get(event.name, ())
         if event.at_us in before:
@@ -286,18 +286,18 @@ class Agent:
         self._fired_at_us[event.name] = (*before, event.at_us)[-REMEMBERED:]
         return False
 
-    def fired(self, terminal: str, now: float) -> Reflex | None:
-        """Which reflex it was, as far as we know of one; a terminal's agent has none of another's."""
+    def fired(self, terminal: str, now: float) -> ArmedFailover | None:
+        """Which armed failover it was, as far as we know of one; a terminal's agent has none of another's."""
         if self.role is Role.TERMINAL and terminal not in self.owns:
             return None
         waiting = (each.order for each in self._waiting.values())
         arming = any(isinstance(order, Arm) and order.name == terminal for order in waiting)
         return self.arms.fired(terminal, arming, now)
 
-    def doubt(self, event: ReflexFired) -> None:
+    def doubt(self, event: FailoverFired) -> None:
         """Said once in a session: an agent may tell of it as often as it likes."""
         if not self._doubted:
-            said = "agent %s says that the reflex %r fired, which is not armed there: ignored, and so are more of them"
+            said = "agent %s reports that the failover %r fired, which is not armed there; later ones are ignored too"
             log.warning(said, self.name, event.name)
         self._doubted = True
 

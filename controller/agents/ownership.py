@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from controller.model.config import Site
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.policy.paths.uplinks import Home, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
@@ -158,7 +158,7 @@ AT_RANDOM, TIMES = 16, 8  # a server with more unconfirmed claims than these has
 MOST_GUESSES = 512  # remembered, of one server about one terminal
 
 
-def proved_addresses(peer: str, relay: WishedRelay | None) -> frozenset[str]:
+def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
     """Return the addresses that are known to be a server's: those it says itself prove nothing.
 
     `peer` is where its session comes from, as ADDRESS:PORT; `relay` is what a person said of it in `relay add`.

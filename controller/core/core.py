@@ -29,7 +29,7 @@ from controller.policy.paths.uplinks import Home, Way, ridden, way
 from controller.program.diff import ModifyGroup
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import AgentEffect, Tickets
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted
 from controller.protocol.switch_messages import (
     Apply,
     Close,
@@ -112,7 +112,7 @@ class Core:
     def __init__(
         self, config: Config, wanted: Wanted, now: float, measured: Mapping[PathDirection, PathEstimate] | None = None
     ) -> None:
-        """`measured` is what was known of roads when the controller ended, its times by this one's clock."""
+        """`measured` is what was known of paths when the controller ended, its times by this one's clock."""
         self.config = config
         self.wanted = wanted
         self.config_failures = 0
@@ -121,12 +121,17 @@ class Core:
         self._tickets = Tickets()
         self.ends = PeerSites(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
-        self.pilot = SteeringManager(config, wanted, self._tickets, now)
+        self.steering = SteeringManager(config, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.spent)
-        self.copying = CopiesManager(self.pilot, self.ends, self.budgets, wanted)
-        self.measuring = ProbingManager(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
+        self.copying = CopiesManager(self.steering, self.ends, self.budgets, wanted)
+        self.measuring = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
         self.air = CapsManager(
-            config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often, self.measuring.over_air
+            config,
+            self._tickets,
+            self.steering.speaks_for,
+            self._rides,
+            self.copying.wants_often,
+            self.measuring.over_air,
         )
         self.relaying = RelayManager(config, wanted, self._tickets, self.measuring.uplink_bps)
         self.moves = PendingSettles()
@@ -150,12 +155,12 @@ class Core:
         switch = self.switches.of(event.session)
         if switch is None:
             for each in self.switches.values():
-                each.door.hear(event)
+                each.duplicate_dpid.on_event(event)
             return  # of no one who waits either: the last words of a connection that has ended
         match event:
             case SwitchClosed():
                 log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
-                self.pilot.logbook.closed(event.session)
+                self.steering.logbook.closed(event.session)
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
@@ -165,11 +170,11 @@ class Core:
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self.within_budgets(now, switch)
             case SwitchApplied():
-                self.pilot.logbook.applied(event.session, event.ticket)
-                yield from switch.door.answered(event.ticket, switch.peer, now)
+                self.steering.logbook.applied(event.session, event.ticket)
+                yield from switch.duplicate_dpid.answered(event.ticket, switch.peer, now)
                 yield from switch.applied(event, now)
             case SwitchRefused():
-                self.pilot.logbook.refused(event.session, event.ticket, event.reason)
+                self.steering.logbook.refused(event.session, event.ticket, event.reason)
                 yield from switch.refused(event, now)
             case FlowsLost():
                 yield from switch.flows_lost(now)
@@ -187,20 +192,20 @@ class Core:
                 switch.echo_answered(event, now)
 
     def tick(self, now: float) -> Iterator[Outcome]:
-        yield from self._steer(self.pilot.tick(self.wanted, now), now)
+        yield from self._steer(self.steering.tick(self.wanted, now), now)
         self._decide_of_copies(self.copying.look(self.wanted, now), now)
         yield from self.within_budgets(now)
         yield from self._follow(now)
         for switch in self.switches.values():
             if switch.session is not None and (why := switch.silent(now)) is not None:
                 yield Close(switch.session, why)
-                self.pilot.logbook.closed(switch.session)
+                self.steering.logbook.closed(switch.session)
                 yield from self._left(switch, now)
-            switch.door.forget(now)
+            switch.duplicate_dpid.forget(now)
             switch.count_often(self.copying.counts(switch.site))
             yield from switch.tick(self.wanted, now)
         yield from self._copy(now)
-        yield from self.pilot.tend(self.wanted, now)
+        yield from self.steering.tend(self.wanted, now)
         self.measuring.watched = self.copying.watched
         yield from self.measuring.tend(now)
         yield from self.relaying.tend(self.wanted, now)
@@ -227,7 +232,7 @@ class Core:
             yield Close(event.session, reason)  # which is where it is told, once for each peer
             return
         if switch.session is not None:
-            yield from switch.door.knock(event, switch.session, now)
+            yield from switch.duplicate_dpid.knock(event, switch.session, now)
         else:
             yield from self._served(switch, event, now)
 
@@ -238,47 +243,47 @@ class Core:
 
     def _left(self, switch: Switch, now: float) -> Iterator[Outcome]:
         switch.closed(now)
-        newcomer = switch.door.enter()
+        newcomer = switch.duplicate_dpid.enter()
         if newcomer is not None:
             yield from self._served(switch, newcomer, now)
 
     def _ports_seen(self, switch: Switch, now: float) -> Iterator[Outcome]:
-        yield from self._steer(self.pilot.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
-        yield from self.pilot.tend(self.wanted, now)
+        yield from self._steer(self.steering.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
+        yield from self.steering.tend(self.wanted, now)
 
     # Agents
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[Outcome]:
-        event = self.pilot.checked(event, self.wanted, now)
+        event = self.steering.checked(event, self.wanted, now)
         whole = self.air.whole(event, now)
         match whole:
             case Reported():
-                yield from self._steer(self.pilot.reported(whole, self.wanted, now), now)
+                yield from self._steer(self.steering.reported(whole, self.wanted, now), now)
             case None:
-                self.pilot.heard(event.session, now)
+                self.steering.heard(event.session, now)
             case AgentOpened():
-                self.pilot.opened(whole, now)
+                self.steering.opened(whole, now)
             case AgentClosed():
-                self.pilot.closed(whole, now)
+                self.steering.closed(whole, now)
             case Resulted():
-                self.pilot.resulted(whole, now)
-            case ReflexFired():
-                yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
-        self.air.hear(event, now)
-        yield from self.measuring.hear(event, now)
-        yield from self.relaying.hear(event, self.wanted, now)
-        self._decide_of_copies(self.copying.hear(event, self.wanted, now), now)
+                self.steering.resulted(whole, now)
+            case FailoverFired():
+                yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
+        self.air.on_event(event, now)
+        yield from self.measuring.on_event(event, now)
+        yield from self.relaying.on_event(event, self.wanted, now)
+        self._decide_of_copies(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
-            self.ends.hear(whole, self.wanted, self.switches.ports, now)
+            self.ends.on_event(whole, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
-        yield from self.pilot.tend(self.wanted, now)
+        yield from self.steering.tend(self.wanted, now)
 
     def _way_of(self, home: Home) -> Way:
         return way(home.site, home.terminal, self.wanted)
 
     def _rides(self, terminal: str) -> str:
         """By which uplinks its packets go, in a word."""
-        steered = self.pilot.steered[terminal]
+        steered = self.steering.steered[terminal]
         site, switch = steered.site, self.switches[steered.site.dpid]
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
@@ -299,7 +304,7 @@ class Core:
         for switch in self.switches.values():
             switch.dead_changed = False
         for site, silent in self.ends.silence_changed(self._brings_nothing):
-            yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
+            yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
 
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
         """Uplinks by which nothing comes back; None: none has ever been so, and policies leave terminals alone of which
@@ -323,19 +328,19 @@ class Core:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
-            self.moves.owe(self.config.ends(self.pilot.steered[entry.terminal].site), entry)
-            yield from self.pilot.moved(entry, self.wanted, now)
+            self.moves.owe(self.config.ends(self.steering.steered[entry.terminal].site), entry)
+            yield from self.steering.moved(entry, self.wanted, now)
 
     def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
         """It is the gateways that copy, at both ends; no agent is ordered."""
         for decision in decisions:
             name = decision.terminal
-            does, because = "copies" if decision.copies else "one path", decision.because
-            log.info("%s: %s, because %s%s", name, does, because, reported_by(decision.reporters))
+            does, reason = "copies" if decision.copies else "one path", decision.reason
+            log.info("%s: %s, because %s%s", name, does, reason, reported_by(decision.reporters))
             if self.copying.decides_of(name):
                 self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
-            entry = self.pilot.copied(decision, now)
-            self.moves.owe(self.config.ends(self.pilot.steered[name].site), entry)
+            entry = self.steering.copied(decision, now)
+            self.moves.owe(self.config.ends(self.steering.steered[name].site), entry)
 
     def tells_time(self, moment: Moment, now: float) -> None:
         """Once a second: budgets are of days, and those who read ask for what is left."""
@@ -369,7 +374,7 @@ class Core:
     def _follow(self, now: float) -> Iterator[Effect]:
         for dpid, entries in self.moves.due(now):
             if dpid in self.switches:
-                yield from follow(self.switches[dpid], entries, self.wanted, self.pilot.logbook, now)
+                yield from follow(self.switches[dpid], entries, self.wanted, self.steering.logbook, now)
 
     # Configuration
 
@@ -379,7 +384,7 @@ class Core:
         self._others_eliminate(now)
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
-        self.pilot.reconfigure(config, self.wanted, now)
+        self.steering.reconfigure(config, self.wanted, now)
         self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)

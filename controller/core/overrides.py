@@ -100,11 +100,11 @@ class Done:
     moved: list[Placed]  # whom it concerns
 
 
-def set_active(wanted: Wanted, pilot: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
+def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
     """Or Impossible, and nothing has changed."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
-        choice = pilot.choice(terminal.name, uplink, now)
+        choice = steering.choice(terminal.name, uplink, now)
         if choice is not None and choice.wider is not None:
             raise Impossible(choice.wider)
     said, entries = [], []
@@ -114,20 +114,20 @@ def set_active(wanted: Wanted, pilot: SteeringManager, terminals: list[Placed], 
         if is_all_off(wanted, site, terminal):
             sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
         said.append(((site, terminal), sentence))
-        entries.append(pilot.wished(terminal.name, uplink, left, now))
+        entries.append(steering.wished(terminal.name, uplink, left, now))
     names = {terminal.name for _, terminal in terminals}
     active = {**wanted.active, **dict.fromkeys(names, uplink)}
     after = replace(wanted, active=active, decided=without(wanted.decided, names))
     return Done(after, said, entries, terminals)
 
 
-def left_to_policies(wanted: Wanted, pilot: SteeringManager, terminals: list[Placed], now: float) -> Done:
+def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], now: float) -> Done:
     moved = [each for each in terminals if each[1].name in wanted.active]
     names = {terminal.name for _, terminal in moved}
     active, decided = without(wanted.active, names), without(wanted.decided, names)
     after = replace(wanted, active=active, decided=decided)
     lefts = ((terminal.name, wanted.active_uplink(site, terminal)) for site, terminal in moved)
-    entries = [pilot.released(name, left, after, now) for name, left in lefts]
+    entries = [steering.released(name, left, after, now) for name, left in lefts]
     by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
     after = replace(after, decided={**decided, **by_policy})
     said = []
@@ -158,9 +158,9 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
     """The entries tell what agents make of it, when they have answered."""
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
-        done = left_to_policies(core.wanted, core.pilot, terminals, now)
+        done = left_to_policies(core.wanted, core.steering, terminals, now)
     else:
-        done = set_active(core.wanted, core.pilot, terminals, uplink, now)
+        done = set_active(core.wanted, core.steering, terminals, uplink, now)
     said = tuple(each + _when(core, site) for (site, _), each in done.said)
     answer, effects = _granted(core, done.wanted, done.moved, said, done.entries, now)
     return answer, effects, done.entries
@@ -194,7 +194,7 @@ def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[Ove
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
     """Gateways that have not answered yet what followed from a wish for this terminal, by name."""
     switches = [core.switches[dpid] for dpid in _gateways(core, named(core.config.sites, name))]
-    orders = ((each.site.name, core.pilot.logbook.unconfirmed(each.session)) for each in switches)
+    orders = ((each.site.name, core.steering.logbook.unconfirmed(each.session)) for each in switches)
     return [(gateway, moved) for gateway, moved in orders if moved is not None]
 
 
@@ -205,11 +205,11 @@ def _granted(
     changed = core.want(wanted)
     effects: list[Effect] = []
     for dpid in _gateways(core, terminals):
-        ours = [entry for entry in entries if core.pilot.steered[entry.terminal].site.dpid == dpid]
-        effects += follow(core.switches[dpid], ours, core.wanted, core.pilot.logbook, now)
-    orders = [order for entry in entries for order in core.pilot.moved(entry, core.wanted, now)]
-    core.pilot.touch(terminal.name for _, terminal in terminals)
-    tended = list(core.pilot.tend(core.wanted, now))
+        ours = [entry for entry in entries if core.steering.steered[entry.terminal].site.dpid == dpid]
+        effects += follow(core.switches[dpid], ours, core.wanted, core.steering.logbook, now)
+    orders = [order for entry in entries for order in core.steering.moved(entry, core.wanted, now)]
+    core.steering.touch(terminal.name for _, terminal in terminals)
+    tended = list(core.steering.tend(core.wanted, now))
     return OverrideResult(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
 
 

@@ -31,7 +31,7 @@ WEB = (PortRange(80, 80), PortRange(443, 443))
 
 
 @dataclass(frozen=True, slots=True)
-class WishedRelay:
+class RelayOverride:
     """Its name is that of the agent which is to be one."""
 
     address: Address  # at which gateways reach it
@@ -89,7 +89,7 @@ class Wanted:
     copies: Mapping[str, bool] = field(default_factory=dict)  # decided in mode auto; of whom nothing is: they are had
     spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, of uplinks with a budget
     barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks that may carry no copies now
-    relays: Mapping[str, WishedRelay] = field(default_factory=dict)  # by name
+    relays: Mapping[str, RelayOverride] = field(default_factory=dict)  # by name
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)

@@ -19,7 +19,7 @@ LATE_S = 10  # a window that has packets in it at any pace
 class Answering:
     """Of those who measure the paths to a host."""
 
-    because: str  # why nobody is answered; empty: those are who were named
+    reason: str  # why nobody is answered; empty: those are who were named
     probes: int  # answered
     health_packets: int  # answered
     strangers: int  # packets of no session, or not genuine
@@ -40,7 +40,7 @@ class HealthWindow:
     rtt_least_us: int  # without the far end's own time; 0: none was answered
     rtt_median_us: int
     rtt_p95_us: int
-    because: str  # why the rest is not known; empty: it is
+    reason: str  # why the rest is not known; empty: it is
     there_median_us: int
     there_p95_us: int
     there_jitter_us: int
@@ -54,7 +54,7 @@ class PathHealth:
     """How one path fares, by small packets. The counts begin anew with the order."""
 
     name: str  # the uplink's
-    because: str  # why nothing is sent; empty: it is
+    reason: str  # why nothing is sent; empty: it is
     sent: int  # more than a second ago: by then each is answered, or lost
     lost: int
     lost_there: int  # of the lost: the rest of them is not known to be of either direction
@@ -97,7 +97,7 @@ class ProbeReport:
 
     session: int
     directive: int
-    because: str  # why there is less than was ordered; empty: all was sent
+    reason: str  # why there is less than was ordered; empty: all was sent
     transport: str  # udp or udp6; empty: no packet was sent
     hardware: bool  # both ends' times are of their network cards
     packets: tuple[ProbePacket, ...]  # in the order of sending
@@ -110,7 +110,7 @@ class ProbeReport:
 class RelayReport:
     """A relay, as it stands."""
 
-    because: str  # why it does not; empty: it does
+    reason: str  # why it does not; empty: it does
     draining: bool
     connections: int  # carried now
     waiting: int  # opened, and nothing asked for yet
@@ -128,7 +128,7 @@ class RelayReport:
 @dataclass(frozen=True, slots=True)
 class RelayReached:
     name: str
-    because: str  # why it cannot be; empty: it can
+    reason: str  # why it cannot be; empty: it can
     connections: int  # by it, now
     opened: int  # in store
     setup_us: int  # TCP and TLS of the last that was opened; 0: none was
@@ -158,7 +158,7 @@ class SoughtDestination:
 class Taking:
     """Terminals' connections, as a gateway takes them."""
 
-    because: str  # why nothing is taken; empty: it is
+    reason: str  # why nothing is taken; empty: it is
     relays: tuple[RelayReached, ...]
     terminals: tuple[TerminalTaken, ...]
     sought: tuple[SoughtDestination, ...]  # the newest first
@@ -173,7 +173,7 @@ class Router:
 @dataclass(frozen=True, slots=True)
 class Distance:
     address: str
-    because: str  # why it is not known; empty: it is
+    reason: str  # why it is not known; empty: it is
     rtt_us: int  # the least; 0: not known
     routers: tuple[Router, ...]  # the nearest first
 
@@ -291,7 +291,7 @@ class TunnelEnd:
     """A tunnel as one of its ends has it."""
 
     name: str  # the uplink's
-    because: str  # why it is not made, or nobody is heard; empty: the other end is
+    reason: str  # why it is not made, or nobody is heard; empty: the other end is
     peer: str  # the other end's outer address and port; empty: nobody was ever heard
     heard_ms: int | None  # since the other end was heard; None: never
     rtt_us: int  # 0: no question was answered
@@ -390,13 +390,13 @@ class Resulted:
 
 
 @dataclass(frozen=True, slots=True)
-class ReflexFired:
+class FailoverFired:
     session: int
-    name: str  # of the reflex
+    name: str  # of the armed failover
     said: str
     stalled_ms: int
     connections: int
     at_us: int  # of the agent's clock: what is told twice fired once
 
 
-AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired | ProbeReport | Walked
+AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | Walked

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from controller.model.config import EVERYBODY, Mode, Site, Terminal
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.traffic import Family
 
 MOST_NAMED = 12  # terminals, in one sentence
@@ -99,9 +99,9 @@ class Writer(Protocol):
         """Forget what copies have used of an uplink today."""
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """Have a road probed; what comes of it is told by the roads themselves."""
+        """Have a path probed; what comes of it is told by the paths themselves."""
 
-    def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
+    def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         """Whether it drains stays as it was."""
 
     def remove_relay(self, name: str) -> OverrideResult: ...

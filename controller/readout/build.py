@@ -44,13 +44,13 @@ def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> 
     return Snapshot(
         gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
-        agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
+        agents=tuple(agent_view(agent, wall_offset_s) for agent in core.steering.agents.values()),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
         access_points=core.air.told(now),
-        roads=core.measuring.told(now),
+        paths=core.measuring.told(now),
         relays=readout.relays(core.relaying, core.wanted, now),
         taking=readout.taking(core.relaying),
         openflow_unproven=core.config.settings.unproven,
@@ -67,7 +67,7 @@ def _gateway(switch: Switch, ends: PeerSites, budgets: Budgets, wall_offset_s: f
         state=switch.state,
         since=switch.since + wall_offset_s,
         peer=switch.peer,
-        rival=switch.door.rival,
+        rival=switch.duplicate_dpid.rival,
         last_error=switch.last_error,
         reconciles=switch.reconciles,
         changes_sent=switch.changes_sent,
@@ -90,11 +90,11 @@ def _copies(site: Site, ends: PeerSites) -> CopiesView | None:
     return CopiesView(
         copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),
         eliminated=ends.eliminates(site.name),
-        because=None if ends.eliminates(site.name) else ends.why_not(site.name),
+        reason=None if ends.eliminates(site.name) else ends.why_not(site.name),
         window_us=told.window_us if told else None,
         paths=tuple(path for path in told.paths if path.name in names) if told else (),
-        silent=tuple(SilentView(name, because) for name, because in ends.silent(site).items()),
-        unidentified=tuple(UnidentifiedView(name, because) for name, because in ends.unidentified(site).items()),
+        silent=tuple(SilentView(name, reason) for name, reason in ends.silent(site).items()),
+        unidentified=tuple(UnidentifiedView(name, reason) for name, reason in ends.unidentified(site).items()),
     )
 
 
@@ -131,8 +131,8 @@ def _fitting(site: Site, ends: PeerSites) -> FittingView | None:
 
 
 def _tunnel(site: Site, uplink: str, ends: PeerSites) -> TunnelView:
-    because = ends.tunnels.why_not(site, uplink)
-    return TunnelView(because is None, because, ends.tunnels.ends(site).get(uplink))
+    reason = ends.tunnels.why_not(site, uplink)
+    return TunnelView(reason is None, reason, ends.tunnels.ends(site).get(uplink))
 
 
 def _group(switch: Switch, group: Group) -> GroupView:
@@ -177,7 +177,7 @@ def _terminal(
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
         active_by=active_by(wanted, switch.site, terminal),
-        mode_wished=terminal.name in wanted.modes,
+        mode_overridden=terminal.name in wanted.modes,
         addresses=tuple(
             AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))
             for at in terminal.addresses

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.features.caps.view import AccessPointView
-from controller.features.probing.view import RoadView
-from controller.features.relays.view import RelayView, TakingView
+from controller.features.probing.view import PathView
+from controller.features.relays.view import InterceptionView, RelayView
 from controller.features.steering.logbook import By
 from controller.model.config import Mode
 from controller.model.traffic import Address, Interface
@@ -37,7 +37,7 @@ class NextHopView:
 @dataclass(frozen=True, slots=True)
 class TunnelView:
     up: bool
-    because: str | None  # why not
+    reason: str | None  # why not
     end: TunnelEnd | None  # None: nobody tells
 
 
@@ -84,7 +84,7 @@ class SilentView:
     """An uplink by which no copies come in, while others bring them: a latent error."""
 
     uplink: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class UnidentifiedView:
     """An uplink of which more than 1 % of the packets cannot be told from others: every copy of these passes."""
 
     uplink: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CopiesView:
 
     copied: tuple[str, ...]  # the protocols that leave by every uplink in mode bicast, or "all"
     eliminated: bool  # of several copies of a packet that come in the first passes, and no other
-    because: str | None  # why not
+    reason: str | None  # why not
     window_us: int | None  # within which a copy comes; None: nobody says
     paths: tuple[PathCopies, ...]  # since the order was given; empty: nobody says
     silent: tuple[SilentView, ...]
@@ -159,7 +159,7 @@ class ClassView:
 
     name: str
     mode: Mode
-    mode_wished: bool  # somebody set it, as a terminal's
+    mode_overridden: bool  # somebody set it, as a terminal's
     acting: Mode  # what `mode` comes to just now: never auto
 
 
@@ -191,7 +191,7 @@ class TerminalView:
     default_uplink: str
     access_point: str | None
     active_by: ActiveBy
-    mode_wished: bool  # somebody set its mode: that holds, whatever the file says, as active_by "people" does
+    mode_overridden: bool  # somebody set its mode: that holds, whatever the file says, as active_by "people" does
     addresses: tuple[AddressView, ...]
     sent: Counters | None
     received: Counters | None
@@ -228,7 +228,7 @@ class HealthView:
 
     uplink: str
     health: UplinkHealth
-    because: str
+    reason: str
     since: float
     addresses: tuple[str, ...]  # the terminal's there; none: its connections have no path of their own there
 
@@ -252,7 +252,7 @@ class DecisionView:
     by: By
     uplink: str
     left: str
-    because: str
+    reason: str
     hard: bool  # what was in flight on the path that was left is sent again
     copies: bool | None  # in mode auto they begin, or end; None: it is of the uplink
     hands: tuple[HandView, ...]  # the gateway's first
@@ -261,7 +261,7 @@ class DecisionView:
 
 
 @dataclass(frozen=True, slots=True)
-class ReflexView:
+class ArmedFailoverView:
     agent: str
     watched: str  # uplinks
     fallback: str
@@ -285,7 +285,7 @@ class CopyingView:
 
     mode: Mode
     acting: Mode  # never auto
-    because: str
+    reason: str
     since: float | None  # it is decided so; None: it is not decided, or was not yet
     copied: tuple[
         str, ...
@@ -307,7 +307,7 @@ class CourseView:
     own_end: EndView
     other_end: EndView
     uplinks: tuple[HealthView, ...]
-    reflexes: tuple[ReflexView, ...]
+    armed_failovers: tuple[ArmedFailoverView, ...]
     decisions: tuple[DecisionView, ...]  # the newest first
 
 
@@ -321,7 +321,7 @@ class Snapshot:
     config_failures: int
     config_error: str | None  # why the file as it is now was refused; the one loaded before it is in force
     access_points: tuple[AccessPointView, ...]
-    roads: tuple[RoadView, ...]
+    paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()
-    taking: tuple[TakingView, ...] = ()
+    taking: tuple[InterceptionView, ...] = ()
     openflow_unproven: str | None = None  # why switches cannot tell this controller from another local process

@@ -22,6 +22,7 @@ from controller.readout.snapshot import (
     ActiveBy,
     AgentState,
     AgentView,
+    ArmedFailoverView,
     CopyingView,
     CourseView,
     DecisionView,
@@ -30,11 +31,10 @@ from controller.readout.snapshot import (
     HealthView,
     MissingView,
     PassedView,
-    ReflexView,
     TrafficView,
 )
 
-NO_REPORT = UplinkPath().because
+NO_REPORT = UplinkPath().reason
 
 
 def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
@@ -82,9 +82,9 @@ def active_by(wanted: Wanted, site: Site, terminal: Terminal) -> ActiveBy:
 
 
 def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseView:
-    steered = core.pilot.steered.get(name)
+    steered = core.steering.steered.get(name)
     if steered is None:
-        raise unknown_terminal(name, core.pilot.steered)
+        raise unknown_terminal(name, core.steering.steered)
     choice = steered.choose(now)
     return CourseView(
         terminal=name,
@@ -93,22 +93,22 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         active_by=active_by(core.wanted, steered.site, steered.terminal),
         movers=choice.movers,
         unmoved=choice.unmoved,
-        own_end=_own_end(core.pilot, steered),
-        other_end=_other_end(core.pilot, steered),
+        own_end=_own_end(core.steering, steered),
+        other_end=_other_end(core.steering, steered),
         uplinks=tuple(_uplinks(core, steered, now, wall_offset_s)),
-        reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
-        decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
+        armed_failovers=tuple(_armed_failovers(core.steering, name, now, wall_offset_s)),
+        decisions=tuple(_decision(entry, wall_offset_s) for entry in core.steering.logbook.entries(name)),
     )
 
 
 def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
     wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
     mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
-    because, since = _because(core, steered, mode, now)
+    reason, since = _because(core, steered, mode, now)
     return CopyingView(
         mode=mode,
         acting=acting,
-        because=because,
+        reason=reason,
         since=None if since is None else since + wall_offset_s,
         copied=tuple(_named(site, each) for each in site.classes if each is not REST),
         whole=_why_not_whole(core, site),
@@ -128,7 +128,7 @@ def _because(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str,
     if watch is None:
         return "nobody told anything yet from which it follows", None
     slow = None if watch.copies else core.copying.slow_watch(steered, core.wanted, now)
-    return f"{watch.because}; {slow}" if slow is not None else watch.because, watch.since
+    return f"{watch.reason}; {slow}" if slow is not None else watch.reason, watch.since
 
 
 def _why_not_whole(core: Core, site: Site) -> str | None:
@@ -163,17 +163,17 @@ def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
     kept_because = steered.kept_because(now) if steered.is_policies(core.wanted) else None
     doubts = core.switches[steered.site.dpid].doubts
     for uplink, path in steered.paths.items():
-        because = path.because
-        if tellers and because == NO_REPORT:
-            because = f"nothing that {tellers} told says how it fares"
+        reason = path.reason
+        if tellers and reason == NO_REPORT:
+            reason = f"nothing that {tellers} told says how it fares"
         if kept_because is not None and uplink == steered.course.active:
-            because = f"{because}; {kept_because}"
+            reason = f"{reason}; {kept_because}"
         if uplink in doubts:
-            because = f"{because}; {doubts[uplink]}"
-        yield HealthView(uplink, path.health, because, path.since + wall_offset_s, steered.where.get(uplink, ()))
+            reason = f"{reason}; {doubts[uplink]}"
+        yield HealthView(uplink, path.health, reason, path.since + wall_offset_s, steered.where.get(uplink, ()))
 
 
-def _own_end(pilot: SteeringManager, steered: Steered) -> EndView:
+def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
     """Of what is relayed, the end is its host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
@@ -184,7 +184,7 @@ def _own_end(pilot: SteeringManager, steered: Steered) -> EndView:
         return EndView(
             (), f"no agent of role gateway that was enrolled as {steered.site.name} tells of what is relayed"
         )
-    agents = [each for each in pilot.agents.values() if each.role is Role.TERMINAL]
+    agents = [each for each in steering.agents.values() if each.role is Role.TERMINAL]
     own = [each for each in agents if each.name == name or name in each.owns]
     return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent that is this terminal has come")
 
@@ -195,12 +195,12 @@ def _tells_not(agent: Agent, terminal: str) -> str:
     return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
 
 
-def _other_end(pilot: SteeringManager, steered: Steered) -> EndView:
+def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
     telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
     if telling:
         return EndView(telling, None)
-    relays = [each for each in pilot.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
-    doubted = [each for each in pilot.agents.values() if steered.name in each.unconfirmed]
+    relays = [each for each in steering.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
+    doubted = [each for each in steering.agents.values() if steered.name in each.unconfirmed]
     if doubted:
         return EndView((), "; ".join(f"agent {each.name}: {unconfirmed(each)}" for each in doubted))
     lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
@@ -214,14 +214,16 @@ def _away(agent: Agent) -> str | None:
     return "is silent" if agent.silent else None
 
 
-def _reflexes(pilot: SteeringManager, terminal: str, now: float, wall_offset_s: float) -> Iterator[ReflexView]:
-    for agent in pilot.agents.values():
+def _armed_failovers(
+    steering: SteeringManager, terminal: str, now: float, wall_offset_s: float
+) -> Iterator[ArmedFailoverView]:
+    for agent in steering.agents.values():
         armed = agent.arms.get(terminal)
         if armed is not None and now < armed.at + LEASE_S:
-            one = armed.reflex
+            one = armed.failover
             until = armed.at + LEASE_S + wall_offset_s
             patience = one.no_progress_ms
-            yield ReflexView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
+            yield ArmedFailoverView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
 
 
 def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
@@ -237,7 +239,7 @@ def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
         entry.by,
         entry.uplink,
         entry.left,
-        entry.because,
+        entry.reason,
         entry.hard,
         entry.copies,
         (gateway, *hands),

@@ -67,7 +67,7 @@ class DuplicateDpid:
         if now - self._sent_away_at >= TOLD_FOR_S:
             self.rival = None
 
-    def hear(self, event: SwitchEvent) -> None:
+    def on_event(self, event: SwitchEvent) -> None:
         """What the one that waits says meanwhile."""
         if self._waiting is None or self._waiting.session != event.session:
             return

@@ -98,7 +98,7 @@ class Switch:
         self.conflicts: tuple[FlowKey, ...] = ()
         self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
         self._tickets = tickets
-        self.door = DuplicateDpid(tickets)
+        self.duplicate_dpid = DuplicateDpid(tickets)
         self._neighbourhood = Neighbourhood(site)
         self._reach: dict[str, UplinkReach] = {}  # of several uplinks, over this connection
         self._reach_at = self._count_at = now
@@ -162,7 +162,7 @@ class Switch:
 
     def silent(self, now: float) -> str | None:
         """Why this connection is to be ended."""
-        if self.door.silent(now):
+        if self.duplicate_dpid.silent(now):
             return "has not answered, and the same switch has connected again"
         why = self._patience.ended(now)
         if why is not None:
@@ -486,7 +486,7 @@ class Switches(dict[int, Switch]):
             if switch is not None:
                 yield from switch.reconfigure(site, wanted, now)
         for switch in old.values():
-            waiting = switch.door.leave()
+            waiting = switch.duplicate_dpid.leave()
             for session in (switch.session, waiting.session if waiting else None):
                 if session is not None:
                     yield Close(session, f"the site {switch.site.name} is no longer in the configuration")

@@ -42,7 +42,7 @@ def read_changes(client: Client, terminal: str) -> list[Change]:
     """Return the changes of copies, oldest first."""
     lag = time.time() - time.monotonic()
     decisions = client.get("terminals", terminal, "decisions")["decisions"]
-    found = [Change(one["at"] - lag, one["copies"], one["because"]) for one in decisions if one["copies"] is not None]
+    found = [Change(one["at"] - lag, one["copies"], one["reason"]) for one in decisions if one["copies"] is not None]
     return sorted(found, key=lambda change: change.at)
 
 
@@ -103,7 +103,7 @@ def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
             streamed = stream.finish()
         look.now()
         told = read_changes(lab.controller.client, TERMINAL)
-    reason = told[-1].because if told else "not used up"
+    reason = told[-1].reason if told else "not used up"
     return BudgetRun(budget_bytes, began, look.carried, streamed, ended, reason, stalled)
 
 
@@ -184,7 +184,7 @@ def _await_evidence(lab: Laboratory, task: Task) -> None:
         if time.monotonic() > deadline:
             raise ExperimentFailed(
                 f"mode {task.mode} still copies after {DECISION_TIMEOUT_S:.0f} s of clean Wi-Fi; its reason: "
-                f"'{found['because']}'"
+                f"'{found['reason']}'"
             )
         time.sleep(LOOK_EVERY_S)
     till(time.monotonic() + max(0.0, KEPT_S + STEADY_S - task.phase_s))

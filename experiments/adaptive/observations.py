@@ -19,7 +19,7 @@ class Change:
 
     at: float  # time.monotonic()
     copies: bool
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

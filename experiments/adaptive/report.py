@@ -18,7 +18,7 @@ from lab.results.figures import Figure, Promise, at_least, at_most, exactly, fig
 OF_ALWAYS, OF_BAD, DECIDED_S, CHANGES = 0.97, 1.3, 1.0, 1
 HEADER = (
     "what", "mode", "run", "phase", "seconds", "mbit_s", "longest_pause_ms", "lte_bytes", "copies_before", "changes",
-    "decided_after_s", "because",
+    "decided_after_s", "reason",
 )  # fmt: skip
 NAMES = {ADAPTIVE: "adaptive", ALWAYS: "always", NEVER: "never"}
 
@@ -120,7 +120,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                     "script", run.task.mode, run.task.number, part.phase.name, f"{part.until - part.since:.1f}",
                     f"{run.bps(part) / 1e6:.3f}", f"{run.pause_s(part) * 1000:.0f}",
                     round(run.carried.between(part.since, part.until)), run.has_copies(part), len(changes),
-                    "" if decided_s is None else f"{decided_s:.2f}", " | ".join(each.because for each in changes),
+                    "" if decided_s is None else f"{decided_s:.2f}", " | ".join(each.reason for each in changes),
                 )  # fmt: skip
         case BudgetRun():
             seconds = f"{run.ended - run.began:.1f}"

@@ -30,8 +30,8 @@ PROTECTIONS = (
     Protection("kernel's default, no bicast", "off"),
     Protection("kernel's default", "bicast"),
     Protection("mptcp setup", "bicast", tuned=True),
-    Protection("agent's reflex", "bicast", armed=True),
-    Protection("mptcp setup, agent's reflex", "bicast", tuned=True, armed=True),
+    Protection("agent's armed failover", "bicast", armed=True),
+    Protection("mptcp setup, agent's armed failover", "bicast", tuned=True, armed=True),
     Protection("the same, controller killed", "bicast", tuned=True, armed=True, controller_killed=True),
 )
 

@@ -100,7 +100,7 @@ class Run:
 
 def describe(found: Rate | Unknown, link: Link) -> str:
     if isinstance(found, Unknown):
-        return f"not known: {found.because}"
+        return f"not known: {found.reason}"
     within = 50 * (found.most_bps - found.least_bps) / found.bps
     return f"{found.bps / 1e6:.4g} Mbit/s +- {within:.1f} % ({100 * (found.bps / link.rate_bps - 1):+.2f} %)"
 

@@ -23,7 +23,7 @@ INSIDE = 0.9  # 108 of 120
 SKEW_PPM = 3.0
 TRAINS_WITHIN = 10.0
 HEADER = (
-    "link_bit_s", "others", "bucket", "round", "sent", "lost", "rate_mbit_s", "least_mbit_s", "most_mbit_s", "because",
+    "link_bit_s", "others", "bucket", "round", "sent", "lost", "rate_mbit_s", "least_mbit_s", "most_mbit_s", "reason",
     "paper_mbit_s", "one_way_mbit_s", "drifting_mbit_s", "round_trip_mbit_s", "trains_mbit_s", "drift_ppm",
     "added_drift_ppm",
 )  # fmt: skip
@@ -116,7 +116,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     rate = (
         (*(f"{bps / 1e6:.4f}" for bps in (found.bps, found.least_bps, found.most_bps)), "")
         if isinstance(found, Rate)
-        else ("", "", "", found.because)
+        else ("", "", "", found.reason)
     )
     slopes = (f"{run.bps(slope(run)) / 1e6:.4f}" for slope in WAYS.values())
     trains = f"{run.trains.bps / 1e6:.4f}" if isinstance(run.trains, Rate) else ""

@@ -17,7 +17,7 @@ func (p Ports) Found(port string, err error, log *slog.Logger, words Words) {
 	p[port] = err
 	switch {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		log.Warn(words.Lost, "port", port, "because", err)
+		log.Warn(words.Lost, "port", port, "reason", err)
 	case err == nil && known && before != nil:
 		log.Info(words.Back, "port", port)
 	}

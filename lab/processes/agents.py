@@ -48,7 +48,7 @@ class Agent:
         """Wait until the agent is armed for this uplink; return its threshold in milliseconds without progress."""
 
         def armed() -> int | None:
-            known = self._controller.client.get("terminals", TERMINAL, "decisions")["reflexes"]
+            known = self._controller.client.get("terminals", TERMINAL, "decisions")["armed_failovers"]
             good = [each for each in known if each["agent"] == self._name and not each["refused"]]
             return next((int(each["no_progress_ms"]) for each in good if each["watched"] == watched), None)
 

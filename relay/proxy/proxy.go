@@ -233,7 +233,7 @@ func (c call) through(ctx context.Context, relayPath *relayPath, relay *carry.Se
 	case c.near.broken:
 		return done
 	case err != nil && len(c.near.head) > 0: // the destination may have received the data: do not send it twice
-		c.Trouble.Warn("the relay was lost before it answered: the terminal's connection is reset", "to", c.to, "because", err)
+		c.Trouble.Warn("the relay was lost before it answered: the terminal's connection is reset", "to", c.to, "reason", err)
 	case err != nil:
 		return tryAnother
 	default:

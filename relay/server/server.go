@@ -162,7 +162,7 @@ func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 	if err != nil {
 		end.Close() // with the alert of TLS, nothing else
 		s.count.unauthenticated.Add(1)
-		s.unauthenticated.Warn("a connection failed to authenticate as a gateway", "from", from.Addr().Unmap(), "because", err)
+		s.unauthenticated.Warn("a connection failed to authenticate as a gateway", "from", from.Addr().Unmap(), "reason", err)
 		return
 	}
 	visit := &visit{is: end.Peer(), cut: cut, network: networkOf(from.Addr())}

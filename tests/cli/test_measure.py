@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`measure` has a road probed and tells what came of it; `status` has a line for each road and direction."""
+"""`measure` has a path probed and tells what came of it; `status` has a line for each path and direction."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def test_status_leaves_out_the_air_of_phones_and_of_nobody_else(api: str, desk: 
     air = replace(LTE, uplink="phone@air", near="phone", far="home", directions=(UP, DOWN))
     phone = replace(air, why_not="no agent is connected", health=None, directions=(DOWN, DOWN))
     gone = replace(phone, uplink="tablet@air", near="tablet", directions=(UP, DOWN))
-    for roads, shown in (((air, gone, phone), {"phone@air", "tablet@air"}), ((gone, phone), {"tablet@air"})):
-        desk.snapshot = replace(MEASURED, roads=roads)
+    for paths, shown in (((air, gone, phone), {"phone@air", "tablet@air"}), ((gone, phone), {"tablet@air"})):
+        desk.snapshot = replace(MEASURED, paths=paths)
         assert main(["status"]) == OK
         assert set(re.findall(r"^\S+@air", capsys.readouterr().out, re.MULTILINE)) == shown
-    desk.snapshot = replace(MEASURED, roads=(phone,))
+    desk.snapshot = replace(MEASURED, paths=(phone,))
     assert main(["status"]) == OK
     assert "ROAD" not in capsys.readouterr().out
 
 
 def test_what_came_of_a_probe_is_told_by_direction_and_method(api: str, desk: Desk, capsys: Captured) -> None:
-    desk.snapshot = replace(MEASURED, roads=(KNOWN,))
+    desk.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
@@ -55,22 +55,22 @@ def test_what_came_of_a_probe_is_told_by_direction_and_method(api: str, desk: De
         "  900 packets alone, 2 lost, 0 out of order",
     ]
     assert lines[4] == "lte, shed to home: 20 Mbit/s (20 up), by one packet and trains"
-    assert desk.links == [None] and [way.ended for way in desk.snapshot.roads[0].directions] == [4, 4]
+    assert desk.links == [None] and [way.ended for way in desk.snapshot.paths[0].directions] == [4, 4]
 
 
 def test_a_link_of_known_rate_calibrates_its_hosts(api: str, desk: Desk, capsys: Captured) -> None:
-    desk.snapshot = replace(MEASURED, roads=(KNOWN,))
+    desk.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte", "--site", "shed", "--link", "97.5", "--json"]) == OK
-    (road,) = json.loads(capsys.readouterr().out)
+    (path,) = json.loads(capsys.readouterr().out)
     assert desk.links == [97_500_000.0]
-    assert [way["alpha_ns_per_byte"] for way in road["directions"]] == [1.25, 1.25]
+    assert [way["alpha_ns_per_byte"] for way in path["directions"]] == [1.25, 1.25]
     assert main(["measure", "lte", "--link", "100"]) == OK
     assert capsys.readouterr().out.count("these hosts take 1.250 ns a byte: kept, and taken off from now on") == 2
 
 
 def test_what_was_known_before_a_probe_that_failed_is_not_told_by_it(api: str, desk: Desk, capsys: Captured) -> None:
     failed = replace(UP, error="the agent home went away while it probed")
-    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
+    desk.snapshot = replace(MEASURED, paths=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
     assert main(["measure", "lte"]) == REFUSED
 
 
@@ -86,7 +86,7 @@ def test_a_direction_that_is_not_known_afterwards_is_told_with_its_reason(
 
 def test_a_road_that_is_lost_while_it_is_measured_is_not_waited_for(api: str, desk: Desk, capsys: Captured) -> None:
     gone = replace(LTE, why_not="no agent of role gateway that was enrolled as shed is connected")
-    desk.snapshot = replace(MEASURED, roads=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
+    desk.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
     assert main(["measure", "lte"]) == REFUSED
     said = "bicast: lte of home cannot be measured any more: no agent of role gateway that was enrolled as shed"
     assert capsys.readouterr().err.startswith(said)

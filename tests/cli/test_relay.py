@@ -11,7 +11,7 @@ import pytest
 
 from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
-from controller.model.known import PortRange, WishedRelay
+from controller.model.known import PortRange, RelayOverride
 from controller.protocol.reports import Role
 from tests.controller.edges.http.desk import RELAYED, TAKING, TOKYO, Desk
 from tests.controller.edges.http.front import PHONE, Front
@@ -22,7 +22,7 @@ Captured = pytest.CaptureFixture[str]
 def test_add_prints_the_line_that_makes_a_relay_of_a_host(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
     assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
-    assert desk.relays == {"oslo": WishedRelay(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
+    assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
     said, good, line, *_ = capsys.readouterr().out.splitlines()
     assert said.startswith("oslo is wished for") and good.endswith("; type on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"

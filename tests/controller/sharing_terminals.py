@@ -56,7 +56,7 @@ class Air:
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
     rides: dict[str, str] = field(default_factory=dict)  # by terminal; wifi, where it is not here
 
-    def hear(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
+    def on_event(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
         before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
         self.sharers[terminal] = sharers.heard(before, terminal, {terminal}, flows, self.now, rides=rides)
         return self.sharers[terminal]
@@ -66,7 +66,7 @@ class Air:
         for _ in range(reports):
             self.now += PERIOD_S
             for terminal, each in streams.items():
-                self.hear(terminal, [self._flow(terminal, port, one) for port, one in enumerate(each, 5000)])
+                self.on_event(terminal, [self._flow(terminal, port, one) for port, one in enumerate(each, 5000)])
             self.ruling = self.decide()
         assert self.ruling is not None
         return self.ruling

@@ -15,7 +15,7 @@ from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
 from controller.edges.trust.refusals import Reason, Refused
 from controller.features.relays import requests
-from controller.model.known import Wanted, WishedRelay
+from controller.model.known import RelayOverride, Wanted
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from tests.controller import sites
@@ -49,7 +49,7 @@ WHO = {
     "other server": Who("elsewhere", Role.RELAY),
     "relay": Who("oslo", Role.RELAY),
 }
-OSLO = WishedRelay(ip_address(RELAY_ADDRESS), 443)
+OSLO = RelayOverride(ip_address(RELAY_ADDRESS), 443)
 
 
 def table(first: str) -> list[list[str]]:
@@ -176,7 +176,7 @@ TRIED = {
     "have its reports of the terminal's connections count": counts_of_its_terminal,
     "have its reports of another terminal's connections count": counts_of_another,
     "be ordered to move the terminal's connections where the terminal's own agent is connected": is_ordered_to_move,
-    "hold the reflex of the terminal where the terminal's own agent is connected": holds_the_reflex,
+    "hold the armed failover of the terminal where the terminal's own agent is connected": holds_the_reflex,
     "make the tunnels of the site, with their keys": makes_tunnels,
     "eliminate copies at the site": eliminates,
     "carry the site's terminals to relays, and learn which relays there are": takes,

@@ -19,7 +19,7 @@ from experiments.laboratories.two_paths import Laboratory
 from lab.links.emulator import STALL_MS, Lateness
 from lab.traffic.streaming import Streamed
 
-DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = PROTECTIONS[1:]
+DEFAULT, SETUP, FAILOVER, BOTH, ORPHANED = PROTECTIONS[1:]
 FINITE_S = 30.0
 LATE = f"on lte 3 of 900 packets left more than {STALL_MS} ms late, the latest by 7.1 ms"
 
@@ -33,7 +33,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timed
 @pytest.mark.parametrize(
     ("fault", "direction", "way"),
-    [(BLACK, DOWNLOAD, REFLEX), (BLACK, UPLOAD, BOTH), (DOWN, UPLOAD, DEFAULT)],
+    [(BLACK, DOWNLOAD, FAILOVER), (BLACK, UPLOAD, BOTH), (DOWN, UPLOAD, DEFAULT)],
     ids=lambda each: each.name if isinstance(each, Protection) else each,
 )
 def test_a_transfer_survives_its_path(fault: str, direction: str, way: Protection, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from controller.protocol.reports import (
     Capability,
     Connection,
     Cost,
+    FailoverFired,
     PathManager,
-    ReflexFired,
     Reported,
     Resulted,
     Role,
@@ -188,11 +188,11 @@ class FakeHand:
         said = error or f"{type(direct.order).__name__} is done"
         return Resulted(self.session, direct.directive, error is None, said, connections, 100)
 
-    def fires(self, name: str, stalled_ms: int) -> ReflexFired:
+    def fires(self, name: str, stalled_ms: int) -> FailoverFired:
         armed = self.armed.pop(name)
         connections, _ = self._prefer(Prefer(armed.fallback, (armed.watched,), hard=True))
         self.fired += 1
-        return ReflexFired(self.session, name, "it fired", stalled_ms, connections, self.fired)
+        return FailoverFired(self.session, name, "it fired", stalled_ms, connections, self.fired)
 
     def _prefer(self, order: Prefer) -> tuple[int, str | None]:
         others = {address for path in order.others for address in path}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site's hand, or a terminal's, that executes: it answers who was named, sends small packets by roads that lose
+"""A site's hand, or a terminal's, that executes: it answers who was named, sends small packets by paths that lose
 what they are told, and probes links of some rate."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADERS = 42
 
 @dataclass
 class Link:
-    """A road as its near end's packets find it."""
+    """A path as its near end's packets find it."""
 
     bps: float = 20e6
     delay_ns: int = 5_000_000
@@ -115,16 +115,16 @@ class FakeMeasurer(FakeEliminator):
             sending.sent += packets
             sending.lost += round(packets * self.links.get(name, Link()).loses)
         answering = Answering("", 0, 0, 0, 0, 0) if self.answer.sessions else None
-        health = tuple(replace(each.told(), because=self.absent.get(name, "")) for name, each in self._sending.items())
+        health = tuple(replace(each.told(), reason=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
 
-    def probed(self, because: str = "", packets: bool = True) -> ProbeReport:
+    def probed(self, reason: str = "", packets: bool = True) -> ProbeReport:
         """What came of the probe that it was told first."""
         direct = self.probes.pop(0)
         assert isinstance(direct.order, Probe)
         link = self.links.get(direct.order.name, Link())
         came = tuple(link.probed(direct.order)) if packets else ()
-        return ProbeReport(self.session, direct.directive, because, "udp" if came else "", False, came)
+        return ProbeReport(self.session, direct.directive, reason, "udp" if came else "", False, came)
 
     def orders_of(self, kind: type) -> list[object]:
         return [each.order for each in self.measured if isinstance(each.order, kind)]

@@ -111,7 +111,7 @@ def test_whoever_is_killed_caps_end_and_nothing_is_left_and_they_come_back(air: 
         air.agents[SITE].start()
         air.agents["t1"].start()
         air.await_held("t1", CONTROL)
-        until(lambda: "began before" in air.told("t3")["because"], "t3 is left as is, and told so")
+        until(lambda: "began before" in air.told("t3")["reason"], "t3 is left as is, and told so")
         assert not air.told("t3")["held"]
 
 
@@ -151,7 +151,7 @@ def test_another_rule_in_the_file_acts_at_once_and_off_undoes_all(ruled: Air) ->
         ideal = air.bounds("t1")[1]
         air.set_rule("paper")
         for name, hand in (("t1", CONTROL), ("t3", TOLD)):
-            until(lambda name=name: "paper (jb): 2 active" in air.told(name)["because"], f"{name} is in the tables")
+            until(lambda name=name: "paper (jb): 2 active" in air.told(name)["reason"], f"{name} is in the tables")
             air.await_held(name, hand)
         most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
         assert most["t1"] != ideal

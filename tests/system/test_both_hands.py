@@ -92,7 +92,7 @@ def test_a_controller_that_dies_and_returns_finds_its_wish_and_new_connections_f
         await_paths(lab.server, *UPLINKS.values())
         assert until(lambda: active(lab) == {UPLINKS["lte"]})
         assert stream.finish().whole
-    assert newest(lab)["because"] == "it was chosen before this controller was started"
+    assert newest(lab)["reason"] == "it was chosen before this controller was started"
 
 
 def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_nobody_was_ordered(lab: Laboratory) -> None:

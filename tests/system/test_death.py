@@ -64,7 +64,7 @@ def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
         status = client.get("status")
     assert gateway(status)["changes_sent"] == 0
     (terminal,) = status["terminals"]
-    assert (terminal["mode"], terminal["mode_wished"]) == ("bicast", True)
+    assert (terminal["mode"], terminal["mode_overridden"]) == ("bicast", True)
     assert (terminal["active_uplink"], terminal["active_by"]) == ("lte", "people")
 
 

@@ -82,5 +82,5 @@ def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) 
 
 def why_not(twin: Home, site: str) -> str | None:
     gateways = {one["name"]: one for one in twin.controller.client.get("status")["gateways"]}
-    because: str | None = gateways[site]["copies"]["because"]
-    return because
+    reason: str | None = gateways[site]["copies"]["reason"]
+    return reason

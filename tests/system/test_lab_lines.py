@@ -85,7 +85,7 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     typed(silence)
     told = typed(why_left)
     assert "client is on lte: policies chose it" in told
-    assert "a reflex: from wifi to lte, the hard way" in told
+    assert "an armed failover: from wifi to lte, the hard way" in told
     came = received(listing)
     until(lambda: received(listing) > came, "the download goes on")
 

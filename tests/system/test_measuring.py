@@ -19,7 +19,7 @@ from controller.edges.runtime import service as service_of_core
 from controller.edges.runtime.service import Service
 from controller.edges.state.store import Store
 from controller.features.probing import schedule
-from controller.features.probing.view import DirectionView, RoadHealthView, RoadView
+from controller.features.probing.view import DirectionView, PathHealthView, PathView
 from controller.protocol.orders import AgentEffect
 from controller.protocol.reports import Role
 from lab.processes.agents import hosts
@@ -48,14 +48,14 @@ class Measured:
     service: Service
     agents: Agents
 
-    def road(self, uplink: str) -> RoadView:
-        return next(road for road in self.service.snapshot().roads if road.uplink == uplink)
+    def path(self, uplink: str) -> PathView:
+        return next(path for path in self.service.snapshot().paths if path.uplink == uplink)
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not is_so():
-            roads = self.service.snapshot().roads
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}; {roads}"
+            paths = self.service.snapshot().paths
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}; {paths}"
             time.sleep(LOOK_EVERY_S)  # a snapshot has no event to wait for
 
 
@@ -119,7 +119,7 @@ def test_what_uplinks_carry_is_found(measured: Measured) -> None:
     """wifi's way back is as lte's: that it is measured as well, nobody waits for."""
 
     def probed() -> list[tuple[str, DirectionView]]:
-        return [(name, way) for name in RATES_BPS for way in measured.road(name).directions if way.ended]
+        return [(name, way) for name in RATES_BPS for way in measured.path(name).directions if way.ended]
 
     measured.until(lambda: len(probed()) >= 3, "both ways of one and one of the other have been probed")
     for uplink, way in probed():
@@ -127,12 +127,12 @@ def test_what_uplinks_carry_is_found(measured: Measured) -> None:
 
 
 def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
-    def health(uplink: str) -> RoadHealthView:
-        found = measured.road(uplink).health
+    def health(uplink: str) -> PathHealthView:
+        found = measured.path(uplink).health
         assert found is not None
         return found
 
-    measured.until(lambda: all(measured.road(uplink).health for uplink in RATES_BPS), "each uplink has been measured")
+    measured.until(lambda: all(measured.path(uplink).health for uplink in RATES_BPS), "each uplink has been measured")
     (link,) = (each for each in measured.net.links if each.label == "lte")
     lost, others = health("lte").lost, health("wifi").lost
     link.forward.set(loss_percent=100 * LOSS)
@@ -145,9 +145,9 @@ def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
 
 def test_a_terminal_sends_small_packets_to_its_gateways_agent(measured: Measured, place: Path) -> None:
     def answered() -> int:
-        found = measured.road("client@air").health
+        found = measured.path("client@air").health
         return found.sent - found.lost - found.late if found is not None else 0
 
     with agent(measured.agents, "client", None, place, "terminal"):
         measured.until(lambda: answered() >= 2, "two packets came back")
-        assert measured.road("client@air").why_not is None
+        assert measured.path("client@air").why_not is None

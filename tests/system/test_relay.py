@@ -35,7 +35,7 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[RelayedHome]:
-    """No reflex moves anybody when the machine stalls."""
+    """No armed failover moves anybody when the machine stalls."""
     with relayed_home() as raised:
         for terminal in RELAYED_TERMINALS:
             raised.pin(terminal, "bicast", "wifi")

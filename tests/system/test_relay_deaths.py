@@ -27,7 +27,7 @@ LONG_BYTES = 100_000_000  # 40 s by slow Wi-Fi
 
 @pytest.fixture(scope="module")
 def raised() -> Iterator[RelayedHome]:
-    """No reflex moves anybody when the machine stalls."""
+    """No armed failover moves anybody when the machine stalls."""
     with relayed_home(relays=tuple(RELAYS)) as home:
         for terminal in RELAYED_TERMINALS:
             home.pin(terminal, "bicast", "wifi")

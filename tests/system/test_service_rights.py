@@ -119,8 +119,8 @@ def test_windows_are_held_and_programs_are_told(tmp_path: Path, monkeypatch: pyt
         begun(ABLE, "terminal")
         with air.ready(UNABLE) as sending:
             sending[UNABLE].go()
-            until(lambda: f"its agent {UNABLE} cannot: " in air.told(UNABLE)["because"], "it says that it cannot")
-        assert "CAP_BPF" in air.told(UNABLE)["because"]
+            until(lambda: f"its agent {UNABLE} cannot: " in air.told(UNABLE)["reason"], "it says that it cannot")
+        assert "CAP_BPF" in air.told(UNABLE)["reason"]
         begun(SITE, "gateway")
         until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes")
         with air.held_uploads(**{ABLE: CONTROL, UNABLE: TOLD}):

@@ -76,7 +76,7 @@ func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 	}
 	// If some ports have the programs, the order succeeds. Reports name the others.
 	if missing := e.missingPorts(); len(missing) > 0 && len(missing) == len(e.wanted) {
-		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
+		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetReason())
 	}
 	return fmt.Sprintf("lowering windows for %s at %s", plural.Of(len(caps), "pair"), plural.Of(len(e.wanted), "port")), nil
 }
@@ -85,7 +85,7 @@ func (e *Executor) Order(order *agentv1.Caps) (string, error) {
 func (e *Executor) Run(ctx context.Context) {
 	clock.Every(ctx, tickInterval, e.Tick)
 	if err := e.end(); err != nil {
-		e.log.Error("cannot unload the programs that lower windows", "because", err)
+		e.log.Error("cannot unload the programs that lower windows", "reason", err)
 	}
 }
 
@@ -123,13 +123,13 @@ func (e *Executor) Tick() {
 	}
 	if !e.ending.IsZero() && time.Now().After(e.ending) {
 		if err := e.unload(); err != nil {
-			e.log.Warn("cannot unload the programs that lower windows", "because", err)
+			e.log.Warn("cannot unload the programs that lower windows", "reason", err)
 		}
 		return
 	}
 	e.refresh()
 	if err := e.programs.forget(); err != nil {
-		e.log.Warn("cannot remove closed connections from the maps", "because", err)
+		e.log.Warn("cannot remove closed connections from the maps", "reason", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func (e *Executor) Report() *agentv1.Capping {
 	report := &agentv1.Capping{Hand: executorName, Missing: e.missingPorts()}
 	passing, held, err := e.programs.passing()
 	if err != nil {
-		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Because: err.Error()})
+		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Reason: err.Error()})
 	}
 	report.Passing, report.Held = passing, uint32(held)
 	return report
@@ -178,7 +178,7 @@ func (e *Executor) refresh() {
 			if !slices.Contains(e.wanted, port) {
 				delete(e.missing, port)
 				if err := e.ports.leave(port); err != nil {
-					e.log.Warn("cannot detach the programs that lower windows from a port", "port", port, "because", err)
+					e.log.Warn("cannot detach the programs that lower windows from a port", "port", port, "reason", err)
 				}
 			}
 		}
@@ -204,7 +204,7 @@ func (e *Executor) missingPorts() []*agentv1.Missing {
 	var missing []*agentv1.Missing
 	for _, port := range slices.Sorted(slices.Values(e.wanted)) {
 		if err := e.missing[port]; err != nil {
-			missing = append(missing, &agentv1.Missing{Port: port, Because: err.Error()})
+			missing = append(missing, &agentv1.Missing{Port: port, Reason: err.Error()})
 		}
 	}
 	return missing

@@ -148,7 +148,7 @@ func TestReturningPortIsAttachedAgain(t *testing.T) {
 	h.gateway.Run("ip", "link", "del", "wifi")
 	h.executor.Tick()
 	missing := h.executor.Report().GetMissing()
-	if len(missing) != 1 || missing[0].Port != "wifi" || !strings.Contains(missing[0].Because, "the network device wifi does not exist") {
+	if len(missing) != 1 || missing[0].Port != "wifi" || !strings.Contains(missing[0].Reason, "the network device wifi does not exist") {
 		t.Fatalf("%v, expected to be told", missing)
 	}
 	h.wire("wifi", "1")

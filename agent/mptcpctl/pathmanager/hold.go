@@ -37,7 +37,7 @@ func (h Holder) Run(ctx context.Context) {
 		held, err := h.runGuard(ctx)
 		h.Changed(false)
 		if err != nil {
-			h.Log.Error("the guard of the path manager ended and will be replaced", "because", err)
+			h.Log.Error("the guard of the path manager ended and will be replaced", "reason", err)
 		}
 		if held {
 			pause = replaceDelay

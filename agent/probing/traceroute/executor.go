@@ -115,7 +115,7 @@ func read(order *agentv1.Walk) (all []To, err error) {
 
 func wayMessage(to To, way Way) *agentv1.Way {
 	message := &agentv1.Way{
-		Address: to.Address.String(), Because: way.Because, RttUs: micros(way.RTT), Sent: uint32(way.Sent), Lost: uint32(way.Lost),
+		Address: to.Address.String(), Reason: way.Reason, RttUs: micros(way.RTT), Sent: uint32(way.Sent), Lost: uint32(way.Lost),
 	}
 	for _, each := range way.Routers {
 		router := &agentv1.Router{RttUs: micros(each.RTT)}

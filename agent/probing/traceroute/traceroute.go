@@ -161,8 +161,8 @@ func (w *tracer) put(l *trace, number int) error {
 // found reports a local failure if that explains why nothing was measured.
 func (l *trace) found() Way {
 	way := l.way.found()
-	if way.Because != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
-		return Way{Because: "cannot send packets there: " + l.failure.Error()}
+	if way.Reason != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
+		return Way{Reason: "cannot send packets there: " + l.failure.Error()}
 	}
 	return way
 }

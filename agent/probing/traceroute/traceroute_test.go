@@ -115,11 +115,11 @@ func walks(t *testing.T, groups string) {
 		}
 		wrong = nil
 		for n, way := range Walk(context.Background(), hosts[0].Try, all) {
-			if because, is := lost[all[n]]; is {
-				if way.Because != because || way.RTT != 0 || way.Lost != way.Sent {
-					wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected %q", all[n], way, because))
+			if reason, is := lost[all[n]]; is {
+				if way.Reason != reason || way.RTT != 0 || way.Lost != way.Sent {
+					wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected %q", all[n], way, reason))
 				}
-			} else if want := reached[all[n]]; way.Because != "" || way.RTT == 0 || way.RTT > patience || routers(way) != want {
+			} else if want := reached[all[n]]; way.Reason != "" || way.RTT == 0 || way.RTT > patience || routers(way) != want {
 				wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected the routers %q", all[n], way, want))
 			}
 		}
@@ -154,7 +154,7 @@ func TestOrderRunsOneTraceAtATime(t *testing.T) {
 		}
 		walked := <-executor.Walked()
 		way := walked.GetWays()[0]
-		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetBecause() != "" || way.GetRttUs() == 0 ||
+		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetReason() != "" || way.GetRttUs() == 0 ||
 			way.GetSent() != echoCount || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
 			t.Fatalf("%v", walked)
 		}

@@ -34,7 +34,7 @@ type To struct {
 
 // Way is the result for one destination.
 type Way struct {
-	Because    string        // why RTT is unknown, or ""
+	Reason    string        // why RTT is unknown, or ""
 	RTT        time.Duration // minimum; 0: unknown
 	Sent, Lost int
 	Routers    []Router // nearest first
@@ -200,7 +200,7 @@ func (w *way) found() Way {
 		}
 	}
 	if way.RTT == 0 {
-		way.Because = w.silent()
+		way.Reason = w.silent()
 	}
 	for hops := 1; hops < w.end && hops <= maxHops; hops++ {
 		way.Routers = append(way.Routers, w.routers[hops])
@@ -230,12 +230,12 @@ func (w *way) counted(of kind) (way Way) {
 }
 
 func (w *way) silent() string {
-	because := fmt.Sprintf("%v does not answer pings", w.to.Address)
+	reason := fmt.Sprintf("%v does not answer pings", w.to.Address)
 	if w.to.Port != 0 {
-		because += fmt.Sprintf(" or TCP SYNs at port %d", w.to.Port)
+		reason += fmt.Sprintf(" or TCP SYNs at port %d", w.to.Port)
 	}
 	if w.unreachableFrom.IsValid() {
-		because += fmt.Sprintf("; %v reports that the host is unreachable", w.unreachableFrom)
+		reason += fmt.Sprintf("; %v reports that the host is unreachable", w.unreachableFrom)
 	}
-	return because
+	return reason
 }

@@ -99,7 +99,7 @@ func TestStateSendsOnlyInformativeProbes(t *testing.T) {
 				}
 				routers = append(routers, last)
 			}
-			if way.RTT != c.rtt || (way.Because == "") != (c.rtt != 0) || !slices.Equal(routers, c.routers) {
+			if way.RTT != c.rtt || (way.Reason == "") != (c.rtt != 0) || !slices.Equal(routers, c.routers) {
 				t.Errorf("%+v, expected %v by %v", way, c.rtt, c.routers)
 			}
 			if c.network.sent > c.sent || took > c.within {

@@ -25,6 +25,7 @@ from controller.protocol.reports import (
     Cost,
     Distance,
     Elimination,
+    FailoverFired,
     HealthWindow,
     Passing,
     PathCopies,
@@ -32,7 +33,6 @@ from controller.protocol.reports import (
     PathManager,
     ProbePacket,
     ProbeReport,
-    ReflexFired,
     RelayReached,
     RelayReport,
     Reported,
@@ -117,7 +117,7 @@ def tunnelling(one: pb.Tunnelling) -> Tunnelling:
         ends=tuple(
             TunnelEnd(
                 name=checked_text(end.name),
-                because=checked_text(end.because),
+                reason=checked_text(end.reason),
                 peer=checked_text(end.peer),
                 heard_ms=end.heard_ms if end.HasField("heard_ms") else None,
                 rtt_us=end.rtt_us,
@@ -157,7 +157,7 @@ def _passing(one: pb.Passing) -> Passing:
 
 
 def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
-    return tuple((checked_text(each.port), checked_text(each.because)) for each in ports)
+    return tuple((checked_text(each.port), checked_text(each.reason)) for each in ports)
 
 
 # Measured paths: counts that contradict each other are refused
@@ -170,9 +170,7 @@ TRANSPORTS = ("udp", "udp6")
 
 
 def answering(one: pb.Answering) -> Answering:
-    return Answering(
-        checked_text(one.because), one.probes, one.health_packets, one.strangers, one.replays, one.too_many
-    )
+    return Answering(checked_text(one.reason), one.probes, one.health_packets, one.strangers, one.replays, one.too_many)
 
 
 def health(paths: Sequence[pb.PathHealth]) -> tuple[PathHealth, ...]:
@@ -188,7 +186,7 @@ def _path(one: pb.PathHealth) -> PathHealth:
     _check(name, one)
     return PathHealth(
         name=name,
-        because=checked_text(one.because),
+        reason=checked_text(one.reason),
         sent=one.sent,
         lost=one.lost,
         lost_there=one.lost_there,
@@ -210,7 +208,7 @@ def _window(name: str, one: pb.HealthWindow) -> HealthWindow:
         rtt_least_us=one.rtt_least_us,
         rtt_median_us=one.rtt_median_us,
         rtt_p95_us=one.rtt_p95_us,
-        because=checked_text(one.because),
+        reason=checked_text(one.reason),
         there_median_us=one.there_median_us,
         there_p95_us=one.there_p95_us,
         there_jitter_us=one.there_jitter_us,
@@ -245,7 +243,7 @@ def probed(session: int, word: pb.Probed) -> ProbeReport:
     return ProbeReport(
         session=session,
         directive=word.directive,
-        because=checked_text(word.because),
+        reason=checked_text(word.reason),
         transport=word.transport if word.trains else "",
         hardware=word.hardware,
         packets=tuple(_packets(columns)),
@@ -271,7 +269,7 @@ LONGEST_RTT_US = 60_000_000  # nobody who walks waits for so long
 
 def relaying(one: pb.Relaying) -> RelayReport:
     return RelayReport(
-        because=checked_text(one.because),
+        reason=checked_text(one.reason),
         draining=one.draining,
         connections=one.connections,
         waiting=one.waiting,
@@ -298,10 +296,10 @@ def taking(one: pb.Taking) -> Taking:
     _check_once((relay.name for relay in one.relays), "relay")
     _check_once((terminal.name for terminal in one.terminals), "terminal that is taken")
     return Taking(
-        because=checked_text(one.because),
+        reason=checked_text(one.reason),
         relays=tuple(
             RelayReached(
-                checked_text(relay.name), checked_text(relay.because), relay.connections, relay.opened, relay.setup_us
+                checked_text(relay.name), checked_text(relay.reason), relay.connections, relay.opened, relay.setup_us
             )
             for relay in one.relays
         ),
@@ -345,7 +343,7 @@ def _way(one: pb.Way) -> Distance:
     if len(one.routers) > MOST_ROUTERS:
         raise breach(f"tells of {len(one.routers)} routers on one way: expected {MOST_ROUTERS} at most")
     routers = tuple(Router(canonical_address(router.address), _rtt_us(router.rtt_us)) for router in one.routers)
-    return Distance(canonical_address(one.address), checked_text(one.because), _rtt_us(one.rtt_us), routers)
+    return Distance(canonical_address(one.address), checked_text(one.reason), _rtt_us(one.rtt_us), routers)
 
 
 def _rtt_us(told: int) -> int:
@@ -466,8 +464,8 @@ def resulted(session: int, result: pb.Result) -> Resulted:
     )
 
 
-def fired(session: int, word: pb.Fired) -> ReflexFired:
-    return ReflexFired(
+def fired(session: int, word: pb.Fired) -> FailoverFired:
+    return FailoverFired(
         session,
         checked_text(word.name),
         checked_text(word.said, LONGEST_ACCOUNT),

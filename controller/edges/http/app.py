@@ -22,7 +22,14 @@ from controller.edges.http import problems
 from controller.edges.http.access_control import Gate, TokenRefusals
 from controller.edges.http.metrics import registry_of
 from controller.edges.http.problems import described
-from controller.edges.http.routes import RelayWriter, add_enrolling, add_relays, add_roads, add_wishes, count_refusals
+from controller.edges.http.routes import (
+    RelayWriter,
+    add_enrolling,
+    add_overrides,
+    add_paths,
+    add_relays,
+    count_refusals,
+)
 from controller.features.caps.view import AccessPointView
 from controller.program.program import (
     Action,
@@ -189,8 +196,8 @@ def make_app(
     count_refusals(registry, enroller)
     _add_reads(app, reader, program, registry)
     _add_decisions(app, decisions)
-    add_wishes(app, writer)
-    add_roads(app, reader, writer)
+    add_overrides(app, writer)
+    add_paths(app, reader, writer)
     add_relays(app, reader, writer, enroller)
     add_enrolling(app, enroller)
     return app

@@ -71,7 +71,7 @@ class Client:
 
     def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
         wish = {"site": site, "link_bps": link_bps}
-        return self._ask("POST", ("roads", uplink, "probe"), json.dumps(wish).encode())
+        return self._ask("POST", ("paths", uplink, "probe"), json.dumps(wish).encode())
 
     def add_relay(
         self,

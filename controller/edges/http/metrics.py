@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from controller.features.caps.view import AccessPointView
-from controller.features.probing.view import RoadView
-from controller.features.relays.view import RelayView, TakingView
+from controller.features.probing.view import PathView
+from controller.features.relays.view import InterceptionView, RelayView
 from controller.model.config import Mode
 from controller.program.program import Counters
 from controller.readout.snapshot import AgentState, AgentView, GatewayView, Snapshot
@@ -47,23 +47,23 @@ OF_A_RELAY = (
     RelayMetric("carried", "bicast_relay_carried", "Connections that it has carried"),
     RelayMetric("refused", "bicast_relay_refused", "Requests that it has refused"),
     RelayMetric("failed", "bicast_relay_failed", "Requests for destinations that did not answer"),
-    RelayMetric("strangers", "bicast_relay_strangers", "Who showed it no certificate that counts"),
+    RelayMetric("strangers", "bicast_relay_unauthenticated", "Who showed it no certificate that counts"),
     RelayMetric("bytes_up", "bicast_relay_bytes_up", "Bytes to servers"),
     RelayMetric("bytes_down", "bicast_relay_bytes_down", "Bytes from servers"),
     RelayMetric("overhead_us", "bicast_relay_overhead_seconds", "How long it holds bytes back", counts=False, unit=1e6),
     RelayMetric("busy_percent", "bicast_relay_busy_ratio", "Of its least idle processor", counts=False, unit=100),
 )
 OF_A_TERMINAL = (
-    RelayMetric("connections", "bicast_taken_connections", "The terminal's, that are taken now", counts=False),
-    RelayMetric("relayed", "bicast_taken_relayed", "Its connections that went by a relay"),
-    RelayMetric("direct", "bicast_taken_direct", "Its connections that went directly"),
-    RelayMetric("reset", "bicast_taken_reset", "Its connections that were reset, as no relay was reached"),
-    RelayMetric("bytes_up", "bicast_taken_bytes_up", "Bytes from the terminal"),
-    RelayMetric("bytes_down", "bicast_taken_bytes_down", "Bytes to it"),
+    RelayMetric("connections", "bicast_intercepted_connections", "The terminal's, that are taken now", counts=False),
+    RelayMetric("relayed", "bicast_intercepted_relayed", "Its connections that went by a relay"),
+    RelayMetric("direct", "bicast_intercepted_direct", "Its connections that went directly"),
+    RelayMetric("reset", "bicast_intercepted_reset", "Its connections that were reset, as no relay was reached"),
+    RelayMetric("bytes_up", "bicast_intercepted_bytes_up", "Bytes from the terminal"),
+    RelayMetric("bytes_down", "bicast_intercepted_bytes_down", "Bytes to it"),
 )
 
 
-def of_relays(relays: tuple[RelayView, ...], taking: tuple[TakingView, ...]) -> Iterator[RelayFamily]:
+def of_relays(relays: tuple[RelayView, ...], taking: tuple[InterceptionView, ...]) -> Iterator[RelayFamily]:
     up = GaugeMetricFamily("bicast_relay_up", "1 while the relay stands", labels=["relay"])
     draining = GaugeMetricFamily("bicast_relay_draining", "1 while it takes nothing new", labels=["relay"])
     reached = GaugeMetricFamily("bicast_relay_reached", "1 while the gateway reaches it", labels=["gateway", "relay"])
@@ -71,13 +71,13 @@ def of_relays(relays: tuple[RelayView, ...], taking: tuple[TakingView, ...]) -> 
         "bicast_relay_setup_seconds", "TCP and TLS of the last connection to it", labels=["gateway", "relay"]
     )
     takes = GaugeMetricFamily(
-        "bicast_taking", "1 while terminals' TCP is taken there as it is to be", labels=["gateway"]
+        "bicast_intercepting", "1 while terminals' TCP is taken there as it is to be", labels=["gateway"]
     )
     for one in relays:
         up.add_metric([one.name], float(one.why_not is None))
         draining.add_metric([one.name], float(one.draining))
         for each in one.reached:
-            reached.add_metric([each.gateway, one.name], float(each.because is None))
+            reached.add_metric([each.gateway, one.name], float(each.reason is None))
             if each.setup_ms is not None:
                 set_up.add_metric([each.gateway, one.name], each.setup_ms / 1e3)
     for site in taking:
@@ -100,32 +100,32 @@ def _families(
 
 # Paths between sites
 
-ROAD, WAY = ["gateway", "uplink"], ["gateway", "uplink", "direction"]
+PATH, WAY = ["gateway", "uplink"], ["gateway", "uplink", "direction"]
 
 
-def of_roads(roads: tuple[RoadView, ...]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    measured = GaugeMetricFamily("bicast_road_measured", "1 while both ends' agents measure it", labels=ROAD)
-    packets = CounterMetricFamily("bicast_road_packets", "Small packets since both ends last met", labels=ROAD)
-    lost = CounterMetricFamily("bicast_road_lost", "Of these, those that were not answered", labels=ROAD)
+def of_roads(paths: tuple[PathView, ...]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    measured = GaugeMetricFamily("bicast_path_measured", "1 while both ends' agents measure it", labels=PATH)
+    packets = CounterMetricFamily("bicast_path_packets", "Small packets since both ends last met", labels=PATH)
+    lost = CounterMetricFamily("bicast_path_lost", "Of these, those that were not answered", labels=PATH)
     rtt = GaugeMetricFamily(
-        "bicast_road_rtt_seconds", "Median round trip of small packets, of the longest window", labels=ROAD
+        "bicast_path_rtt_seconds", "Median round trip of small packets, of the longest window", labels=PATH
     )
     figures: dict[str, GaugeMetricFamily] = {
-        "bps": GaugeMetricFamily("bicast_road_bandwidth_bps", "What is to be had", labels=WAY),
-        "least_bps": GaugeMetricFamily("bicast_road_bandwidth_least_bps", "The interval's lower end", labels=WAY),
-        "most_bps": GaugeMetricFamily("bicast_road_bandwidth_most_bps", "The interval's upper end", labels=WAY),
-        "age_s": GaugeMetricFamily("bicast_road_bandwidth_age_seconds", "Since it was measured", labels=WAY),
+        "bps": GaugeMetricFamily("bicast_path_bandwidth_bps", "What is to be had", labels=WAY),
+        "least_bps": GaugeMetricFamily("bicast_path_bandwidth_least_bps", "The interval's lower end", labels=WAY),
+        "most_bps": GaugeMetricFamily("bicast_path_bandwidth_most_bps", "The interval's upper end", labels=WAY),
+        "age_s": GaugeMetricFamily("bicast_path_bandwidth_age_seconds", "Since it was measured", labels=WAY),
     }
-    for road in roads:
-        at = [road.site, road.uplink]
-        measured.add_metric(at, float(road.why_not is None))
-        if road.health is not None:
-            packets.add_metric(at, road.health.sent)
-            lost.add_metric(at, road.health.lost)
-            longest = max(road.health.windows, key=lambda one: one.seconds, default=None)
+    for path in paths:
+        at = [path.site, path.uplink]
+        measured.add_metric(at, float(path.why_not is None))
+        if path.health is not None:
+            packets.add_metric(at, path.health.sent)
+            lost.add_metric(at, path.health.lost)
+            longest = max(path.health.windows, key=lambda one: one.seconds, default=None)
             if longest is not None and longest.rtt_median_us:
                 rtt.add_metric(at, longest.rtt_median_us / 1e6)
-        for way in road.directions:
+        for way in path.directions:
             for name, family in figures.items():
                 if (value := getattr(way, name)) is not None:
                     family.add_metric([*at, way.direction], value)
@@ -161,7 +161,7 @@ class _SnapshotCollector(Collector):
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
-        yield from of_roads(snapshot.roads)
+        yield from of_roads(snapshot.paths)
         yield from of_relays(snapshot.relays, snapshot.taking)
 
 
@@ -228,7 +228,9 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Of the last question that was answered", labels=labels)
     mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "The longest IP packet that goes through", labels=labels)
     moves = CounterMetricFamily("bicast_tunnel_moves", "Times the other end's outer address changed", labels=labels)
-    strangers = CounterMetricFamily("bicast_tunnel_strangers", "Packets from somebody else, dropped", labels=labels)
+    strangers = CounterMetricFamily(
+        "bicast_tunnel_unauthenticated", "Packets from somebody else, dropped", labels=labels
+    )
     for at, tunnel in (([one.name, each.name], each.tunnel) for one in gateways for each in one.uplinks if each.tunnel):
         up.add_metric(at, float(tunnel.up))
         end = tunnel.end

@@ -16,10 +16,10 @@ from prometheus_client.registry import Collector
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
 from controller.edges.http.problems import described
-from controller.features.probing.view import RoadView
+from controller.features.probing.view import PathView
 from controller.features.relays.view import DestinationView, RelayView, TriedView
 from controller.model.config import EVERYBODY, WRITTEN, Mode
-from controller.model.known import MOST_RANGES, PortRange, WishedRelay
+from controller.model.known import MOST_RANGES, PortRange, RelayOverride
 from controller.model.traffic import Address
 from controller.protocol.enrolment import EnrolledView, Enroller, Invited, UnknownAgent
 from controller.protocol.reports import Role
@@ -29,7 +29,7 @@ from controller.readout.snapshot import Snapshot
 # Overrides of modes and active uplinks: for one terminal, for all, or for a class of traffic
 
 
-class WishedMode(StrEnum):
+class RequestedMode(StrEnum):
     BICAST = Mode.BICAST
     SINGLE = Mode.SINGLE
     OFF = Mode.OFF
@@ -38,20 +38,20 @@ class WishedMode(StrEnum):
 
     @property
     def mode(self) -> Mode | None:
-        return None if self is WishedMode.FILE else Mode(self.value)
+        return None if self is RequestedMode.FILE else Mode(self.value)
 
 
-class ModeWish(BaseModel):
+class ModeRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    mode: WishedMode
+    mode: RequestedMode
 
 
-class ActiveWish(BaseModel):
+class ActiveUplinkRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     uplink: StrictStr
 
 
-def add_wishes(app: FastAPI, writer: Writer) -> None:
+def add_overrides(app: FastAPI, writer: Writer) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
     of_one = described({404: "no such terminal"}, wrong)
 
@@ -60,7 +60,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         summary="Set the mode of every terminal, or leave it to the file: file",
         responses=described(wrong),
     )
-    def set_mode_of_all(wish: ModeWish) -> OverrideResult:
+    def set_mode_of_all(wish: ModeRequest) -> OverrideResult:
         return writer.set_mode(EVERYBODY, wish.mode.mode)
 
     @app.put(
@@ -68,7 +68,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         summary="Set the mode of a terminal, or leave it to the file: file",
         responses=of_one,
     )
-    def set_mode(name: str, wish: ModeWish) -> OverrideResult:
+    def set_mode(name: str, wish: ModeRequest) -> OverrideResult:
         return writer.set_mode(_one(name), wish.mode.mode)
 
     of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: file"
@@ -78,7 +78,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         summary=of_a_class.format("of every terminal whose site has it"),
         responses=described({404: "no such class"}, wrong),
     )
-    def set_class_mode_of_all(traffic: str, wish: ModeWish) -> OverrideResult:
+    def set_class_mode_of_all(traffic: str, wish: ModeRequest) -> OverrideResult:
         return writer.set_mode(EVERYBODY, wish.mode.mode, traffic)
 
     @app.put(
@@ -86,7 +86,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         summary=of_a_class.format("of one terminal"),
         responses=described({404: "no such terminal or class"}, wrong),
     )
-    def set_class_mode(name: str, traffic: str, wish: ModeWish) -> OverrideResult:
+    def set_class_mode(name: str, traffic: str, wish: ModeRequest) -> OverrideResult:
         return writer.set_mode(_one(name), wish.mode.mode, traffic)
 
     @app.put(
@@ -94,7 +94,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         summary="Set the active uplink of a terminal, or leave it to policies: auto",
         responses=of_one,
     )
-    def set_active(name: str, wish: ActiveWish) -> OverrideResult:
+    def set_active(name: str, wish: ActiveUplinkRequest) -> OverrideResult:
         return writer.set_active(_one(name), wish.uplink)
 
     @app.delete(
@@ -118,8 +118,8 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
 LEAST_BPS, MOST_BPS = 10_000, 10**12
 
 
-class ProbeWish(BaseModel):
-    """`site` is either end's name, where uplinks of several have this one. `link_bps` is the rate of a road that is one
+class ProbeRequest(BaseModel):
+    """`site` is either end's name, where uplinks of several have this one. `link_bps` is the rate of a path that is one
     link: what its hosts take for each byte is found by that, and kept."""
 
     model_config = ConfigDict(extra="forbid")
@@ -127,19 +127,19 @@ class ProbeWish(BaseModel):
     link_bps: Annotated[float, Field(strict=True, ge=LEAST_BPS, le=MOST_BPS)] | None = None
 
 
-def add_roads(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> None:
+def add_paths(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> None:
     @app.get(
-        "/api/v1/roads", summary="Uplinks between two sites of ours, and terminals' air: what they carry, how they fare"
+        "/api/v1/paths", summary="Uplinks between two sites of ours, and terminals' air: what they carry, how they fare"
     )
-    def roads() -> tuple[RoadView, ...]:
-        return reader().roads
+    def paths() -> tuple[PathView, ...]:
+        return reader().paths
 
     @app.post(
-        "/api/v1/roads/{uplink}/probe",
-        summary="Have a road probed at once, both ways; it has been when `ended` has grown and it is not `running`",
+        "/api/v1/paths/{uplink}/probe",
+        summary="Have a path probed at once, both ways; it has been when `ended` has grown and it is not `running`",
         responses=described({409: "it cannot be measured", 415: "not JSON", 422: "malformed"}),
     )
-    def probe(uplink: str, wish: ProbeWish) -> OverrideResult:
+    def probe(uplink: str, wish: ProbeRequest) -> OverrideResult:
         return writer.measure(uplink, wish.site, wish.link_bps)
 
 
@@ -154,38 +154,38 @@ def _whole(value: object) -> object:
 Port = Annotated[int, Field(strict=True, ge=1, le=65535), BeforeValidator(_whole)]
 
 
-class RangeWish(BaseModel):
+class PortRangeRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     first: Port
     last: Port
 
 
-WEB = [RangeWish(first=80, last=80), RangeWish(first=443, last=443)]
+WEB = [PortRangeRequest(first=80, last=80), PortRangeRequest(first=443, last=443)]
 
 
-class RelayWish(BaseModel):
+class RelayRequest(BaseModel):
     """`ports` are those of servers that it reaches, `congestion` is what it sends with: null is as its kernel likes."""
 
     model_config = ConfigDict(extra="forbid")
     address: StrictStr
     port: Port = 443
-    ports: Annotated[list[RangeWish], Field(min_length=1, max_length=MOST_RANGES)] = WEB
+    ports: Annotated[list[PortRangeRequest], Field(min_length=1, max_length=MOST_RANGES)] = WEB
     congestion: Annotated[str, Field(strict=True, pattern="^[a-z0-9_]{1,15}$")] | None = None
 
 
-class DrainingWish(BaseModel):
+class DrainingRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     draining: StrictBool
 
 
-class TrialWish(BaseModel):
+class TrialRequest(BaseModel):
     """`address` is a destination of which is told what the relay does for it."""
 
     model_config = ConfigDict(extra="forbid")
     address: StrictStr | None = None
 
 
-class DestinationWish(BaseModel):
+class DestinationRequest(BaseModel):
     """Null: from every site whose terminals are relayed."""
 
     model_config = ConfigDict(extra="forbid")
@@ -224,7 +224,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         summary="Wish for a relay: the agent of this name, which joins as every agent does, then is one",
         responses=described(wrong),
     )
-    def set_relay(name: str, wish: RelayWish) -> OverrideResult:
+    def set_relay(name: str, wish: RelayRequest) -> OverrideResult:
         enroller.enrolled()  # who serves no agents can have no relays
         return writer.set_relay(name, _relay(wish))
 
@@ -248,7 +248,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         summary="Whether a relay is to take nothing new, while what it carries goes on",
         responses=of_one,
     )
-    def drain_relay(name: str, wish: DrainingWish) -> OverrideResult:
+    def drain_relay(name: str, wish: DrainingRequest) -> OverrideResult:
         return writer.drain_relay(name, wish.draining)
 
     @app.post(
@@ -256,7 +256,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         summary="How far a relay is from every gateway just now, and what it does for a destination",
         responses=of_one,
     )
-    def try_relay(name: str, wish: TrialWish) -> TriedView:
+    def try_relay(name: str, wish: TrialRequest) -> TriedView:
         return writer.try_relay(name, _address(wish.address) if wish.address is not None else None)
 
     @app.post(
@@ -264,16 +264,16 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         summary="By which relay a destination is reached, and why; what is not known of it is found out",
         responses=described(wrong),
     )
-    def destination(address: str, wish: DestinationWish) -> tuple[DestinationView, ...]:
+    def destination(address: str, wish: DestinationRequest) -> tuple[DestinationView, ...]:
         return writer.destination(_address(address), wish.site)
 
 
-def _relay(wish: RelayWish) -> WishedRelay:
+def _relay(wish: RelayRequest) -> RelayOverride:
     for each in wish.ports:
         if each.last < each.first:
             raise Impossible(f"ports {each.first} to {each.last}: expected the lesser one first")
     allowed = tuple(PortRange(each.first, each.last) for each in wish.ports)
-    return WishedRelay(_address(wish.address), wish.port, allowed, wish.congestion)
+    return RelayOverride(_address(wish.address), wish.port, allowed, wish.congestion)
 
 
 def _address(text: str) -> Address:
@@ -292,7 +292,7 @@ def _address(text: str) -> Address:
 # Enrolment: these routes ask the agents' side, not the core
 
 
-class TokenWish(BaseModel):
+class TokenRequest(BaseModel):
     """`role` is needed for a name alone that gateway.yaml does not have and that is no relay. `terminal` is whom a
     terminal's agent speaks for, where that terminal has another name."""
 
@@ -317,7 +317,7 @@ def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
         summary="Make the token with which an agent of this name may join, once and soon; it ends the one before",
         responses=described(wrong),
     )
-    def invite(name: str, wish: TokenWish) -> Invited:
+    def invite(name: str, wish: TokenRequest) -> Invited:
         return enroller.invite(name, wish.role, wish.terminal)
 
     @app.delete(

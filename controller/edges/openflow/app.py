@@ -74,7 +74,7 @@ class Bicast(App):  # type: ignore[misc]
 
     @handles(EventMessage, MAIN)
     def on_message(self, event: Any) -> None:
-        for said in self._sessions[event.datapath].hear(event.kind, event.xid, event.data):
+        for said in self._sessions[event.datapath].on_event(event.kind, event.xid, event.data):
             self._post(said)
 
     @handles(ofp_event.EventOFPStateChange, DEAD)

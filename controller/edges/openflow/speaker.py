@@ -249,7 +249,7 @@ class SwitchSession:
         self._counts = {xid: SwitchReading(0, {xid: kind}, Understood())}
         return _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
 
-    def hear(self, kind: int, xid: int, data: bytes) -> Iterator[SwitchEvent]:
+    def on_event(self, kind: int, xid: int, data: bytes) -> Iterator[SwitchEvent]:
         """What a message of the switch means to the core."""
         if kind == ofproto.OFPT_PACKET_IN:
             in_port, frame = _packet_in(data)

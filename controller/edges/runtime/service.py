@@ -25,7 +25,7 @@ from controller.features.relays.requests import Asked, Tried, WishOfRelays
 from controller.features.relays.view import DestinationView, TriedView
 from controller.features.steering.logbook import LogEntry, SwitchOutcome
 from controller.model.config import Config, ConfigError, Mode
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.traffic import Address
 from controller.program.program import Program
 from controller.protocol.enrolment import Binding, Vouched, bound
@@ -34,8 +34,8 @@ from controller.protocol.reports import (
     AgentClosed,
     AgentEvent,
     AgentOpened,
+    FailoverFired,
     ProbeReport,
-    ReflexFired,
     Reported,
     Resulted,
     Role,
@@ -140,7 +140,7 @@ class Estimator:
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
-AgentWord = AgentOpened | Reported | Resulted | ReflexFired | ProbeReport | Walked  # every AgentEvent but the end
+AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | Walked  # every AgentEvent but the end
 HANDS_WITHIN_S = 2.0  # and switches
 WALKED_WITHIN_S = 5.0
 
@@ -227,7 +227,7 @@ class Service:
 
         return self._ask(asked)
 
-    def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
+    def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         return self._of_relays(relay_requests.wished(name, relay))
 
     def remove_relay(self, name: str) -> OverrideResult:
@@ -326,13 +326,13 @@ class Service:
         if failure is None:
             return True
         self._failed.add(event.session)
-        name = event.name if isinstance(event, AgentOpened) else self._core.pilot.name_of(event.session)
+        name = event.name if isinstance(event, AgentOpened) else self._core.steering.name_of(event.session)
         word = type(event).__name__
         log.error("the core failed at a word (%s) of agent %s: its session ends", word, name, exc_info=failure)
-        because = (
+        reason = (
             f"the controller failed at its word ({word}), and its log says where: report that as an error of bicast"
         )
-        self._perform(HangUp(event.session, because, fault=True))
+        self._perform(HangUp(event.session, reason, fault=True))
         return False
 
     def _run(self) -> None:

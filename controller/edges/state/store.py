@@ -18,10 +18,10 @@ from controller.edges.config.document import Mapped, Node
 from controller.edges.config.load import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
 from controller.edges.state import files
 from controller.features.probing.path_record import PathEstimate, by_clock
-from controller.features.probing.paths import Sent
+from controller.features.probing.probed_paths import Sent
 from controller.features.probing.schedule import PathDirection
 from controller.model.config import ConfigError, Mode
-from controller.model.known import MOST_RANGES, MOST_RELAYS, Counted, PortRange, Spent, Wanted, WishedRelay
+from controller.model.known import MOST_RANGES, MOST_RELAYS, Counted, PortRange, RelayOverride, Spent, Wanted
 from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
 from controller.protocol.enrolment import CONTROLLER, NAME
 
@@ -129,7 +129,7 @@ class Store:
             "copies": dict(wanted.copies),
             "spent": {name: asdict(spent) for name, spent in wanted.spent.items()},
             "relays": {name: {**asdict(each), "address": str(each.address)} for name, each in wanted.relays.items()},
-            "roads": written_estimates(measured or {}),
+            "paths": written_estimates(measured or {}),
         }
         try:
             files.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
@@ -142,11 +142,12 @@ class Store:
 
 def _keys(place: Node) -> Mapped:
     newer = SINCE[: SINCE_VERSION[files.version(place, *SINCE_VERSION)]]
-    return place.mapping("roads", required=("version", "modes", "active", *newer))
+    # The estimates of earlier versions are "roads". They are measured again.
+    return place.mapping("paths", "roads", required=("version", "modes", "active", *newer))
 
 
 def _estimates(place: Node) -> Pages:
-    return _keys(place).maybe("roads", read_estimates, {})
+    return _keys(place).maybe("paths", read_estimates, {})
 
 
 def _wanted(place: Node) -> Wanted:
@@ -191,7 +192,7 @@ def _counted(place: Node) -> Counted:
     return Counted(files.count(keys["passed_bytes"]), files.count(keys["rate_kbps"]))
 
 
-def _relays(place: Node) -> dict[str, WishedRelay]:
+def _relays(place: Node) -> dict[str, RelayOverride]:
     found = place.named()
     for name, each in found.items():
         if not NAME.fullmatch(name) or name == CONTROLLER:
@@ -199,9 +200,9 @@ def _relays(place: Node) -> dict[str, WishedRelay]:
     return {name: _relay(each) for name, each in found.items()}
 
 
-def _relay(place: Node) -> WishedRelay:
+def _relay(place: Node) -> RelayOverride:
     keys = place.mapping(required=("address", "port", "allowed", "congestion", "draining", "number"))
-    return WishedRelay(
+    return RelayOverride(
         keys["address"].address(),
         _port(keys["port"]),
         tuple(_range(each) for each in keys["allowed"].each(MOST_RANGES, "ranges of ports")),

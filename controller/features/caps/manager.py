@@ -89,7 +89,7 @@ class CapsManager:
         who = self._here.get(event.session)
         return who.whole(event, now) if who is not None and isinstance(event, Reported) else event
 
-    def hear(self, event: AgentEvent, now: float) -> None:
+    def on_event(self, event: AgentEvent, now: float) -> None:
         who = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.TERMINAL | Role.GATEWAY):

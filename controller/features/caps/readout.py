@@ -58,8 +58,8 @@ def _place(
         measured=_measured(place, now),
         active=ruling.active,
         block_bytes=ruling.block_bytes or None,
-        released=place.release.because,
-        missing=tuple((port, because) for port, because in missing if port in (*place.ports, EVERY_PORT)),
+        released=place.release.reason,
+        missing=tuple((port, reason) for port, reason in missing if port in (*place.ports, EVERY_PORT)),
         terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
     )
 
@@ -78,13 +78,13 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
         return _unheard(name, hand if isinstance(hand, str) else UNHEARD)
     holder = here.get(hand.session) if isinstance(hand, CapExecutor) else None
     by = hand if isinstance(hand, CapExecutor) and holder is not None and cap.windows else None
-    because = cap.because if isinstance(hand, CapExecutor) or not cap.windows else f"{hand}; it would be {cap.because}"
+    reason = cap.reason if isinstance(hand, CapExecutor) or not cap.windows else f"{hand}; it would be {cap.reason}"
     unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
     if unseen:
-        because += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
+        reason += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
     short = by is not None and name in place.short
     if short:
-        because += "; its agent holds fewer sockets than it has connections that send"
+        reason += "; its agent holds fewer sockets than it has connections that send"
     return SharerView(
         terminal=name,
         heard=True,
@@ -101,7 +101,7 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
         hand=_how(by, holder) if by else None,
         instead=by.instead if by else None,
         held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen and not short,
-        because=because,
+        reason=reason,
         doubts=cap.doubts,
         doubted=cap.doubted,
     )
@@ -113,5 +113,5 @@ def _how(hand: CapExecutor, holder: CapHolder | None) -> str:
     return said or NAMES[hand.capability]
 
 
-def _unheard(name: str, because: str) -> SharerView:
-    return SharerView(name, False, False, 0, None, None, None, (), None, None, None, False, because, (), 0)
+def _unheard(name: str, reason: str) -> SharerView:
+    return SharerView(name, False, False, 0, None, None, None, (), None, None, None, False, reason, (), 0)

@@ -33,7 +33,7 @@ class SharerView:
     hand: str | None  # and how: congestion-control, clamp or window
     instead: str | None  # why its own agent does not hold them where somebody else does
     held: bool  # it has been told and has not refused, and can hold all of its connections
-    because: str  # the figures, or why it has no cap, or why nobody holds it
+    reason: str  # the figures, or why it has no cap, or why nobody holds it
     doubts: tuple[str, ...]  # what was reported of it and not believed
     doubted: int  # how often, since it was first heard of
 

@@ -86,7 +86,7 @@ class Probes:
         found = {}
         for path in (each for each in event.health if each.name in uplinks):
             before, self._before[event.session, path.name] = self._before.get((event.session, path.name)), path
-            if before is None or path.because or path.sent < before.sent:
+            if before is None or path.reason or path.sent < before.sent:
                 continue  # nothing is sent, or it counts anew
             sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
             if 0 <= lost <= sent and 0 <= late <= sent:

@@ -42,8 +42,8 @@ UNTOLD = "; but nobody would tell how it fares alone"
 
 
 class CopiesManager:
-    def __init__(self, pilot: SteeringManager, ends: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
-        self._pilot, self._ends, self._budgets = pilot, ends, budgets
+    def __init__(self, steering: SteeringManager, ends: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
+        self._pilot, self._ends, self._budgets = steering, ends, budgets
         self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
@@ -104,7 +104,7 @@ class CopiesManager:
 
     # Evidence
 
-    def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+    def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Every report, however many an agent makes in a second."""
         match event:
             case AgentClosed():
@@ -212,7 +212,7 @@ class CopiesManager:
         path = steered.paths[watch.active]
         if path.health is not UplinkHealth.DEAD:
             return adaptive.revived(watch)
-        return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
+        return adaptive.dead(watch, path.reason, now) if watch.dead is None else watch
 
     def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
         """Why, where that is so for some time."""
@@ -239,7 +239,7 @@ class CopiesManager:
         if self._downloads.mostly(steered.name, now):
             return "it mostly receives, and of acknowledgements no sender tells that they were lost"
         untold = self.traffic.untold(steered.name, now)
-        return untold.because if untold is not None else None
+        return untold.reason if untold is not None else None
 
     def _told(
         self, steered: Steered, evidence: Evidence, session: int | None, wanted: Wanted, now: float
@@ -270,8 +270,8 @@ class CopiesManager:
             if steered.name in self._decided_of:
                 yield from self._decided(steered, self._watch(steered, after, now), after, now)
             elif after.mode(steered.terminal) is Mode.BICAST:
-                because = why or "they may be had again: what they may use of an uplink is not used up any more"
-                yield CopyDecision(steered.name, may, because, now, barred=not may)
+                reason = why or "they may be had again: what they may use of an uplink is not used up any more"
+                yield CopyDecision(steered.name, may, reason, now, barred=not may)
 
     def _decided(
         self, steered: Steered, watch: Watch, wanted: Wanted, now: float, decision: CopyDecision | None = None
@@ -281,7 +281,7 @@ class CopiesManager:
             decision = adaptive.decide(name, watch, now, barred)
         ends = decision is not None and not (decision.copies or decision.barred)
         if ends and self._untold(steered, watch.active, wanted, now) is not None:
-            decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
+            decision, watch = None, replace(watch, reason=watch.reason.removesuffix(UNTOLD) + UNTOLD)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
             reporters = () if decision.barred else self._reporters(steered.name, now)

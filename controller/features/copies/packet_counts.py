@@ -119,7 +119,7 @@ class Untold:
         return self.packets >= FAST_PER_S * self.over_s
 
     @property
-    def because(self) -> str:
+    def reason(self) -> str:
         sent = f"{self.packets} of the {self.sent} packets that it sent in {self.over_s:.0f} s"
         return f"of {sent} no agent tells (calls and games, say)"
 

@@ -59,8 +59,8 @@ class Eliminator:
         if unwilling:
             return unwilling
         if self.told is not None and self.told.missing:
-            port, because = self.told.missing[0]
-            return f"{port}: {because}"
+            port, reason = self.told.missing[0]
+            return f"{port}: {reason}"
         return f"the agent {self.name} has not said lately that it does"
 
     def _heard_of_late(self, now: float) -> bool:

@@ -52,8 +52,8 @@ class PeerSites:
 
     # Agents
 
-    def hear(self, event: AgentEvent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
-        self.tunnels.hear(event)
+    def on_event(self, event: AgentEvent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
+        self.tunnels.on_event(event)
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
@@ -106,7 +106,7 @@ class PeerSites:
     def unidentified(self, site: Site) -> dict[str, str]:
         """Uplinks of which too many packets cannot be told from others, and how many those are."""
         uplinks = self._unidentified.get(site.name, {})
-        return {name: one.because for name, one in uplinks.items() if one.because is not None}
+        return {name: one.reason for name, one in uplinks.items() if one.reason is not None}
 
     def _dead(self, *ends: Site) -> dict[str, SilentUplink]:
         """Return the uplinks that the agents at these sites report as silent, by copies or by tunnels."""

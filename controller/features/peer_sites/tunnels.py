@@ -77,7 +77,7 @@ class SiteTunnels:
         found = (self._vouched.get(name) for name in names)
         return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
 
-    def hear(self, event: AgentEvent) -> None:
+    def on_event(self, event: AgentEvent) -> None:
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
@@ -111,13 +111,13 @@ class SiteTunnels:
 
     def dead(self, site: Site) -> dict[str, str]:
         """Uplinks by whose tunnel nobody is heard at this site, and why they are taken to be dead."""
-        return {name: f"tunnel: {end.because}" for name, end in self.ends(site).items() if end.because}
+        return {name: f"tunnel: {end.reason}" for name, end in self.ends(site).items() if end.reason}
 
     def why_not(self, site: Site, uplink: str) -> str | None:
         """None: the tunnel stands, and the other end is heard."""
         end = self.ends(site).get(uplink)
         if end is not None:
-            return end.because or None
+            return end.reason or None
         who = self._at(site)
         if who is None:
             return f"no agent of role gateway that was enrolled as {site.name} is connected"
@@ -133,11 +133,11 @@ class SiteTunnels:
                 continue  # an invention of its own
             at = (who.name, end.name)
             before = self._down.pop(at, "")
-            if end.because:
-                self._down[at] = end.because
-            if end.because and not before:
-                log.warning("%s: the tunnel %s is down: %s", *at, end.because)
-            elif before and not end.because:
+            if end.reason:
+                self._down[at] = end.reason
+            if end.reason and not before:
+                log.warning("%s: the tunnel %s is down: %s", *at, end.reason)
+            elif before and not end.reason:
                 log.info("%s: the tunnel %s is up: the other end is at %s", *at, end.peer)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurement of paths: by small packets all the time, and by probes now and then. It decides nothing.
 
-configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
+configuration ─► paths ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
                                                        └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
 """
 
@@ -15,10 +15,10 @@ from itertools import repeat
 
 from controller.features.probing import path_record, readout
 from controller.features.probing.path_record import Delivering, Estimate, Estimated, PathEstimate, WayOf
-from controller.features.probing.paths import At, End, Road, Sent, Unmeasured, roads, wanted
+from controller.features.probing.probed_paths import At, End, ProbedPath, Sent, Unmeasured, paths, wanted
 from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
 from controller.features.probing.sessions import Host, Meetings
-from controller.features.probing.view import RoadView
+from controller.features.probing.view import PathView
 from controller.model.config import Config
 from controller.policy.bandwidth.rates import FusedRate, Measured, said
 from controller.policy.paths.uplinks import Home
@@ -63,33 +63,33 @@ class ProbingManager:
         self._delivering = Delivering()
         self._delivered: dict[PathDirection, Measured] = {}  # the most that flows got of late
         self.pages: Mapping[PathDirection, PathEstimate] = kept  # a new one whenever anything in it changes
-        self._roads: dict[At, Road] = {}
-        self.watched: frozenset[At] = frozenset()  # roads whose loss is to be known soon, as somebody else needs it
+        self._paths: dict[At, ProbedPath] = {}
+        self.watched: frozenset[At] = frozenset()  # paths whose loss is to be known soon, as somebody else needs it
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        found, before = list(roads(config)), self._roads
-        self._roads = {road.at: road for road in found if isinstance(road, Road)}
-        self._roads_of: dict[End, list[Road]] = {}  # by either end
-        for road in self._roads.values():
-            for end in road.ends:
-                self._roads_of.setdefault(end, []).append(road)
-        self._unmeasured = tuple(road for road in found if isinstance(road, Unmeasured))
-        self._meetings.keep(self._roads)
-        headings = {(at, down) for at in self._roads for down in DIRECTIONS}
+        found, before = list(paths(config)), self._paths
+        self._paths = {path.at: path for path in found if isinstance(path, ProbedPath)}
+        self._paths_of: dict[End, list[ProbedPath]] = {}  # by either end
+        for path in self._paths.values():
+            for end in path.ends:
+                self._paths_of.setdefault(end, []).append(path)
+        self._unmeasured = tuple(path for path in found if isinstance(path, Unmeasured))
+        self._meetings.keep(self._paths)
+        headings = {(at, down) for at in self._paths for down in DIRECTIONS}
         self._turns.keep(headings)
-        others = {at for at, road in before.items() if at in self._roads and self._roads[at].way != road.way}
+        others = {at for at, path in before.items() if at in self._paths and self._paths[at].way != path.way}
         self.pages = {
             heading: path_record.of_another_way(page) if heading[0] in others else page
             for heading, page in self.pages.items()
             if heading in headings
         }
-        self._timetable.keep(self._roads)
+        self._timetable.keep(self._paths)
         self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
 
     # Events of agents
 
-    def hear(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
+    def on_event(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY | Role.TERMINAL):
@@ -100,7 +100,7 @@ class ProbingManager:
                 self._at = {host.end: host for host in self._here.values()}
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
-                    self._failed(turn, f"the agent {turn.road.near} went away while it probed")
+                    self._failed(turn, f"the agent {turn.path.near} went away while it probed")
             case Resulted() if here:
                 self._meetings.answered(here.resulted(event))
                 self._begun(event, now)
@@ -116,7 +116,7 @@ class ProbingManager:
         if who is not None:
             who.reported(event)
             self._look(who, now)
-        if self._roads and (who is None or who.role is Role.TERMINAL):
+        if self._paths and (who is None or who.role is Role.TERMINAL):
             self._deliver(event, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
@@ -124,17 +124,17 @@ class ProbingManager:
         if turn is not None:
             self._timetable.refused(turn.heading, now)
             self._write(turn.heading, replace(self._page(turn.heading), spent=turn.before))
-            self._failed(turn, f"agent {turn.road.near}: {event.said}")
+            self._failed(turn, f"agent {turn.path.near}: {event.said}")
 
     def _probed(self, event: ProbeReport, now: float) -> Iterator[Estimate]:
         turn = self._turns.end(event.directive)
         if turn is None or turn.heading not in self._headings():
             return
-        if self._roads[turn.road.at].way != turn.road.way:
+        if self._paths[turn.path.at].way != turn.path.way:
             self._failed(turn, "gateway.yaml has another way for it since that was begun")
             return
         if not event.packets:
-            self._failed(turn, event.because or "no packet of it was sent")
+            self._failed(turn, event.reason or "no packet of it was sent")
             return
         self._estimating.add(turn.heading)
         (site, uplink), down = turn.heading
@@ -147,30 +147,30 @@ class ProbingManager:
         if heading not in self._headings():
             return
         self._write(heading, path_record.written(self._page(heading), event))
-        figure = self._page(heading).figure(self._delivered.get(heading), now, self._roads[heading[0]].kept_s)
-        found = said(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.because}"
+        figure = self._page(heading).figure(self._delivered.get(heading), now, self._paths[heading[0]].kept_s)
+        found = said(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.reason}"
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, readout.named(event.of.down), found)
 
-    def _failed(self, turn: Turn, because: str) -> None:
+    def _failed(self, turn: Turn, reason: str) -> None:
         page, direction = self._page(turn.heading), readout.named(turn.down)
-        if because != page.error:
-            log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, direction, because)
-        self._write(turn.heading, path_record.failed(page, because))
+        if reason != page.error:
+            log.info("%s: %s %s was not measured: %s", turn.path.site, turn.path.uplink, direction, reason)
+        self._write(turn.heading, path_record.failed(page, reason))
 
     def _look(self, who: Host, now: float) -> None:
-        for road in (each for each in self._roads_of.get(who.end, ()) if each.near_end == who.end):
-            path = who.health.get(road.uplink)
-            if path is not None and path.answers:
-                self._timetable.answers(road, now)
+        for path in (each for each in self._paths_of.get(who.end, ()) if each.near_end == who.end):
+            health = who.health.get(path.uplink)
+            if health is not None and health.answers:
+                self._timetable.answers(path, now)
             else:
-                self._timetable.silent(road)
+                self._timetable.silent(path)
 
     def _deliver(self, event: Reported, now: float) -> None:
         speaker = self._speaker(event.session)
         for one in self._delivering.told(event, *speaker, self._way_of, now) if speaker is not None else ():
-            road = self._road(one.site, one.uplink)
-            if road is not None:
-                heading = (road.at, one.sent != (road.near == one.site))
+            path = self._path(one.site, one.uplink)
+            if path is not None:
+                heading = (path.at, one.sent != (path.near == one.site))
                 self._delivered[heading] = path_record.most(self._delivered.get(heading), one.bps, now)
 
     # Orders
@@ -180,67 +180,67 @@ class ProbingManager:
         for end in tuple(self._at):
             yield from self._tell(end, now, alone=True)
         for heading in tuple(self._turns.asked):
-            because = self.why_not(self._roads[heading[0]])
-            if because is not None:
+            reason = self.why_not(self._paths[heading[0]])
+            if reason is not None:
                 del self._turns.asked[heading]
-                self._write(heading, path_record.failed(self._page(heading), because))
+                self._write(heading, path_record.failed(self._page(heading), reason))
         for turn in self._turns.late(now):
-            self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
+            self._failed(turn, f"the agent {turn.path.near} has not told what came of it")
         yield from self._probe(now)
 
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
-        """An agent, and those at the other ends of its roads; `alone`: they have their own turn."""
-        for road in self._roads_of.get(end, ()):
-            near, far = self._at.get(road.near_end), self._at.get(road.far_end)
+        """An agent, and those at the other ends of its paths; `alone`: they have their own turn."""
+        for path in self._paths_of.get(end, ()):
+            near, far = self._at.get(path.near_end), self._at.get(path.far_end)
             if near is None or far is None or near.unable or far.unable:
                 continue
-            if self._meetings.meet(road, near, far, self._is_watched(road)):
-                self._timetable.silent(road)
-        others = () if alone else (each for road in self._roads_of.get(end, ()) for each in road.ends)
+            if self._meetings.meet(path, near, far, self._is_watched(path)):
+                self._timetable.silent(path)
+        others = () if alone else (each for path in self._paths_of.get(end, ()) for each in path.ends)
         for each in sorted({end, *others} & self._at.keys()):
-            host, roads = self._at[each], self._roads_of.get(each, ())
-            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
+            host, paths = self._at[each], self._paths_of.get(each, ())
+            answer, health = self._meetings.answer(host, paths), self._meetings.health(host, paths)
             yield from host.tell(answer, health, self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
         for at, down in self._timetable.due(self._headings(), self.pages, now):
-            road = self._roads[at]
-            near, met = self._at.get(road.near_end), self._meetings.of(road)
-            if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
+            path = self._paths[at]
+            near, met = self._at.get(path.near_end), self._meetings.of(path)
+            if near is not None and met is not None and met.near == near.session and self._turns.is_free(path):
                 planned = self._timetable.plan((at, down), self.pages)
                 directive = self._tickets.draw()
                 page = self._page((at, down))
-                self._turns.begin(road, down, near.session, planned.lasts_s, page.spent, directive, now)
+                self._turns.begin(path, down, near.session, planned.lasts_s, page.spent, directive, now)
                 self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
-                yield Direct(near.session, directive, planned.order(road, down, met.number))
+                yield Direct(near.session, directive, planned.order(path, down, met.number))
 
     # Requests of people
 
     def wish(self, site: str | None, uplink: str, link_bps: float | None) -> OverrideResult:
         """Both directions of these at once, whatever they have cost today; or Impossible."""
-        meant = wanted((*self._roads.values(), *self._unmeasured), site, uplink)
-        for road in meant:
-            because = self.why_not(road)
-            if because is not None:
-                raise Impossible(f"{road.uplink} of {road.site} cannot be measured: {because}")
-        for road in meant:
+        meant = wanted((*self._paths.values(), *self._unmeasured), site, uplink)
+        for path in meant:
+            reason = self.why_not(path)
+            if reason is not None:
+                raise Impossible(f"{path.uplink} of {path.site} cannot be measured: {reason}")
+        for path in meant:
             for down in DIRECTIONS:
-                self._turns.ask((road.at, down), link_bps)
-        return OverrideResult(tuple(f"{road.uplink} of {road.site} is measured, both ways" for road in meant), True, 0)
+                self._turns.ask((path.at, down), link_bps)
+        return OverrideResult(tuple(f"{path.uplink} of {path.site} is measured, both ways" for path in meant), True, 0)
 
     # Views
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
         """As it was told last, by who is in session. `site` is either end."""
-        road = self._road(site, uplink)
-        host = self._at.get(road.near_end) if road is not None else None
+        path = self._path(site, uplink)
+        host = self._at.get(path.near_end) if path is not None else None
         return host.health.get(uplink) if host is not None else None
 
     def over_air(self, site: str, access_point: str, now: float) -> FusedRate | None:
         """The greatest that trains of any of its terminals told within the last hour, either way: all have the air
         together, and whose trains go while others send gets less."""
-        roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air == access_point)
-        pages = (self._page((road.at, down)) for road in roads for down in DIRECTIONS)
+        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air == access_point)
+        pages = (self._page((path.at, down)) for path in paths for down in DIRECTIONS)
         return max(
             filter(None, (path_record.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None
         )
@@ -248,66 +248,66 @@ class ProbingManager:
     def uplink_bps(self, site: str, now: float) -> float | None:
         """What the fastest of a site's uplinks carries towards it; None: of none is it known. What flows got is no
         bound: they may have been slow for other reasons."""
-        roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air is None)
-        headings = ((road, (road.at, road.near == site)) for road in roads)
+        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air is None)
+        headings = ((path, (path.at, path.near == site)) for path in paths)
         figures = (
-            self._page(heading).figure(self._delivered.get(heading), now, road.kept_s) for road, heading in headings
+            self._page(heading).figure(self._delivered.get(heading), now, path.kept_s) for path, heading in headings
         )
         bounded = (figure for figure in figures if isinstance(figure, FusedRate) and math.isfinite(figure.most_bps))
         return max((figure.bps for figure in bounded), default=None)
 
-    def told(self, now: float) -> tuple[RoadView, ...]:
-        return (*map(self._told, self._roads.values(), repeat(now)), *map(readout.unmeasured, self._unmeasured))
+    def told(self, now: float) -> tuple[PathView, ...]:
+        return (*map(self._told, self._paths.values(), repeat(now)), *map(readout.unmeasured, self._unmeasured))
 
-    def _told(self, road: Road, now: float) -> RoadView:
+    def _told(self, path: ProbedPath, now: float) -> PathView:
         directions = (
             readout.direction(
                 down,
-                self._page((road.at, down)),
-                self._delivered.get((road.at, down)),
-                road.kept_s,
-                self._is_running((road.at, down)),
-                self._timetable.due_at((road.at, down), self.pages, now),
+                self._page((path.at, down)),
+                self._delivered.get((path.at, down)),
+                path.kept_s,
+                self._is_running((path.at, down)),
+                self._timetable.due_at((path.at, down), self.pages, now),
                 now,
             )
             for down in DIRECTIONS
         )
-        return readout.road(road, self.why_not(road), self.health(road.site, road.uplink), tuple(directions))
+        return readout.path(path, self.why_not(path), self.health(path.site, path.uplink), tuple(directions))
 
-    def _is_watched(self, road: Road) -> bool:
+    def _is_watched(self, path: ProbedPath) -> bool:
         """It is of a site's uplink, and not paid for by the byte."""
-        return road.at in self.watched and road.budget_bytes_per_day is None and road.air is None
+        return path.at in self.watched and path.budget_bytes_per_day is None and path.air is None
 
-    def why_not(self, road: Road) -> str | None:
+    def why_not(self, path: ProbedPath) -> str | None:
         """None: it is measured."""
-        near, far = self._at.get(road.near_end), self._at.get(road.far_end)
+        near, far = self._at.get(path.near_end), self._at.get(path.far_end)
         if near is None or far is None:
-            role, name = road.far_end if near else road.near_end
+            role, name = path.far_end if near else path.near_end
             return f"no agent of role {role} that was enrolled as {name} is connected"
-        said = far.answering.because if far.answering is not None else ""
-        because = near.unable or far.unable or far.does_not_answer or said
-        if because:
-            return because
-        if self._meetings.of(road) is None:
-            return f"the agent {road.far} has not said yet that it answers"
-        path = near.health.get(road.uplink)
-        if path is None:
-            return near.does_not_send or f"the agent {road.near} has not told of it yet"
-        return path.because or None
+        said = far.answering.reason if far.answering is not None else ""
+        reason = near.unable or far.unable or far.does_not_answer or said
+        if reason:
+            return reason
+        if self._meetings.of(path) is None:
+            return f"the agent {path.far} has not said yet that it answers"
+        health = near.health.get(path.uplink)
+        if health is None:
+            return near.does_not_send or f"the agent {path.near} has not told of it yet"
+        return health.reason or None
 
-    def _road(self, site: str, uplink: str) -> Road | None:
+    def _path(self, site: str, uplink: str) -> ProbedPath | None:
         """`site` is either end."""
-        return next((road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.uplink == uplink), None)
+        return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:
         return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating
 
     def _headings(self) -> list[PathDirection]:
-        return [(at, down) for at in self._roads for down in DIRECTIONS]
+        return [(at, down) for at in self._paths for down in DIRECTIONS]
 
     def _page(self, heading: PathDirection) -> PathEstimate:
         return self.pages.get(heading, NEW)
 
     def _write(self, heading: PathDirection, page: PathEstimate) -> None:
-        if heading[0] in self._roads:
+        if heading[0] in self._paths:
             self.pages = {**self.pages, heading: page}

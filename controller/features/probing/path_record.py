@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from controller.features.probing.paths import Sent
+from controller.features.probing.probed_paths import Sent
 from controller.policy.bandwidth.rates import (
     DELIVERED_WITHIN_S,
     KEPT_S,
@@ -157,8 +157,8 @@ class PathEstimate:
         return figure.bps if isinstance(figure, FusedRate) else None
 
 
-def failed(page: PathEstimate, because: str) -> PathEstimate:
-    return replace(page, error=because, ended=page.ended + 1)
+def failed(page: PathEstimate, reason: str) -> PathEstimate:
+    return replace(page, error=reason, ended=page.ended + 1)
 
 
 def of_another_way(page: PathEstimate) -> PathEstimate:
@@ -176,8 +176,8 @@ def written(page: PathEstimate, told: Estimated) -> PathEstimate:
         page,
         alpha=told.alpha if isinstance(told.alpha, Alpha) else page.alpha,
         measured=(*before, *rates),
-        unknown=tuple((method, each.because) for method, each in found.items() if isinstance(each, Unknown)),
-        error=told.of.probed.because or (told.alpha.because if isinstance(told.alpha, Unknown) else ""),
+        unknown=tuple((method, each.reason) for method, each in found.items() if isinstance(each, Unknown)),
+        error=told.of.probed.reason or (told.alpha.reason if isinstance(told.alpha, Unknown) else ""),
         ended=page.ended + 1,
         sent=told.sent,
         lost=told.lost,

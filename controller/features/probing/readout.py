@@ -7,18 +7,20 @@ import math
 from collections.abc import Iterator
 
 from controller.features.probing.path_record import PathEstimate
-from controller.features.probing.paths import Road, Unmeasured
-from controller.features.probing.view import DirectionView, MethodView, RoadHealthView, RoadView
+from controller.features.probing.probed_paths import ProbedPath, Unmeasured
+from controller.features.probing.view import DirectionView, MethodView, PathHealthView, PathView
 from controller.policy.bandwidth.rates import FusedRate, Measured
 from controller.protocol.reports import PathHealth
 
 
-def road(one: Road, why_not: str | None, health: PathHealth | None, directions: tuple[DirectionView, ...]) -> RoadView:
-    return RoadView(one.site, one.uplink, one.near, one.far, why_not, _health(health) if health else None, directions)
+def path(
+    one: ProbedPath, why_not: str | None, health: PathHealth | None, directions: tuple[DirectionView, ...]
+) -> PathView:
+    return PathView(one.site, one.uplink, one.near, one.far, why_not, _health(health) if health else None, directions)
 
 
-def unmeasured(one: Unmeasured) -> RoadView:
-    return RoadView(one.site, one.uplink, one.near, one.far, one.because, None, ())
+def unmeasured(one: Unmeasured) -> PathView:
+    return PathView(one.site, one.uplink, one.near, one.far, one.reason, None, ())
 
 
 def direction(
@@ -39,7 +41,7 @@ def direction(
         most_bps=figure.most_bps if figure and math.isfinite(figure.most_bps) else None,
         age_s=figure.age_s(now) if figure else None,
         methods=tuple(map(str, figure.methods)) if figure else (),
-        because="" if isinstance(found, FusedRate) else found.because,
+        reason="" if isinstance(found, FusedRate) else found.reason,
         by_method=tuple(_methods(page, now)),
         alpha_ns_per_byte=page.alpha.s_per_byte * 1e9 if page.alpha else None,
         running=running,
@@ -63,9 +65,9 @@ def _methods(page: PathEstimate, now: float) -> Iterator[MethodView]:
         rate = one.rate
         age_s = max(0.0, now - one.at)
         yield MethodView(one.method, rate.bps, rate.least_bps, rate.most_bps, age_s, why.pop(one.method, ""))
-    for method, because in why.items():
-        yield MethodView(method, None, None, None, None, because)
+    for method, reason in why.items():
+        yield MethodView(method, None, None, None, None, reason)
 
 
-def _health(told: PathHealth) -> RoadHealthView:
-    return RoadHealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)
+def _health(told: PathHealth) -> PathHealthView:
+    return PathHealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.features.probing.path_record import PathEstimate
-from controller.features.probing.paths import AGAIN_AFTER_S, FIRST_AFTER_S, At, Road, Sent, paid_at, period_s
+from controller.features.probing.probed_paths import (
+    AGAIN_AFTER_S,
+    FIRST_AFTER_S,
+    At,
+    ProbedPath,
+    Sent,
+    paid_at,
+    period_s,
+)
 from controller.protocol.orders import Probe
 
 # The plan of a probe: its packets, pauses and bytes
@@ -58,11 +66,11 @@ class Plan:
     def _lengths(self) -> range:
         return range(self.shortest, LONGEST + 1, STEP)
 
-    def order(self, road: Road, down: bool, meeting: int) -> Probe:
+    def order(self, path: ProbedPath, down: bool, meeting: int) -> Probe:
         return Probe(
-            name=road.uplink,
-            way=road.way,
-            port=road.probe_port,
+            name=path.uplink,
+            way=path.way,
+            port=path.probe_port,
             down=down,
             shortest_bytes=self.shortest,
             longest_bytes=LONGEST,
@@ -99,14 +107,14 @@ def _apart_us(length: int, bps: float | None) -> int:
 #               │
 #               └──► refused, or its agent gone: the turn is free
 
-PathDirection = tuple[At, bool]  # a road, and whether down
+PathDirection = tuple[At, bool]  # a path, and whether down
 
 TOLD_WITHIN_S = 60.0  # of when a probe should be over
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    road: Road
+    path: ProbedPath
     down: bool
     session: int  # of the near end's agent
     until: float
@@ -115,7 +123,7 @@ class Turn:
 
     @property
     def heading(self) -> PathDirection:
-        return self.road.at, self.down
+        return self.path.at, self.down
 
 
 class Turns:
@@ -131,19 +139,26 @@ class Turns:
         there = set(headings)
         self.asked = {heading: link for heading, link in self.asked.items() if heading in there}
 
-    def is_free(self, road: Road) -> bool:
+    def is_free(self, path: ProbedPath) -> bool:
         """Neither of its ends measures anything."""
-        return {end for turn in self._running.values() for end in turn.road.ends}.isdisjoint(road.ends)
+        return {end for turn in self._running.values() for end in turn.path.ends}.isdisjoint(path.ends)
 
     def runs(self, heading: PathDirection) -> bool:
         return any(turn.heading == heading for turn in self._running.values())
 
     def begin(
-        self, road: Road, down: bool, session: int, lasts_s: float, before: Sent | None, directive: int, now: float
+        self,
+        path: ProbedPath,
+        down: bool,
+        session: int,
+        lasts_s: float,
+        before: Sent | None,
+        directive: int,
+        now: float,
     ) -> None:
         until = now + 2 * lasts_s + TOLD_WITHIN_S
-        link_bps = self.asked.pop((road.at, down), None)
-        self._running[directive] = Turn(road, down, session, until, link_bps, before)
+        link_bps = self.asked.pop((path.at, down), None)
+        self._running[directive] = Turn(path, down, session, until, link_bps, before)
 
     def end(self, directive: int) -> Turn | None:
         return self._running.pop(directive, None)
@@ -173,22 +188,22 @@ Air = tuple[str, str]  # a site's name, and an access point's
 class Timetable:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._roads: Mapping[At, Road] = {}
-        self._answer_since: dict[At, float] = {}  # roads by which the far end is seen to answer
+        self._paths: Mapping[At, ProbedPath] = {}
+        self._answer_since: dict[At, float] = {}  # paths by which the far end is seen to answer
         self._not_before: dict[PathDirection, float] = {}  # where a probe could not begin
         self._seen: Pages = {}  # of which this is the last that went over the air:
         self._last: Mapping[Air, PathDirection] = {}
 
-    def keep(self, roads: Mapping[At, Road]) -> None:
-        self._roads, self._seen, self._last = roads, {}, {}
-        self._answer_since = {at: since for at, since in self._answer_since.items() if at in roads}
-        self._not_before = {heading: at for heading, at in self._not_before.items() if heading[0] in roads}
+    def keep(self, paths: Mapping[At, ProbedPath]) -> None:
+        self._paths, self._seen, self._last = paths, {}, {}
+        self._answer_since = {at: since for at, since in self._answer_since.items() if at in paths}
+        self._not_before = {heading: at for heading, at in self._not_before.items() if heading[0] in paths}
 
-    def answers(self, road: Road, now: float) -> None:
-        self._answer_since.setdefault(road.at, now)
+    def answers(self, path: ProbedPath, now: float) -> None:
+        self._answer_since.setdefault(path.at, now)
 
-    def silent(self, road: Road) -> None:
-        self._answer_since.pop(road.at, None)
+    def silent(self, path: ProbedPath) -> None:
+        self._answer_since.pop(path.at, None)
 
     def refused(self, heading: PathDirection, now: float) -> None:
         self._not_before[heading] = now + AGAIN_AFTER_S
@@ -205,14 +220,14 @@ class Timetable:
 
     def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
         """None: nothing says when."""
-        at, road = heading[0], self._roads[heading[0]]
+        at, path = heading[0], self._paths[heading[0]]
         if heading in self._turns.asked or at not in self._answer_since:
             return now if heading in self._turns.asked else None
         due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now), _again(heading, pages))
-        last = self._last_over((road.site, road.air), pages) if road.air is not None else None
+        last = self._last_over((path.site, path.air), pages) if path.air is not None else None
         if last is not None:
             due_at = max(due_at, _again(last, pages))
-        budget = road.budget_bytes_per_day
+        budget = path.budget_bytes_per_day
         if budget is None:
             return due_at
         spent = (_page(pages, (at, down)).spent for down in DIRECTIONS)
@@ -223,14 +238,14 @@ class Timetable:
         """A person has the whole probe made, whatever it costs."""
         (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.asked
         bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), _page(pages, (at, not down)).probed_bps()
-        paid = self._roads[at].budget_bytes_per_day is not None and not asked
+        paid = self._paths[at].budget_bytes_per_day is not None and not asked
         return plan(down, bps, paid, back_bps, bps is None and page.spent is None and not asked)
 
     def _last_over(self, air: Air, pages: Pages) -> PathDirection | None:
         if pages is not self._seen:
             spent = ((page.spent.at, heading) for heading, page in pages.items() if page.spent is not None)
-            there = ((self._roads[heading[0]], heading) for _, heading in sorted(spent) if heading[0] in self._roads)
-            self._last = {(road.site, road.air): heading for road, heading in there if road.air is not None}
+            there = ((self._paths[heading[0]], heading) for _, heading in sorted(spent) if heading[0] in self._paths)
+            self._last = {(path.site, path.air): heading for path, heading in there if path.air is not None}
             self._seen = pages
         return self._last.get(air)
 

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.agents.order_slot import OrderSlot
-from controller.features.probing.paths import HEALTH_PORT, PAUSE_MS, PAUSE_SPARED_MS, PAUSE_WATCHED_MS, At, End, Road
+from controller.features.probing.probed_paths import (
+    HEALTH_PORT,
+    PAUSE_MS,
+    PAUSE_SPARED_MS,
+    PAUSE_WATCHED_MS,
+    At,
+    End,
+    ProbedPath,
+)
 from controller.protocol.orders import AnswerProbes, AnswerSession, Direct, HealthPath, HealthProbes, Tickets
 from controller.protocol.reports import PROBE, AgentOpened, Answering, PathHealth, Reported, Resulted
 
@@ -81,7 +89,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    road: Road
+    path: ProbedPath
     near: int  # sessions
     far: int
     number: int
@@ -94,47 +102,47 @@ class Meetings:
         self._of: dict[At, Meeting] = {}
         self._answered: frozenset[int] = frozenset()  # numbers
 
-    def keep(self, roads: Mapping[At, Road]) -> None:
-        """Those of other roads are over."""
-        self._of = {at: met for at, met in self._of.items() if roads.get(at) == met.road}
+    def keep(self, paths: Mapping[At, ProbedPath]) -> None:
+        """Those of other paths are over."""
+        self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}
 
-    def meet(self, road: Road, near: Host, far: Host, watched: bool) -> bool:
+    def meet(self, path: ProbedPath, near: Host, far: Host, watched: bool) -> bool:
         """Whether they had not met yet. At another pace they meet anew: no number of a packet is answered twice."""
-        met = self._of.get(road.at)
+        met = self._of.get(path.at)
         is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
         if is_new:
-            self._of[road.at] = Meeting(road, near.session, far.session, self._tickets.draw(), watched)
+            self._of[path.at] = Meeting(path, near.session, far.session, self._tickets.draw(), watched)
         return is_new
 
     def answered(self, numbers: Iterable[int]) -> None:
         current = {met.number for met in self._of.values()}
         self._answered = self._answered.union(numbers) & current
 
-    def of(self, road: Road) -> Meeting | None:
+    def of(self, path: ProbedPath) -> Meeting | None:
         """In which the far end answers; None: it does not yet."""
-        met = self._of.get(road.at)
+        met = self._of.get(path.at)
         return met if met is not None and met.number in self._answered else None
 
     # Orders
 
-    def answer(self, far: Host, roads: Iterable[Road]) -> AnswerProbes:
-        """`roads`: those that it is an end of."""
-        return AnswerProbes(tuple(_session(met) for met in self._met(roads) if met.far == far.session))
+    def answer(self, far: Host, paths: Iterable[ProbedPath]) -> AnswerProbes:
+        """`paths`: those that it is an end of."""
+        return AnswerProbes(tuple(_session(met) for met in self._met(paths) if met.far == far.session))
 
-    def health(self, near: Host, roads: Iterable[Road]) -> HealthProbes:
-        ours = (met for met in self._met(roads) if met.near == near.session and met.number in self._answered)
+    def health(self, near: Host, paths: Iterable[ProbedPath]) -> HealthProbes:
+        ours = (met for met in self._met(paths) if met.near == near.session and met.number in self._answered)
         return HealthProbes(tuple(map(_path, ours)))
 
-    def _met(self, roads: Iterable[Road]) -> Iterator[Meeting]:
-        return (self._of[road.at] for road in roads if road.at in self._of)
+    def _met(self, paths: Iterable[ProbedPath]) -> Iterator[Meeting]:
+        return (self._of[path.at] for path in paths if path.at in self._of)
 
 
 def _session(met: Meeting) -> AnswerSession:
-    return AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
+    return AnswerSession(met.path.number, HEALTH_PORT, met.path.probe_port, met.number)
 
 
 def _path(met: Meeting) -> HealthPath:
-    road = met.road
-    spared = road.budget_bytes_per_day is not None or road.air is not None
+    path = met.path
+    spared = path.budget_bytes_per_day is not None or path.air is not None
     pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if met.watched else PAUSE_MS
-    return HealthPath(road.uplink, road.way, HEALTH_PORT, road.number, pause_ms, met.number)
+    return HealthPath(path.uplink, path.way, HEALTH_PORT, path.number, pause_ms, met.number)

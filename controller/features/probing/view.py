@@ -17,7 +17,7 @@ class MethodView:
     least_bps: float | None
     most_bps: float | None
     age_s: float | None
-    because: str  # empty: it told
+    reason: str  # empty: it told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DirectionView:
     most_bps: float | None  # None beside a figure: nothing tells how much more there may be
     age_s: float | None  # of the oldest of what it is made of
     methods: tuple[str, ...]  # that it is made of
-    because: str  # why it is not known; empty: it is
+    reason: str  # why it is not known; empty: it is
     by_method: tuple[MethodView, ...]
     alpha_ns_per_byte: float | None  # what these hosts take beside the link; None: nobody has calibrated them
     running: bool  # a probe was asked for, or begun, and what came of it is not told yet
@@ -44,7 +44,7 @@ class DirectionView:
 
 
 @dataclass(frozen=True, slots=True)
-class RoadHealthView:
+class PathHealthView:
     """Of all small packets since both ends' agents last met, and of windows of 1, 10 and 60 s."""
 
     sent: int
@@ -56,7 +56,7 @@ class RoadHealthView:
 
 
 @dataclass(frozen=True, slots=True)
-class RoadView:
+class PathView:
     """An uplink between two sites that are each other's ends, or the air between a terminal and its gateway."""
 
     site: str  # whose uplinks these are, or whose terminal
@@ -64,5 +64,5 @@ class RoadView:
     near: str  # the agent that measures
     far: str  # and the one that answers
     why_not: str | None  # None: it is measured
-    health: RoadHealthView | None  # None: nothing was told of it yet
+    health: PathHealthView | None  # None: nothing was told of it yet
     directions: tuple[DirectionView, ...]  # up and down; none where it cannot be measured

@@ -129,13 +129,13 @@ class RelayClientAgent:
 
     @property
     def reached(self) -> set[str]:
-        return {name for name, one in self.relays.items() if not one.because}
+        return {name for name, one in self.relays.items() if not one.reason}
 
     @property
     def why_not(self) -> str | None:
         """None: it takes what it is to."""
         if self.told is not None and self.take.refused is None:
-            return self.told.because or None
+            return self.told.reason or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not said yet that it does"
 
 
@@ -169,7 +169,7 @@ class RelayAgent:
     def why_not(self) -> str | None:
         """None: it stands."""
         if self.told is not None and self._relay.refused is None:
-            return self.told.because or None
+            return self.told.reason or None
         return self._relay.unable or self._relay.refused or f"the agent {self.name} has not said yet that it stands"
 
 

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent, Walker
 from controller.model.config import Site
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.policy.paths.leg_throughput import Leg, LegRouter
 from controller.policy.paths.relays import (
@@ -242,8 +242,8 @@ class Scene:
 
     site: Site
     gateway: RelayClientAgent
-    relays: Mapping[str, WishedRelay]  # that it reaches and that take something new, those that are heard first
-    stations: Mapping[str, RelayAgent]  # of those that are heard
+    relays: Mapping[str, RelayOverride]  # that it reaches and that take something new, those that are heard first
+    relay_agents: Mapping[str, RelayAgent]  # of those that are heard
     figures: Mapping[str, Figures]
 
     @property
@@ -300,8 +300,8 @@ class Seeking:
             yield scene.gateway.walker, there
         for name, each in scene.relays.items():
             yield scene.gateway.walker, WalkTo(str(each.address), each.port)
-            if name in scene.stations:
-                yield scene.stations[name].walker, there
+            if name in scene.relay_agents:
+                yield scene.relay_agents[name].walker, there
 
     def _walk(self, ways: Iterable[tuple[Walker, WalkTo]], now: float, anew: bool = False) -> list[tuple[str, str]]:
         walked = []
@@ -400,7 +400,7 @@ class Seeking:
             return True
         gateway = scene.gateway.walker
         near = (str(each.address) for each in scene.relays.values())
-        far = (each.walker for each in scene.stations.values())
+        far = (each.walker for each in scene.relay_agents.values())
         return any(gateway.is_on_its_way(each) for each in (place.address, *near)) or any(
             walker.is_on_its_way(place.address) for walker in far
         )
@@ -410,6 +410,6 @@ def _moods(scene: Scene) -> tuple[tuple[str, bool, int, int], ...]:
     """Who is heard, and what is felt of relays' own figures: others change from report to report."""
     told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
     return tuple(
-        (name, name in scene.stations, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
+        (name, name in scene.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
         for name, one in told
     )

@@ -17,7 +17,7 @@ from controller.features.relays.agents import Figures, RelayAgent, RelayClientAg
 from controller.features.relays.destinations import CHOOSE, NONE, Scene, Seeking, UplinkBps
 from controller.features.relays.orders import RelayOrders
 from controller.model.config import Config
-from controller.model.known import Wanted, WishedRelay
+from controller.model.known import RelayOverride, Wanted
 from controller.model.text import counted
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import Direct, Tickets, WalkTo
@@ -78,18 +78,18 @@ class RelayManager:
         self._config, self._tickets = config, tickets
         self._vouched: Vouched = {}
         self.gateways: dict[str, RelayClientAgent] = {}  # by name
-        self.stations: dict[str, RelayAgent] = {}
+        self.relay_agents: dict[str, RelayAgent] = {}
         self.figures: dict[str, Figures] = {}  # as relays told of themselves last, by whom may be gone
         self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
         self._inquiries: list[Inquiry] = []
         self.seeking = Seeking(uplink_bps)
-        self.drafts = RelayOrders(config, wanted, self._vouched, {})
-        self.seeking.keep(self.drafts.takers)
+        self.orders = RelayOrders(config, wanted, self._vouched, {})
+        self.seeking.keep(self.orders.takers)
 
     def reconfigure(self, config: Config, wanted: Wanted) -> None:
         self._config = config
         self._redraft(wanted)
-        for site in self.drafts.takers:
+        for site in self.orders.takers:
             self.seeking.touch(site)
 
     def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
@@ -98,13 +98,13 @@ class RelayManager:
 
     # Events of agents
 
-    def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
         who = self._by_session.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
                 who = self.gateways[event.name] = self._by_session[event.session] = RelayClientAgent(event)
             case AgentOpened(role=Role.RELAY):
-                who = self.stations[event.name] = self._by_session[event.session] = RelayAgent(event)
+                who = self.relay_agents[event.name] = self._by_session[event.session] = RelayAgent(event)
             case AgentClosed() if who is not None:
                 self._closed(event.session, who)
                 return
@@ -122,7 +122,7 @@ class RelayManager:
 
     def _closed(self, session: int, who: RelayClientAgent | RelayAgent) -> None:
         del self._by_session[session]
-        here = self.gateways if isinstance(who, RelayClientAgent) else self.stations
+        here = self.gateways if isinstance(who, RelayClientAgent) else self.relay_agents
         if here.get(who.name) is who:
             del here[who.name]
         self._answer(who.name, who.walker.given_up())
@@ -131,7 +131,7 @@ class RelayManager:
         """Whether something follows from it at once; for the rest a second is soon enough."""
         if isinstance(who, RelayAgent):
             who.told = event.relaying
-            if event.relaying is not None and who.name in self.drafts.standing:
+            if event.relaying is not None and who.name in self.orders.standing:
                 self.figures[who.name] = Figures(event.relaying, now)
             return False
         others = who.reported(event)
@@ -164,7 +164,7 @@ class RelayManager:
         self._redraft(wanted)
         for who in self._by_session.values():
             self._told(who.name, who.walker.late(now), now)
-        for site in self.drafts.takers:
+        for site in self.orders.takers:
             scene = self.scene(site)
             if scene is not None and scene.gateway.told is not None:
                 self.seeking.choose(scene, now)
@@ -174,11 +174,11 @@ class RelayManager:
     def _tell(self, who: RelayClientAgent | RelayAgent, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
         if isinstance(who, RelayAgent):
-            yield from who.tell(self.drafts.relay(who.name), self._tickets, now)
+            yield from who.tell(self.orders.relay(who.name), self._tickets, now)
         else:
             scene = self.scene(who.name)
             choices = self.seeking.choices(scene) if scene is not None else NONE
-            yield from who.tell(self.drafts.take(who.name), choices, self._tickets, now)
+            yield from who.tell(self.orders.take(who.name), choices, self._tickets, now)
         yield from self._walk(who, now)
 
     def _walk(self, who: RelayClientAgent | RelayAgent, now: float) -> Iterator[Direct]:
@@ -188,14 +188,14 @@ class RelayManager:
 
     def _redraft(self, wanted: Wanted) -> None:
         together = {site.name: self.seeking.together(site) for site in self._config.sites}
-        if self.drafts.are_of(self._config, wanted, self._vouched, together):
+        if self.orders.are_of(self._config, wanted, self._vouched, together):
             return
-        before, self.drafts = self.drafts, RelayOrders(self._config, wanted, self._vouched, together)
-        for name in (name for name, host in before.hosts.items() if self.drafts.hosts.get(name) != host):
+        before, self.orders = self.orders, RelayOrders(self._config, wanted, self._vouched, together)
+        for name in (name for name, host in before.hosts.items() if self.orders.hosts.get(name) != host):
             self.figures.pop(name, None)  # who comes back by that name may be another host, somewhere else
             self.seeking.ways.forget(name)
-        self.seeking.keep(self.drafts.takers)
-        for site in self.drafts.takers if self.drafts.standing != before.standing else ():
+        self.seeking.keep(self.orders.takers)
+        for site in self.orders.takers if self.orders.standing != before.standing else ():
             self.seeking.touch(site)
 
     # Choices
@@ -203,13 +203,13 @@ class RelayManager:
     def scene(self, site: str) -> Scene | None:
         """None: nothing is to be taken there, or nobody is heard who takes."""
         gateway = self.gateways.get(site)
-        if gateway is None or site not in self.drafts.takers:
+        if gateway is None or site not in self.orders.takers:
             return None
-        standing = self.drafts.standing
-        heard = {name: station for name, station in self.stations.items() if name in standing}
+        standing = self.orders.standing
+        heard = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
         usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
         return Scene(
-            self.drafts.takers[site],
+            self.orders.takers[site],
             gateway,
             {name: standing[name] for name in sorted(usable, key=lambda name: (name not in heard, name))},
             heard,
@@ -218,24 +218,24 @@ class RelayManager:
 
     def _drains(self, name: str) -> bool:
         figures = self.figures.get(name)
-        return self.drafts.standing[name].draining or (figures is not None and figures.told.draining)
+        return self.orders.standing[name].draining or (figures is not None and figures.told.draining)
 
     def carries(self, name: str) -> str:
         """How many connections, as the end of a sentence; nothing where nobody tells."""
-        station = self.stations.get(name)
-        number = station.told.connections if station is not None and station.told is not None else 0
+        relay_agent = self.relay_agents.get(name)
+        number = relay_agent.told.connections if relay_agent is not None and relay_agent.told is not None else 0
         return f"; it carries {counted(number, 'connections')}" if number else ""
 
     # Requests of people
 
     def scenes(self, site: str | None) -> list[Scene]:
         """Of this site, or of all whose connections are taken; or Impossible."""
-        takers = ", ".join(self.drafts.takers) or "none"
-        if site is not None and site not in self.drafts.takers:
+        takers = ", ".join(self.orders.takers) or "none"
+        if site is not None and site not in self.orders.takers:
             raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: {takers}")
-        if not self.drafts.takers:
+        if not self.orders.takers:
             raise Impossible("no site of gateway.yaml has `relaying`, and a terminal that is `relayed`")
-        scenes = [scene for each in self.drafts.takers if site in (None, each) and (scene := self.scene(each))]
+        scenes = [scene for each in self.orders.takers if site in (None, each) and (scene := self.scene(each))]
         if not scenes:
             raise Impossible(f"no agent of role gateway that was enrolled as {site or takers} is connected")
         return scenes
@@ -247,7 +247,7 @@ class RelayManager:
             inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
         return self._awaited(inquiry)
 
-    def walk_to_relay(self, scenes: Iterable[Scene], relay: WishedRelay) -> Inquiry:
+    def walk_to_relay(self, scenes: Iterable[Scene], relay: RelayOverride) -> Inquiry:
         """How far it is from these sites, also where that is known."""
         inquiry, address = Inquiry(), str(relay.address)
         for walker in (scene.gateway.walker for scene in scenes):

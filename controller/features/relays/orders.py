@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from controller.model.config import Config, Site, Terminal, locals_of
-from controller.model.known import Wanted, WishedRelay
+from controller.model.known import RelayOverride, Wanted
 from controller.model.relaying import Fallback
 from controller.protocol.enrolment import Credential, Vouched
 from controller.protocol.orders import (
@@ -99,7 +99,7 @@ def _of_role(role: Role, vouched: Vouched) -> dict[str, Credential]:
     return {name: one for name, one in vouched.items() if one.role is role}
 
 
-def _relay(wished: WishedRelay, guests: tuple[RelayClient, ...]) -> Relay:
+def _relay(wished: RelayOverride, guests: tuple[RelayClient, ...]) -> Relay:
     return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
 
 

@@ -9,8 +9,15 @@ from dataclasses import replace
 from controller.features.relays.agents import RelayClientAgent
 from controller.features.relays.destinations import Destination, Scene, by_all
 from controller.features.relays.manager import RelayManager
-from controller.features.relays.view import ChoiceView, DestinationView, LegView, ReachedView, RelayView, TakingView
-from controller.model.known import Wanted, WishedRelay
+from controller.features.relays.view import (
+    ChoiceView,
+    DestinationView,
+    InterceptionView,
+    LegView,
+    ReachedView,
+    RelayView,
+)
+from controller.model.known import RelayOverride, Wanted
 from controller.model.relaying import Choosing
 from controller.policy.paths.relays import RelaySelection
 
@@ -19,8 +26,8 @@ def relays(relaying: RelayManager, wanted: Wanted, now: float) -> tuple[RelayVie
     return tuple(relay(relaying, name, each, now) for name, each in sorted(wanted.relays.items()))
 
 
-def relay(relaying: RelayManager, name: str, wished: WishedRelay, now: float) -> RelayView:
-    figures, station = relaying.figures.get(name), relaying.stations.get(name)
+def relay(relaying: RelayManager, name: str, wished: RelayOverride, now: float) -> RelayView:
+    figures, relay_agent = relaying.figures.get(name), relaying.relay_agents.get(name)
     return RelayView(
         name=name,
         address=str(wished.address),
@@ -28,7 +35,7 @@ def relay(relaying: RelayManager, name: str, wished: WishedRelay, now: float) ->
         allowed=tuple(map(str, wished.allowed)),
         congestion=wished.congestion,
         draining=wished.draining,
-        heard=station is not None,
+        heard=relay_agent is not None,
         why_not=_why_not(relaying, name),
         told=figures.told if figures else None,
         age_s=now - figures.at if figures else None,
@@ -37,18 +44,18 @@ def relay(relaying: RelayManager, name: str, wished: WishedRelay, now: float) ->
 
 
 def _why_not(relaying: RelayManager, name: str) -> str | None:
-    if name not in relaying.drafts.standing:
+    if name not in relaying.orders.standing:
         return (
             f"no agent has joined as {name}, or it was revoked: `./bicast enroll {name}` prints the line to type there"
         )
-    station = relaying.stations.get(name)
-    if station is None:
+    relay_agent = relaying.relay_agents.get(name)
+    if relay_agent is None:
         return f"no agent of role relay that was enrolled as {name} is connected; it may carry all the same"
-    return station.why_not
+    return relay_agent.why_not
 
 
 def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Iterator[ReachedView]:
-    for site in relaying.drafts.takers:
+    for site in relaying.orders.takers:
         gateway = relaying.gateways.get(site)
         one = gateway.relays.get(name) if gateway is not None else None
         if gateway is None or one is None:
@@ -56,7 +63,7 @@ def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Ite
         leg = relaying.seeking.ways.leg(gateway.name, address, now)
         yield ReachedView(
             gateway=gateway.name,
-            because=one.because or None,
+            reason=one.reason or None,
             connections=one.connections,
             opened=one.opened,
             setup_ms=one.setup_us / 1e3 if one.setup_us else None,
@@ -65,18 +72,18 @@ def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Ite
         )
 
 
-def taking(relaying: RelayManager) -> tuple[TakingView, ...]:
-    return tuple(_taking(relaying, site, relaying.gateways.get(site)) for site in relaying.drafts.takers)
+def taking(relaying: RelayManager) -> tuple[InterceptionView, ...]:
+    return tuple(_taking(relaying, site, relaying.gateways.get(site)) for site in relaying.orders.takers)
 
 
-def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None) -> TakingView:
-    written = relaying.drafts.takers[site].relaying
+def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None) -> InterceptionView:
+    written = relaying.orders.takers[site].relaying
     assert written is not None
     nobody = f"no agent of role gateway that was enrolled as {site} is connected"
-    names = {each.name for each in relaying.drafts.takers[site].terminals}
+    names = {each.name for each in relaying.orders.takers[site].terminals}
     told = gateway.told.terminals if gateway is not None and gateway.told is not None else ()
     places, chosen = relaying.seeking.counted(site)
-    return TakingView(
+    return InterceptionView(
         gateway=site,
         choose=written.choose,
         fallback=written.fallback,
@@ -119,11 +126,11 @@ def _instead(direct: RelaySelection, scene: Scene) -> RelaySelection | None:
     """What is not told to a gateway that lets nothing go directly."""
     nearest = _nearest(scene)
     forbidden = "by `fallback: block` nothing goes directly"
-    return nearest and replace(nearest, because=f"{forbidden}, and {nearest.because}; {direct.because}")
+    return nearest and replace(nearest, reason=f"{forbidden}, and {nearest.reason}; {direct.reason}")
 
 
 def _choice(method: Choosing, one: RelaySelection) -> ChoiceView:
-    return ChoiceView(method, one.relays, one.because, one.predicted_bps, one.direct_bps)
+    return ChoiceView(method, one.relays, one.reason, one.predicted_bps, one.direct_bps)
 
 
 def _legs(relaying: RelayManager, scene: Scene, place: Destination, now: float) -> Iterator[LegView]:
@@ -138,13 +145,13 @@ def _leg(relaying: RelayManager, start: str, address: str, end: str, now: float)
     known = relaying.seeking.ways.get(start, address)
     leg = known.leg(start, now) if known is not None else None
     if known is None or leg is None:
-        because = known.way.because if known is not None and known.way.because else _unwalked(relaying, start)
-        return LegView(start, end, None, None, because, ())
+        reason = known.way.reason if known is not None and known.way.reason else _unwalked(relaying, start)
+        return LegView(start, end, None, None, reason, ())
     return LegView(start, end, leg.rtt_ms, leg.age_s, None, tuple(each.address for each in known.way.routers))
 
 
 def _unwalked(relaying: RelayManager, start: str) -> str:
-    host = relaying.gateways.get(start) or relaying.stations.get(start)
+    host = relaying.gateways.get(start) or relaying.relay_agents.get(start)
     if host is None:
         return f"the agent {start} is not connected"
     return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "nobody has walked it of late"

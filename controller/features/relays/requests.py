@@ -12,7 +12,7 @@ from controller.features.relays import readout
 from controller.features.relays.manager import Inquiry, RelayManager
 from controller.features.relays.view import DestinationView, TriedView
 from controller.model.config import EVERYBODY, Config, Site, Subnet
-from controller.model.known import MOST_RELAYS, ONWARD_PORTS, PREFIXES, Wanted, WishedRelay, without
+from controller.model.known import MOST_RELAYS, ONWARD_PORTS, PREFIXES, RelayOverride, Wanted, without
 from controller.model.relaying import RELAYING
 from controller.model.settings import Endpoint
 from controller.model.traffic import Address, Family
@@ -24,16 +24,16 @@ Carries = Callable[[str], str]  # how many connections a relay carries, as the e
 WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # or Impossible, or UnknownRelay
 
 
-def wished(name: str, relay: WishedRelay) -> WishOfRelays:
+def wished(name: str, relay: RelayOverride) -> WishOfRelays:
     """One that is there already drains on, if it does."""
 
     def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
         before = wanted.relays.get(name)
-        because = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
-        if because is None and before is None and len(wanted.relays) >= MOST_RELAYS:
-            because = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
-        if because is not None:
-            raise Impossible(because)
+        reason = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
+        if reason is None and before is None and len(wanted.relays) >= MOST_RELAYS:
+            reason = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
+        if reason is not None:
+            raise Impossible(reason)
         draining = before is not None and before.draining
         number = before.number if before is not None else _free(wanted)
         said = f"{name} is wished for as a relay, at {Endpoint(str(relay.address), relay.port)}"
@@ -65,11 +65,11 @@ def _free(wanted: Wanted) -> int:
     return next(number for number in range(MOST_RELAYS) if number not in taken)
 
 
-def _with(wanted: Wanted, name: str, relay: WishedRelay) -> Wanted:
+def _with(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
     return replace(wanted, relays={**wanted.relays, name: relay})
 
 
-def known(wanted: Wanted, name: str) -> WishedRelay:
+def known(wanted: Wanted, name: str) -> RelayOverride:
     """Or UnknownRelay."""
     if name in wanted.relays:
         return wanted.relays[name]
@@ -93,7 +93,7 @@ def _name_is_wrong(config: Config, name: str) -> str | None:
     return None
 
 
-def _place_is_wrong(config: Config, relay: WishedRelay) -> str | None:
+def _place_is_wrong(config: Config, relay: RelayOverride) -> str | None:
     if relay.port in ONWARD_PORTS:
         first, last = ONWARD_PORTS[0], ONWARD_PORTS[-1]
         return f"by port {relay.port} other relays are gone on to: expected none from {first} to {last}"
@@ -127,7 +127,7 @@ def _spoken(site: Site) -> list[Subnet]:
     return [subnet for subnet in site.subnets if subnet.name.startswith(RELAYING)]
 
 
-def _is_taken(wanted: Wanted, name: str, relay: WishedRelay) -> str | None:
+def _is_taken(wanted: Wanted, name: str, relay: RelayOverride) -> str | None:
     for other, each in wanted.relays.items():
         if other != name and (each.address, each.port) == (relay.address, relay.port):
             return f"the relay {other} is at {relay.address}, port {relay.port}: expected another place for each"

@@ -14,7 +14,7 @@ class ReachedView:
     """A relay as one gateway has it."""
 
     gateway: str
-    because: str | None  # why it is not reached; null: it is
+    reason: str | None  # why it is not reached; null: it is
     connections: int  # by it, now
     opened: int  # in store
     setup_ms: float | None  # TCP and TLS of the last that was opened
@@ -38,7 +38,7 @@ class RelayView:
 
 
 @dataclass(frozen=True, slots=True)
-class TakingView:
+class InterceptionView:
     """A site whose terminals' TCP is taken."""
 
     gateway: str
@@ -56,7 +56,7 @@ class LegView:
     end: str  # a relay, or an address
     rtt_ms: float | None  # null: not known
     age_s: float | None
-    because: str | None  # why it is not known
+    reason: str | None  # why it is not known
     routers: tuple[str, ...]  # on the way, the nearest first; empty ones do not say who they are
 
 
@@ -64,7 +64,7 @@ class LegView:
 class ChoiceView:
     method: Choosing
     relays: tuple[str, ...]  # none: directly
-    because: str
+    reason: str
     predicted_bps: float | None
     direct_bps: float | None
 

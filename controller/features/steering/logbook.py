@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
-from controller.protocol.reports import ReflexFired, Resulted
+from controller.protocol.reports import FailoverFired, Resulted
 
 KEPT = 20  # a terminal
 UNORDERED = "none of its connections was ordered to move"  # what follows from an entry's `unmoved`
@@ -19,7 +19,7 @@ UNORDERED = "none of its connections was ordered to move"  # what follows from a
 class By(StrEnum):
     PEOPLE = "people"
     POLICY = "policy"
-    REFLEX = "reflex"
+    FAILOVER = "failover"
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class LogEntry:
     by: By
     uplink: str  # to which
     left: str  # from which
-    because: str
+    reason: str
     hard: bool
     copies: bool | None = None  # they begin, or end; None: it is of the uplink
     gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
@@ -102,14 +102,14 @@ class Logbook:
         """Of those that are of the uplink."""
         return next((entry for entry in self.entries(terminal) if entry.copies is None), None)
 
-    def write(self, terminal: str, at: float, by: By, uplink: str, left: str, because: str, hard: bool) -> LogEntry:
+    def write(self, terminal: str, at: float, by: By, uplink: str, left: str, reason: str, hard: bool) -> LogEntry:
         self._number += 1
-        return self._keep(LogEntry(self._number, terminal, at, by, uplink, left, because, hard))
+        return self._keep(LogEntry(self._number, terminal, at, by, uplink, left, reason, hard))
 
     def copied(self, decision: CopyDecision, active: str, now: float) -> LogEntry:
         self._number += 1
-        name, because, copies = decision.terminal, decision.because, decision.copies
-        entry = LogEntry(self._number, name, now, By.POLICY, active, active, because, False, copies)
+        name, reason, copies = decision.terminal, decision.reason, decision.copies
+        entry = LogEntry(self._number, name, now, By.POLICY, active, active, reason, False, copies)
         entry.reporters = decision.reporters
         return self._keep(entry)
 
@@ -117,12 +117,12 @@ class Logbook:
         self._entries.setdefault(entry.terminal, deque(maxlen=KEPT)).append(entry)
         return entry
 
-    def standing(self, terminal: str, uplink: str, by: By, because: str, now: float) -> LogEntry:
+    def standing(self, terminal: str, uplink: str, by: By, reason: str, now: float) -> LogEntry:
         """The decision that is in force; one of which nothing is known has this reason."""
         last = self.last(terminal)
         if last is not None and last.uplink == uplink:
             return last
-        entry = self.write(terminal, now, by, uplink, uplink, because, hard=False)
+        entry = self.write(terminal, now, by, uplink, uplink, reason, hard=False)
         entry.gateway.done, entry.gateway.said = True, "its groups are so already"
         return entry
 
@@ -138,7 +138,7 @@ class Logbook:
         before = entry.hands.get(agent)
         entry.hands[agent] = self._directives[directive] = Outcome(agent, orders=before.orders + 1 if before else 1)
 
-    def fired(self, entry: LogEntry, agent: str, event: ReflexFired) -> None:
+    def fired(self, entry: LogEntry, agent: str, event: FailoverFired) -> None:
         entry.hands[agent] = Outcome(agent, True, event.said, event.connections)
 
     def resulted(self, event: Resulted) -> None:

@@ -28,7 +28,7 @@ from controller.policy.paths.health import SilentUplink
 from controller.policy.paths.movers import ReachChoice
 from controller.policy.paths.uplinks import Leaves
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted, Role
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted, Role
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class SteeringManager:
         self.agents: dict[str, Agent] = {}  # by name; those that have gone stay known
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
-        self.told_of_paths = False  # by ports, reflexes or ends, since somebody looked
+        self.told_of_paths = False  # by ports, armed failovers or ends, since somebody looked
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = AddressIndex(())
@@ -192,7 +192,7 @@ class SteeringManager:
         order = agent.answered(event.directive) if agent else None
         if agent is None or order is None:
             return
-        agent.hear(now)
+        agent.seen(now)
         self.logbook.resulted(event)
         if not event.done:
             log.warning("agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.said)
@@ -206,7 +206,7 @@ class SteeringManager:
         if isinstance(order, Arm) and not event.done:
             agent.arms.refused(order.name, event.said)
 
-    def fired(self, event: ReflexFired, wanted: Wanted, now: float) -> list[LogEntry]:
+    def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
         """The hand has moved already; what is left is to bring the gateway along."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
         if agent is None or (steered is not None and agent.repeats(event)):
@@ -215,15 +215,15 @@ class SteeringManager:
         if steered is None or expected is None:
             agent.doubt(event)
             return []
-        agent.hear(now)
+        agent.seen(now)
         self.told_of_paths = True
         steered.fired(expected, event.stalled_ms, now)
         stalled = f"no progress for {event.stalled_ms} ms with data in flight; {expected.limits}"
-        because = f"{expected.watched} is dead ({stalled})"
-        entry = self.logbook.write(event.name, now, By.REFLEX, expected.fallback, expected.watched, because, hard=True)
+        reason = f"{expected.watched} is dead ({stalled})"
+        entry = self.logbook.write(event.name, now, By.FAILOVER, expected.fallback, expected.watched, reason, hard=True)
         self.logbook.fired(entry, agent.name, event)
         entry.reporters = (agent.name,)
-        log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, because)
+        log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, reason)
         self._touched[event.name] = None
         steered.attended(agent)
         steered.found(agent).moved()
@@ -260,9 +260,9 @@ class SteeringManager:
         steered.follow(decision)
         self._touched[steered.name] = None
         name, to = steered.name, decision.prefer
-        entry = self.logbook.write(name, now, By.POLICY, to, left, decision.because, decision.hard)
+        entry = self.logbook.write(name, now, By.POLICY, to, left, decision.reason, decision.hard)
         entry.reporters = steered.reporters((left, to), now)
-        log.info("%s: from %s to %s, because %s%s", name, left, to, decision.because, reported_by(entry.reporters))
+        log.info("%s: from %s to %s, because %s%s", name, left, to, decision.reason, reported_by(entry.reporters))
         return [entry]
 
     # Requests of people
@@ -290,8 +290,8 @@ class SteeringManager:
         if decided:
             decided[0].left = left
             return decided[0]
-        because = "somebody left it to policies, which know nothing against its default"
-        return self.logbook.write(terminal, now, By.PEOPLE, steered.course.active, left, because, hard=False)
+        reason = "somebody left it to policies, which know nothing against its default"
+        return self.logbook.write(terminal, now, By.PEOPLE, steered.course.active, left, reason, hard=False)
 
     # Orders
 
@@ -303,7 +303,7 @@ class SteeringManager:
         return self._orders.move(self.steered[entry.terminal], entry, wanted, now)
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """What keeps decisions true at those who were touched: new connections follow, reflexes stand."""
+        """What keeps decisions true at those who were touched: new connections follow, armed failovers stand."""
         disowned, self._disowned = self._disowned, []
         for agent, terminals in disowned:
             yield from self._orders.disarm(agent, terminals, now)
@@ -314,7 +314,7 @@ class SteeringManager:
                 yield from self._orders.keep(steered, wanted, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
-        """What was decided of its copies is done by gateways alone; reflexes are armed anew."""
+        """What was decided of its copies is done by gateways alone; armed failovers are armed anew."""
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 

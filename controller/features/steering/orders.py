@@ -44,7 +44,7 @@ class Orders:
                 yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
 
     def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """What keeps decisions true: new connections follow, reflexes stand."""
+        """What keeps decisions true: new connections follow, armed failovers stand."""
         choice = steered.choose(now)
         yield from self._follow(steered, choice, wanted, now)
         yield from self._arm(steered, choice, wanted, now)
@@ -92,7 +92,7 @@ class Orders:
             untold = [name for name in steered.found_backup(agent) if name not in found.known]
             if untold:
                 names = " and ".join(untold)
-                entry.because += f"; {names} stays backup at {agent.name}: whether it was before is not known"
+                entry.reason += f"; {names} stays backup at {agent.name}: whether it was before is not known"
             yield self._give_back(steered, agent, entry, now)
 
     def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:
@@ -120,10 +120,10 @@ class Orders:
         for agent in steered.agents.values():
             armed = agent.arms.get(steered.name)
             due = agent.name in choice.guards and steered.is_policies(wanted)
-            reflex = steered.reflex(agent, wanted, now) if due else None
-            if reflex is None:
+            failover = steered.failover(agent, wanted, now) if due else None
+            if failover is None:
                 yield from agent.disarm(steered.name, self._tickets, now)
                 continue
-            stands = armed is not None and armed.stands(reflex, now)
+            stands = armed is not None and armed.stands(failover, now)
             if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
-                yield agent.arm(reflex, steered.where_of(agent), self._tickets, now)
+                yield agent.arm(failover, steered.where_of(agent), self._tickets, now)

@@ -11,7 +11,7 @@ from controller.model.config import Mode, Site, Terminal
 from controller.model.known import Wanted
 from controller.policy.paths import health
 from controller.policy.paths.evidence import TerminalConnections
-from controller.policy.paths.failover import Reflex, reflex
+from controller.policy.paths.failover import ArmedFailover, failover
 from controller.policy.paths.health import SilentUplink, Throughput, UplinkPath, UplinkReading
 from controller.policy.paths.movers import Reach, ReachChoice, choose
 from controller.policy.paths.uplink_choice import Course, UplinkDecision, decide, kept_because, left_by
@@ -34,7 +34,7 @@ class OriginalBackupFlags:
     def __init__(self) -> None:
         self.ours = False
         self._before: dict[str, bool] = {}  # by uplink: whether it was backup, up to the last report but one
-        self._last: dict[str, bool] = {}  # a reflex may have fired before it, and be told after it
+        self._last: dict[str, bool] = {}  # an armed failover may have fired before it, and be told after it
         self._giving_back: int | None = None  # the directive
         self._asked_at: float | None = None
         self._heeds_from = 0.0
@@ -153,8 +153,8 @@ class Steered:
             if name not in told and before.reporter is not None:
                 self._ended_silence[name] = before.reporter
         self._silent = dict(told)
-        because = {name: one.because for name, one in told.items()}
-        self.paths = {name: health.silence(path, because.get(name), now) for name, path in self.paths.items()}
+        reason = {name: one.reason for name, one in told.items()}
+        self.paths = {name: health.silence(path, reason.get(name), now) for name, path in self.paths.items()}
 
     def reported(self, uplink: str, reading: UplinkReading, agent: str, now: float) -> None:
         self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
@@ -178,8 +178,8 @@ class Steered:
                 found[silent.reporter] = None
         return tuple(found)
 
-    def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:
-        self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
+    def fired(self, failover: ArmedFailover, stalled_ms: int, now: float) -> None:
+        self.paths[failover.watched] = health.fired(self.paths[failover.watched], stalled_ms, failover.limits, now)
 
     def flags_seen(self, agent: Agent, wanted: Wanted, now: float) -> None:
         self.found(agent).reported(agent.standings.get(self.name), self.standing(wanted), now)
@@ -265,7 +265,7 @@ class Steered:
         if agent.role is Role.RELAY:
             self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
 
-    def reflex(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
+    def failover(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
         """What this hand should do by itself, if anything. While nobody moves it again, no hand should."""
         if self.course.rests(now):
             return None
@@ -273,10 +273,10 @@ class Steered:
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
         leaves = way(self.site, self.terminal, wanted).leaves
         copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
-        return reflex(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
+        return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
-    def expected(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
-        """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
+    def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
+        """The armed failover that fired. One that was armed before we were started is told by what we would arm now."""
         known = agent.fired(self.name, now)
         if known is not None:
             return known if self.able_to_ride(known.watched, known.fallback) else None
@@ -286,7 +286,7 @@ class Steered:
         own = any(each.role is Role.TERMINAL for each in self.agents.values())
         if agent.role is Role.RELAY and own and not agent.listed:
             return None
-        return self.reflex(agent, wanted, now)
+        return self.failover(agent, wanted, now)
 
     # Orders
 

@@ -38,7 +38,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    because: str
+    reason: str
 
 
 CALIBRATED = Alpha()

@@ -44,7 +44,7 @@ class Release:
     """Immutable state; each look returns a new value."""
 
     since: float | None = None  # caps are released; None: they are not
-    because: str | None = None  # None: it is not known yet whether a sender has no cap
+    reason: str | None = None  # None: it is not known yet whether a sender has no cap
     queued_since: float | None = None
     delivered: float | None = None  # share of the bandwidth, averaged; None: no queue stands, or not long enough
     fair: float = 0.0  # the same of deliveries up to an equal share each
@@ -102,11 +102,11 @@ class Release:
             at=now,
         )
         if not waiting:
-            return replace(seen, since=None, because=None, full_since=None)
+            return replace(seen, since=None, reason=None, full_since=None)
         if seen.delivered is not None and seen.delivered >= FULL_SHARE:
             full_since = now if seen.full_since is None else seen.full_since
-            if seen.because is None or now - full_since >= KEPT_S:
-                return replace(seen, since=None, because=None, rests_until=-math.inf)
+            if seen.reason is None or now - full_since >= KEPT_S:
+                return replace(seen, since=None, reason=None, rests_until=-math.inf)
             return replace(seen, full_since=full_since)
         seen = replace(seen, full_since=None)
         if seen.rests:
@@ -140,20 +140,20 @@ class Release:
         assert self.since is not None
         if self.delivered is None:
             return self
-        if now - self.since < BEFORE_S or self.because is None:
-            because = self.because or (
+        if now - self.since < BEFORE_S or self.reason is None:
+            reason = self.reason or (
                 f"a queue of {self.queue_us / 1000:.0f} ms stood there, of which caps explain "
                 f"{explained_us / 1000:.0f} ms, and capped terminals delivered "
                 f"{self.delivered * bandwidth_bps / 1e6:.2g} of {bandwidth_bps / 1e6:.4g} Mbit/s: a sender "
                 "there has no cap"
             )
-            return replace(self, because=because, lowest=min(self.lowest, self.fair))
+            return replace(self, reason=reason, lowest=min(self.lowest, self.fair))
         if now - self.since < TRIAL_S:
             return self
         if self.fair < min(MORE * self.lowest, GIVEN_SHARE):
-            return replace(self, since=None, because=None, rests_until=now + REST_S)
+            return replace(self, since=None, reason=None, rests_until=now + REST_S)
         if now - self.since >= RETRY_S:
-            return replace(self, since=None, because=None, rests_until=now + REST_S, lowest=self.fair)
+            return replace(self, since=None, reason=None, rests_until=now + REST_S, lowest=self.fair)
         return replace(self, lowest=0.0)  # larger windows gain
 
 

@@ -102,7 +102,7 @@ class TerminalCap:
 
     active: bool
     connections: int  # among which its part is divided
-    because: str
+    reason: str
     windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection of a pair
     held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # the same, where nothing is released
     most_segments: int | None = None  # of its connections together; None: no cap
@@ -199,7 +199,7 @@ def _cap(
     return TerminalCap(
         active=sharer.active,
         connections=connections,
-        because=_because(sharer, part, known, windows),
+        reason=_because(sharer, part, known, windows),
         windows=windows,
         held_windows=held,
         most_segments=most,

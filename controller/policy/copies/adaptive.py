@@ -57,7 +57,7 @@ CHANCE = ", bad luck aside"
 class CopyDecision:
     terminal: str
     copies: bool
-    because: str
+    reason: str
     at: float  # of the core's clock
     barred: bool = False  # they would be worth it, and may not be had
     reporters: tuple[str, ...] = ()  # agents
@@ -70,7 +70,7 @@ class Watch:
     active: str
     since: float  # it is as it is
     copies: bool = True
-    because: str = "it is not known yet"
+    reason: str = "it is not known yet"
     relapses: int = 0  # in a row: copies ended, and were wanted again soon
     ended_clean: bool = False  # they did when last they ended, and were not barred
     heard: tuple[tuple[float, Evidence], ...] = ()  # within the window, and when
@@ -96,7 +96,7 @@ def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
     alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have brought them
     lives = alone and tally.packets > tally.lost and not evidence.stalled_ms
     watch = replace(watch, heard=heard, told_at=now, dead=None if lives else watch.dead)
-    return _run_on(watch, evidence, now) if watch.copies else replace(watch, because=_on_one_path(watch, now))
+    return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
 
 
 def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
@@ -108,28 +108,28 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
         watch = replace(watch, measured=watch.measured.plus(evidence.tally), measured_at=now)
     spoilt = next((_share(run) + _clean() for run in (watch.measured, watch.sent) if run.spoilt), None)
     if trouble is not None or spoilt is not None:
-        return replace(_unclean(watch), because=trouble or f"{watch.active}: {spoilt}")
+        return replace(_unclean(watch), reason=trouble or f"{watch.active}: {spoilt}")
     clean_since = now if watch.clean_since is None else watch.clean_since
     watch = replace(watch, clean_since=clean_since)
-    return replace(watch, because=_until_clean(watch, clean_since, now))
+    return replace(watch, reason=_until_clean(watch, clean_since, now))
 
 
-def dead(watch: Watch, because: str, now: float) -> Watch:
-    """Its active uplink is, by other signs: a port, a reflex, what an end tells."""
-    return replace(_afresh(watch), dead=because, because=f"{watch.active} is dead ({because})", told_at=now)
+def dead(watch: Watch, reason: str, now: float) -> Watch:
+    """Its active uplink is, by other signs: a port, an armed failover, what an end tells."""
+    return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", told_at=now)
 
 
 def revived(watch: Watch) -> Watch:
     """Who said that it is dead says so no more."""
-    return replace(_afresh(watch), because=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
+    return replace(_afresh(watch), reason=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
     """What was heard is of another uplink. Copies, or none, are as they were."""
     if active == watch.active:
         return watch
-    because = f"as it was on {watch.active}: nothing is known of {active} yet"
-    return replace(_afresh(watch), active=active, because=because, relapses=0, told_at=now)
+    reason = f"as it was on {watch.active}: nothing is known of {active} yet"
+    return replace(_afresh(watch), active=active, reason=reason, relapses=0, told_at=now)
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
@@ -144,16 +144,16 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
     run, lasted_s = _run(watch, now), now - watch.clean_since
     if run.packets < ENOUGH or not run.clean or lasted_s < _pause(watch, now):
         return None
-    because = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean()}"
+    reason = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean()}"
     if not _is_measured(watch, now):
-        because += "; what one path loses nobody tells while there are copies, so it is tried"
-    return CopyDecision(terminal, False, because, now)
+        reason += "; what one path loses nobody tells while there are copies, so it is tried"
+    return CopyDecision(terminal, False, reason, now)
 
 
 def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
     """Nobody would tell any more that its active uplink loses. None: it stays as it is."""
-    because = f"{why}, and one path that nobody watches may lose anything"
-    return None if watch.copies else CopyDecision(terminal, True, because, now)
+    reason = f"{why}, and one path that nobody watches may lose anything"
+    return None if watch.copies else CopyDecision(terminal, True, reason, now)
 
 
 def decided(watch: Watch, decision: CopyDecision) -> Watch:
@@ -163,7 +163,7 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
     return replace(
         _afresh(watch),
         copies=decision.copies,
-        because=decision.because,
+        reason=decision.reason,
         since=decision.at,
         relapses=relapses,
         ended_clean=not (decision.copies or decision.barred),

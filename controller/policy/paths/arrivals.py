@@ -130,7 +130,7 @@ class UnidentifiedWindow:
 
     begun: PathCopies
     since: float
-    because: str | None = None  # why copies pass; None: they do not
+    reason: str | None = None  # why copies pass; None: they do not
 
 
 UnidentifiedWindows = Mapping[str, UnidentifiedWindow]

@@ -27,11 +27,11 @@ NO_PROGRESS_LOSING_MS = 1000
 # A lost SYN makes the srtt of an idle path seconds long until data flow. Longer limits are left to the agent, which
 # waits for the kernel's srtt + 4 rttvar of that moment.
 NO_PROGRESS_MOST_MS = 1000
-STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
+STEP_MS = 25  # round trips differ from report to report: an armed failover is not armed anew for each
 
 
 @dataclass(frozen=True, slots=True)
-class Reflex:
+class ArmedFailover:
     terminal: str
     watched: str  # uplinks
     fallback: str
@@ -44,7 +44,7 @@ class Reflex:
             return f"armed for {self.no_progress_ms} ms"
         return f"armed for {self.no_progress_ms} ms, with many in flight {self.no_progress_many_ms} ms"
 
-    def outdates(self, armed: Reflex) -> bool:
+    def outdates(self, armed: ArmedFailover) -> bool:
         """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
         handshake's that was lost, and be many times too long."""
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
@@ -61,9 +61,9 @@ class Reflex:
         return Arm(self.terminal, watched, fallback, *patience, int(LEASE_S * 1000))
 
 
-def reflex(
+def failover(
     terminal: str, active: str, where: Paths, paths: Mapping[str, UplinkPath], srtt_us: int, copied: bool
-) -> Reflex | None:
+) -> ArmedFailover | None:
     """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path; `copied`:
     what this hand's end sends rides every uplink."""
     others = [name for name in paths if name != active and name in where]
@@ -73,8 +73,8 @@ def reflex(
     fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
     if copied or paths[active].loses:
         patience_ms = max(NO_PROGRESS_COPIED_MS if copied else NO_PROGRESS_LOSING_MS, _patience_ms(srtt_us))
-        return Reflex(terminal, active, fallback, patience_ms, patience_ms)
-    return Reflex(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
+        return ArmedFailover(terminal, active, fallback, patience_ms, patience_ms)
+    return ArmedFailover(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
 
 
 def _patience_ms(srtt_us: int) -> int:

@@ -136,7 +136,7 @@ class UplinkReading:
 class SilentUplink(NamedTuple):
     """An uplink that brings nothing at one of its ends."""
 
-    because: str
+    reason: str
     reporter: str | None  # the agent; None: the switch counted it
 
 
@@ -145,7 +145,7 @@ class UplinkPath:
     """One uplink as a terminal sees it; a new one is made with every piece of evidence."""
 
     health: UplinkHealth = UplinkHealth.UNKNOWN
-    because: str = "no report yet"
+    reason: str = "no report yet"
     since: float = 0.0  # this health
     port_up: bool = True
     clean_since: float | None = None  # while lossy
@@ -182,20 +182,20 @@ class UplinkPath:
 def port_seen(path: UplinkPath, up: bool, now: float) -> UplinkPath:
     if up == path.port_up:
         return path
-    sign, because = (Sign.PORT_UP, "its port is up again") if up else (Sign.PORT_DOWN, "its port is down")
-    return _after(replace(path, port_up=up, window=()), sign, because, now)
+    sign, reason = (Sign.PORT_UP, "its port is up again") if up else (Sign.PORT_DOWN, "its port is down")
+    return _after(replace(path, port_up=up, window=()), sign, reason, now)
 
 
-def silence(path: UplinkPath, because: str | None, now: float) -> UplinkPath:
+def silence(path: UplinkPath, reason: str | None, now: float) -> UplinkPath:
     """Where copies come in, it brings none; None: it does, or nothing is known of it there."""
-    changed = (because is None) != (path.silent is None)
-    path = replace(path, silent=because)
+    changed = (reason is None) != (path.silent is None)
+    path = replace(path, silent=reason)
     if not path.port_up or not changed:
         return path
     path = replace(path, heard_at=now, window=(), clean_since=None)
-    if because is None:
+    if reason is None:
         return _after(path, Sign.PROGRESS, "it brings packets again", now)
-    return _after(path, Sign.STALLED, because, now)
+    return _after(path, Sign.STALLED, reason, now)
 
 
 def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath:
@@ -216,21 +216,21 @@ def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath
         path = _after(path, Sign.PROGRESS, "", now)
     path = replace(path, heard_at=now)
     if not reading.segments:  # it delivers, and of loss nothing is said
-        return path if path.health is not UplinkHealth.UNKNOWN else replace(path, because=_delivers(reading))
+        return path if path.health is not UplinkHealth.UNKNOWN else replace(path, reason=_delivers(reading))
     path = replace(path, window=(*path.window, reading)[-WINDOW:])
     if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:
         return _after(
             replace(path, clean_since=None), Sign.LOSING, f"{_lost(path)}; lossy from {LOSSY_FROM:.0%} on", now
         )
     if path.loss > CLEAN_UNTIL:
-        return replace(path, clean_since=None, because=f"{_lost(path)}; {_undecided(path)}")
+        return replace(path, clean_since=None, reason=f"{_lost(path)}; {_undecided(path)}")
     clean_since = now if path.clean_since is None else path.clean_since
     path = replace(path, clean_since=clean_since)
-    because = f"{_lost(path)}; good up to {CLEAN_UNTIL:.0%}"
+    reason = f"{_lost(path)}; good up to {CLEAN_UNTIL:.0%}"
     if path.health is UplinkHealth.LOSSY and now - clean_since < MENDED_AFTER_S:
         lasted = f"for {MENDED_AFTER_S:.0f} s, of which {now - clean_since:.0f} s are over"
-        return replace(path, because=f"{because} {lasted}")
-    return _after(path, Sign.CLEAN, because, now)
+        return replace(path, reason=f"{reason} {lasted}")
+    return _after(path, Sign.CLEAN, reason, now)
 
 
 def _lost(path: UplinkPath) -> str:
@@ -258,15 +258,15 @@ def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkP
     if not path.port_up:
         return path
     left = replace(path, heard_at=now, window=(), clean_since=None)
-    because = f"a reflex fired after {stalled_ms} ms with data in flight and no progress; {limits}"
-    return _after(left, Sign.STALLED, because, now)
+    reason = f"an armed failover fired after {stalled_ms} ms with data in flight and no progress; {limits}"
+    return _after(left, Sign.STALLED, reason, now)
 
 
-def unheard(path: UplinkPath, because: str, now: float) -> UplinkPath:
+def unheard(path: UplinkPath, reason: str, now: float) -> UplinkPath:
     """Nobody reports of it any more: what is known of it is its port."""
     if not path.port_up or (path.health is UplinkHealth.UNKNOWN and not path.window):
         return path
-    return _after(replace(path, window=(), clean_since=None), Sign.SILENT, because, now)
+    return _after(replace(path, window=(), clean_since=None), Sign.SILENT, reason, now)
 
 
 def passed(path: UplinkPath, now: float) -> UplinkPath:
@@ -276,13 +276,13 @@ def passed(path: UplinkPath, now: float) -> UplinkPath:
     if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
         silent = replace(path, window=(), clean_since=None)
         nothing = "acknowledged" if path.health is UplinkHealth.DEAD else "sent"
-        because = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s, and it was {path.health} before"
-        return _after(silent, Sign.SILENT, f"{because}; unknown from {SILENT_AFTER_S:.0f} s on", now)
+        reason = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s, and it was {path.health} before"
+        return _after(silent, Sign.SILENT, f"{reason}; unknown from {SILENT_AFTER_S:.0f} s on", now)
     return path
 
 
-def _after(path: UplinkPath, sign: Sign, because: str, now: float) -> UplinkPath:
+def _after(path: UplinkPath, sign: Sign, reason: str, now: float) -> UplinkPath:
     health = AFTER[path.health, sign]
     if health is path.health:
-        return replace(path, because=because)
-    return replace(path, health=health, because=because, since=now, before=path.health)
+        return replace(path, reason=reason)
+    return replace(path, health=health, reason=reason, since=now, before=path.health)

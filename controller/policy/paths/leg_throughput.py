@@ -42,19 +42,19 @@ class Leg:
 @dataclass(frozen=True, slots=True)
 class LegThroughput:
     bps: float
-    because: str
+    reason: str
 
 
 def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
     """What one connection gets, once it has begun."""
     bps = by_window(leg, window_bytes)
-    because = f"a window of {window_bytes / 1024:.4g} KiB over {leg.rtt_ms:.4g} ms"
+    reason = f"a window of {window_bytes / 1024:.4g} KiB over {leg.rtt_ms:.4g} ms"
     if leg.loss:
         bps = min(bps, by_loss(leg.loss, leg.rtt_ms, window_bytes))
-        because += f", {100 * leg.loss:.2g} % lost"
+        reason += f", {100 * leg.loss:.2g} % lost"
     if leg.bandwidth_bps is not None and bps >= leg.bandwidth_bps:
         return LegThroughput(leg.bandwidth_bps, f"the {said(leg.bandwidth_bps)} that are there")
-    return LegThroughput(bps, because)
+    return LegThroughput(bps, reason)
 
 
 def by_window(leg: Leg, window_bytes: int) -> float:

@@ -239,11 +239,11 @@ def _judged(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkReac
         return _rests(one, None if one.targets else f"{one.evidence}, but its next hop answers; {NO_TARGETS}", now)
     others = {other: each for other, each in reach.items() if other != name and each.dead is None}
     if far.fails and (one.far_known or not one.returned) and (there := _works(others, True, since, now)):
-        because = f"{_named(one)} answered {far} over it, and {there[1]} over {there[0]}"
-        return _dies(one, because, True, now)
+        reason = f"{_named(one)} answered {far} over it, and {there[1]} over {there[0]}"
+        return _dies(one, reason, True, now)
     if near.fails and not far.answered and one.near_known and (there := _works(others, False, since, now)):
-        because = f"its next hop answered {near}, and that of {there[0]} answered {there[1]}"
-        return _dies(one, because, one.far_known, now)
+        reason = f"its next hop answered {near}, and that of {there[0]} answered {there[1]}"
+        return _dies(one, reason, one.far_known, now)
     clear = seen.fails or seen.works or _asked_since(one, since) >= MOST_ASKED
     if seen.judged < LAST_JUDGED or not clear:
         return one
@@ -286,8 +286,8 @@ def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, Tal
     return next(((name, there) for name, there in found if there.works), None)
 
 
-def _dies(one: UplinkReach, because: str, needs_far: bool, now: float) -> UplinkReach:
-    dead = f"{RETURNS_NOTHING}: {one.evidence}; {because}"
+def _dies(one: UplinkReach, reason: str, needs_far: bool, now: float) -> UplinkReach:
+    dead = f"{RETURNS_NOTHING}: {one.evidence}; {reason}"
     return replace(one, dead=dead, dead_since=now, needs_far=needs_far, suspect_since=None, doubt=None)
 
 

@@ -47,7 +47,7 @@ class RelaySelection:
     """`relays` are names; none of them: direct."""
 
     relays: tuple[str, ...]
-    because: str
+    reason: str
     predicted_bps: float | None = None  # of what is chosen
     direct_bps: float | None = None
 
@@ -158,10 +158,10 @@ def parallel(
         best = kept
     bps = _sum(best, uplink_bps)
     worth = alone.bps if best is kept else WORTH * alone.bps
-    told_direct = f"direct {said(alone.bps)} ({alone.because})"
+    told_direct = f"direct {said(alone.bps)} ({alone.reason})"
     if not best:
         return RelaySelection((), f"{told_direct}; no relay can be told of", alone.bps, alone.bps)
-    told = " and ".join(f"{name} {said(each.bps)} ({each.because})" for name, each in best.items())
+    told = " and ".join(f"{name} {said(each.bps)} ({each.reason})" for name, each in best.items())
     if bps < worth:
         return RelaySelection((), f"{told_direct}; no relay is worth it: {told}", alone.bps, alone.bps)
     together = f", together {said(bps)}" if len(best) > 1 else ""
@@ -183,7 +183,7 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
         return slower
     left = max(0.0, 1 - load) / (1 - BUSY_FROM)
     bps = left * slower.bps if left else 0.0  # where that is infinite, too
-    return LegThroughput(bps, f"{slower.because}, and {100 * load:.0f} % of the relay are in use")
+    return LegThroughput(bps, f"{slower.reason}, and {100 * load:.0f} % of the relay are in use")
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:

@@ -35,7 +35,7 @@ WORTH = 0.9  # of what was left behind: who carries as much for a clean path is 
 class UplinkDecision:
     terminal: str
     prefer: str  # an uplink's name
-    because: str
+    reason: str
     at: float  # of the core's clock
     hard: bool  # what is in flight on the old one must be sent again
 
@@ -96,13 +96,13 @@ def decide(
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # that nothing is known is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
-        because = f"{_told(course.active, active)}; {_told(best, paths[best])}"
-        return UplinkDecision(terminal, best, because, now, hard=active.health is UplinkHealth.DEAD)
+        reason = f"{_told(course.active, active)}; {_told(best, paths[best])}"
+        return UplinkDecision(terminal, best, reason, now, hard=active.health is UplinkHealth.DEAD)
     if course.active != default and default in paths and _may_return(course, paths[default], now):
-        because = f"{_told(default, paths[default])}; it is the default"
+        reason = f"{_told(default, paths[default])}; it is the default"
         if paths[default].health is not UplinkHealth.GOOD:
-            because += f", and tried again after {_pause(course):.0f} s"
-        return UplinkDecision(terminal, default, because, now, hard=False)
+            reason += f", and tried again after {_pause(course):.0f} s"
+        return UplinkDecision(terminal, default, reason, now, hard=False)
     return None
 
 
@@ -162,7 +162,7 @@ def _outdone(active: str, path: UplinkPath, left: Left, now: float) -> str:
 
 
 def _told(name: str, path: UplinkPath) -> str:
-    return f"{name} is {path.health} ({path.because})"
+    return f"{name} is {path.health} ({path.reason})"
 
 
 def _pause(course: Course) -> float:

@@ -121,7 +121,7 @@ func join(ctx context.Context, one invitation, directory string) error {
 	return identity.Save(directory)
 }
 
-func fail(because any) {
-	fmt.Fprintln(os.Stderr, "crowd:", because)
+func fail(reason any) {
+	fmt.Fprintln(os.Stderr, "crowd:", reason)
 	os.Exit(1)
 }

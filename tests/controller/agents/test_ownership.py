@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose word counts: agents that claim a terminal which is another's, reflexes that nobody armed, made-up evidence."""
+"""Whose word counts: agents that claim a terminal which is another's, failovers that nobody armed, made-up evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.features.steering.logbook import By
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
 from controller.protocol.orders import Disarm
-from controller.protocol.reports import ReflexFired, Role
+from controller.protocol.reports import FailoverFired, Role
 from controller.readout.why import agent_view, course
 from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, arms, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
@@ -24,14 +24,14 @@ SERVER = "198.51.100.1"
 
 
 def agent(scene: Scene, name: str) -> Agent:
-    return scene.core.pilot.agents[name]
+    return scene.core.steering.agents[name]
 
 
 moments = count(1)
 
 
-def lie(hand: FakeHand, terminal: str = "client") -> ReflexFired:
-    return ReflexFired(hand.session, terminal, "it fired", 500, 1, next(moments))
+def lie(hand: FakeHand, terminal: str = "client") -> FailoverFired:
+    return FailoverFired(hand.session, terminal, "it fired", 500, 1, next(moments))
 
 
 def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -83,7 +83,7 @@ def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_wi
     assert agent(scene, "guest").owns == ("client",) and agent(scene, "guest").owns_nobody is None
     scene.second()
     assert agent(scene, "guest").concerns == {"client"} and guest.armed
-    assert not scene.core.pilot.steered["client"].paths["wifi"].window, "that was sent before it was the terminal"
+    assert not scene.core.steering.steered["client"].paths["wifi"].window, "that was sent before it was the terminal"
 
 
 def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
@@ -162,7 +162,7 @@ def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> 
     assert not guest.armed and guest.orders[-1] == Disarm("client")
 
 
-# Reflexes that fired, and such as did not
+# Armed failovers that fired, and such as did not
 
 
 def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pyt
         scene.tell(lie(relay, name))
     scene.drain()
     assert scene.active == "lte" and len(scene.entries()) == 1 and len(doubts(caplog)) == 1
-    assert not scene.core.pilot.logbook.entries("phone")
+    assert not scene.core.steering.logbook.entries("phone")
 
 
 def only_plain_tcp(scene: Scene) -> None:
@@ -227,7 +227,7 @@ def test_a_reflex_that_fired_as_it_was_disarmed_is_told_and_one_long_after_is_no
         assert relay.orders[-1] == Disarm("client")
         scene.now += late
         scene.tell(fired)
-        assert len([each for each in scene.entries() if each.by is By.REFLEX]) == told
+        assert len([each for each in scene.entries() if each.by is By.FAILOVER]) == told
 
 
 def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_armed_next() -> None:
@@ -247,7 +247,7 @@ def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_a
         and scene.health("wifi") is UplinkHealth.DEAD
         and scene.health("lte") is not UplinkHealth.DEAD
     )
-    assert [each.by for each in scene.entries()] == [By.REFLEX, By.POLICY]
+    assert [each.by for each in scene.entries()] == [By.FAILOVER, By.POLICY]
     assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen since"
 
 
@@ -295,12 +295,12 @@ def test_a_reflex_at_an_agent_that_is_gone_is_told_with_the_end_of_its_lease() -
     client, _ = scene.client(), scene.connection(SERVER)
     scene.downloads(2)
     armed_at = scene.now
-    (one,) = course(scene.core, "client", scene.now, 0.0).reflexes
+    (one,) = course(scene.core, "client", scene.now, 0.0).armed_failovers
     assert one.away is None
     scene.leave(client)
     view = course(scene.core, "client", scene.now, 1000.0)
-    (one,) = view.reflexes
+    (one,) = view.armed_failovers
     assert one.away == "is gone (the test ended it)" and armed_at + 1000.0 <= one.until + 1.0 <= armed_at + 1031.0
     assert view.own_end.nobody == "agent client is gone (the test ended it)" and not view.own_end.agents
     scene.pass_time(31.0)
-    assert not course(scene.core, "client", scene.now, 0.0).reflexes
+    assert not course(scene.core, "client", scene.now, 0.0).armed_failovers

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from controller.agents.ownership import AT_RANDOM, GUESSES_KEPT_S, KEPT_S, TIMES, proved_addresses
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.reports import Role
 from controller.readout.why import agent_view, course
@@ -47,7 +47,7 @@ def test_a_server_that_invents_connections_moves_nobody_and_is_ordered_nothing(o
     assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
     assert not prefers(guest) and not guest.armed
     assert client is None or client.armed, "its own agent is armed as before"
-    (why_not,) = (each.reason for each in agent_view(scene.core.pilot.agents["guest"], 0.0).missing)
+    (why_not,) = (each.reason for each in agent_view(scene.core.steering.agents["guest"], 0.0).missing)
     assert "no agent of those, nor of their gateway, reports the same" in why_not and "`servers`" in why_not
     assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")
 
@@ -58,13 +58,13 @@ def test_what_both_ends_report_counts_and_the_terminals_own_agent_moves_it() -> 
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
     scene.downloads(2)
-    assert scene.core.pilot.agents["www"].concerns == {"client"}
+    assert scene.core.steering.agents["www"].concerns == {"client"}
     for _ in range(4):
         connection.download(100, loss=0.3)
         scene.second()
     assert scene.active == "lte" and prefers(client) and not prefers(www) and not www.armed
     (entry,) = scene.entries()
-    assert "wifi is lossy" in entry.because and entry.reporters == ("www",), "the end that sends"
+    assert "wifi is lossy" in entry.reason and entry.reporters == ("www",), "the end that sends"
     (decision,) = course(scene.core, "client", scene.now, 0.0).decisions
     assert decision.reporters == ("www",)
 
@@ -78,8 +78,8 @@ def test_a_server_whose_only_witness_goes_counts_no_more() -> None:
     scene.leave(client)
     scene.pass_time(KEPT_S)
     lost(scene, [connection], 10)
-    assert scene.active == "wifi" and not scene.core.pilot.agents["www"].concerns
-    assert scene.core.pilot.agents["www"].unconfirmed == {"client"}
+    assert scene.active == "wifi" and not scene.core.steering.agents["www"].concerns
+    assert scene.core.steering.agents["www"].unconfirmed == {"client"}
 
 
 def test_what_a_server_counted_before_there_was_a_witness_is_no_news() -> None:
@@ -110,12 +110,12 @@ def test_guesses_are_remembered_for_minutes() -> None:
     guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
     lost(scene, world, 5)
-    assert scene.core.pilot.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
     del world[1:]
     lost(scene, world, int(GUESSES_KEPT_S) - 5)
-    assert scene.core.pilot.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
     lost(scene, world, 10)
-    assert not scene.core.pilot.agents["www"].unconfirmed and scene.active == "lte"
+    assert not scene.core.steering.agents["www"].unconfirmed and scene.active == "lte"
 
 
 def test_a_server_that_guesses_new_ports_in_each_report_moves_nobody() -> None:
@@ -171,7 +171,7 @@ def test_a_server_speaks_for_the_address_that_it_comes_from_only() -> None:
     scene.join(guest)
     lost(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.entries() and not prefers(guest)
-    (reason,) = (each.reason for each in agent_view(scene.core.pilot.agents["www"], 0.0).missing)
+    (reason,) = (each.reason for each in agent_view(scene.core.steering.agents["www"], 0.0).missing)
     assert "the address from which www comes here (198.51.100.66:40000)" in reason
 
 
@@ -186,7 +186,7 @@ def test_a_server_speaks_for_the_address_that_it_comes_from_only() -> None:
 )
 def test_a_relay_has_the_address_of_its_session_and_of_relay_add(peer: str, proved: set[str]) -> None:
     assert proved_addresses(peer, None) == proved
-    assert proved_addresses(peer, WishedRelay(ip_address("192.0.2.9"), 443)) == proved | {"192.0.2.9"}
+    assert proved_addresses(peer, RelayOverride(ip_address("192.0.2.9"), 443)) == proved | {"192.0.2.9"}
 
 
 def test_an_unlisted_server_moves_what_both_report_where_the_own_agent_cannot() -> None:

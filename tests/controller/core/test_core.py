@@ -19,7 +19,7 @@ from controller.model.config import Mode
 from controller.model.known import Port
 from controller.program.diff import Change, DeleteFlow, DeleteGroup, ModifyGroup
 from controller.program.program import Flow, Group, GroupKind, ToGroup, fields
-from controller.protocol.reports import ReflexFired, Resulted, Role
+from controller.protocol.reports import FailoverFired, Resulted, Role
 from controller.protocol.requests import Impossible, UnknownTerminal
 from controller.protocol.switch_messages import (
     Apply,
@@ -676,7 +676,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
     def somebody_lies(self, which: str, name: str) -> None:
         session = getattr(self, which).session
-        self.pair.tell(ReflexFired(session, name, "it did not", 100, 1, next(self.lies)))
+        self.pair.tell(FailoverFired(session, name, "it did not", 100, 1, next(self.lies)))
         self.pair.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
@@ -691,7 +691,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @invariant()
     def a_terminal_is_where_it_is_wanted(self) -> None:
-        for steered in self.pair.core.pilot.steered.values():
+        for steered in self.pair.core.steering.steered.values():
             assert steered.course.active == self.pair.core.wanted.active_uplink(steered.site, steered.terminal)
 
     def teardown(self) -> None:

@@ -38,7 +38,7 @@ def test_a_name_that_is_known_has_its_role_and_any_other_the_one_that_is_said(
 
 
 @pytest.mark.parametrize(
-    ("name", "role", "terminal", "because"),
+    ("name", "role", "terminal", "reason"),
     [
         ("guest", None, None, "guest is no terminal, site, server or relay that is known here: say what its agent is"),
         (TERMINAL, Role.RELAY, None, f"{TERMINAL} is a terminal of gateway.yaml: its agent has the role terminal"),
@@ -49,10 +49,10 @@ def test_a_name_that_is_known_has_its_role_and_any_other_the_one_that_is_said(
         (TERMINAL, None, "phone", f"{TERMINAL} is a terminal of gateway.yaml, and its agent speaks for that one"),
     ],
 )
-def test_no_other_role_can_be_had(name: str, role: Role | None, terminal: str | None, because: str) -> None:
+def test_no_other_role_can_be_had(name: str, role: Role | None, terminal: str | None, reason: str) -> None:
     with pytest.raises(Impossible) as refused:
         bound(CONFIG, ["oslo"], name, role, terminal)
-    assert because in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_where_a_terminal_is_named_like_a_site_somebody_says_which_it_is() -> None:

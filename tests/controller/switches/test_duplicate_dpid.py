@@ -9,8 +9,8 @@ from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, DuplicateDpid
 
 
 def test_a_served_switch_has_its_time_to_answer_before_a_newcomer_takes_its_place() -> None:
-    door = DuplicateDpid(Tickets())
-    (barrier,) = door.knock(SwitchOpened(2, 1, "192.0.2.9:6633", {}), 1, 100.0)
+    duplicate_dpid = DuplicateDpid(Tickets())
+    (barrier,) = duplicate_dpid.knock(SwitchOpened(2, 1, "192.0.2.9:6633", {}), 1, 100.0)
     assert isinstance(barrier, Apply) and barrier.session == 1
-    assert not door.silent(100.0 + ANSWERS_WITHIN_S - 0.1)
-    assert door.silent(100.0 + ANSWERS_WITHIN_S)
+    assert not duplicate_dpid.silent(100.0 + ANSWERS_WITHIN_S - 0.1)
+    assert duplicate_dpid.silent(100.0 + ANSWERS_WITHIN_S)

@@ -102,7 +102,7 @@ class Stream:
     def any_word(self) -> pb.FromController | Ended:
         return self._inbox.get(timeout=PATIENCE_S)
 
-    def hear(self) -> pb.FromController:
+    def on_event(self) -> pb.FromController:
         word = self.any_word()
         assert isinstance(word, pb.FromController), word
         return word
@@ -115,7 +115,7 @@ class Stream:
 
     def welcomed(self) -> Stream:
         self.say(HELLO)
-        welcome = self.hear()
+        welcome = self.on_event()
         assert welcome.HasField("welcome"), welcome
         return self
 

@@ -31,7 +31,7 @@ GOOD = [
             elimination=pb.Elimination(
                 window_us=20_000,
                 paths=[pb.PathCopies(name="wifi", first=1, skew=[0, 1]), pb.PathCopies(name="lte\x1b", eliminated=1)],
-                missing=[pb.Missing(port="lte0", because="gone")],
+                missing=[pb.Missing(port="lte0", reason="gone")],
             ),
         )
     ),
@@ -39,21 +39,21 @@ GOOD = [
     pb.FromAgent(fired=pb.Fired(name="\x1b[2J", said="")),
     pb.FromAgent(
         probed=pb.Probed(
-            directive=1, because="gone\x1b", transport="udp", trains=[0, 1], lengths=[16, 1440], sent_ns=[1, 2],
+            directive=1, reason="gone\x1b", transport="udp", trains=[0, 1], lengths=[16, 1440], sent_ns=[1, 2],
             received_ns=[9, 0], answered_ns=[0, 0], heard_ns=[0, 0],
         )
     ),
     pb.FromAgent(
         report=pb.Report(
-            answering=pb.Answering(because="\u2028", probes=1),
+            answering=pb.Answering(reason="\u2028", probes=1),
             health=[pb.PathHealth(name="wifi", sent=9, lost=1, windows=[pb.HealthWindow(sent=9, lost=1)])],
         )
     ),
     pb.FromAgent(
         report=pb.Report(
-            relaying=pb.Relaying(because="\u2028", busy_percent=7, congestion="bbr"),
+            relaying=pb.Relaying(reason="\u2028", busy_percent=7, congestion="bbr"),
             taking=pb.Taking(
-                relays=[pb.RelayReached(name="oslo", because="\x1b")], terminals=[pb.TerminalTaken(name="tv")],
+                relays=[pb.RelayReached(name="oslo", reason="\x1b")], terminals=[pb.TerminalTaken(name="tv")],
                 sought=[pb.Sought(prefix="45.0.30.0/24", address="45.0.30.9", port=443)],
             ),
         )
@@ -196,8 +196,8 @@ def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does(
 
 
 def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
-    missing = [pb.Missing(port=f"gw-{number}", because="gone") for number in range(MOST_PORTS)]
-    report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", because="unreadable")]))
+    missing = [pb.Missing(port=f"gw-{number}", reason="gone") for number in range(MOST_PORTS)]
+    report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", reason="unreadable")]))
     capping = decode.reported(1, Role.GATEWAY, report).capping
     assert capping is not None and len(capping.missing) == MOST_PORTS + 1
     report.capping.missing.append(pb.Missing(port="one more"))

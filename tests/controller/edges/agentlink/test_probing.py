@@ -45,7 +45,7 @@ def probe(meeting: int) -> Probe:
 
 def told(house: House, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
     house.agents.perform(Direct(session, number, order))
-    directive = stream.hear().directive
+    directive = stream.on_event().directive
     assert directive.id == number
     return directive
 
@@ -150,11 +150,11 @@ def reported(*paths: pb.PathHealth, answering: pb.Answering | None = None) -> Re
 def test_how_paths_fare_is_reported() -> None:
     window = pb.HealthWindow(seconds=10, sent=100, lost=3, lost_there=1, lost_back=1, rtt_median_us=20_000)
     path = pb.PathHealth(name="wifi", sent=600, lost=9, lost_there=4, lost_back=5, late=2, windows=[window])
-    report = reported(path, answering=pb.Answering(because="8620 is taken", probes=1, too_many=2))
+    report = reported(path, answering=pb.Answering(reason="8620 is taken", probes=1, too_many=2))
     (one,) = report.health
     assert isinstance(one, PathHealth) and (one.sent, one.lost, one.lost_there, one.late) == (600, 9, 4, 2)
     assert one.windows[0].rtt_median_us == 20_000 and one.windows[0].seconds == 10
-    assert report.answering is not None and report.answering.because == "8620 is taken"
+    assert report.answering is not None and report.answering.reason == "8620 is taken"
     assert reported().answering is None and reported().health == ()
 
 

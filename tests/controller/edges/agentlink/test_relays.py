@@ -31,7 +31,7 @@ STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
 def ordered(house: House, identity: Identity) -> pb.Relay:
     stream, opened = house.served(identity)
     house.agents.perform(Direct(opened.session, 5, STANDS))
-    return stream.hear().directive.relay
+    return stream.on_event().directive.relay
 
 
 # By what they know each other
@@ -57,7 +57,7 @@ def test_one_that_is_to_be_none_is_told_so_before_it_is_sent_away(house: House) 
     stream, opened = house.served(house.enrolled("oslo"))
     house.agents.perform(Direct(opened.session, 5, Relay()))
     house.agents.revoke("oslo")
-    word = stream.hear().directive
+    word = stream.on_event().directive
     assert word.HasField("relay") and not word.relay.port and not word.relay.certificate
     assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
 
@@ -91,7 +91,7 @@ def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(hou
     def keys(*orders: TunnelOrder) -> list[bytes]:
         stream, opened = house.served(home)
         house.agents.perform(Direct(opened.session, 5, Tunnels(orders)))
-        found = [one.key for one in stream.hear().directive.tunnels.tunnels]
+        found = [one.key for one in stream.on_event().directive.tunnels.tunnels]
         stream.close()
         house.closed()
         return found
@@ -110,7 +110,7 @@ def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(hou
 def test_what_came_of_a_walk_comes_once_and_of_one_that_was_ordered(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
     house.agents.perform(Direct(opened.session, 5, Walk((WalkTo("192.0.2.1", 443, True),))))
-    (to,) = stream.hear().directive.walk.to
+    (to,) = stream.on_event().directive.walk.to
     assert (to.address, to.port, to.routers) == ("192.0.2.1", 443, True)
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True)))
     house.event(Resulted)
@@ -127,7 +127,7 @@ def test_an_order_to_take_comes_whole(house: House) -> None:
     relay = TakingRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
     order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
     house.agents.perform(Direct(opened.session, 5, order))
-    take = stream.hear().directive.take
+    take = stream.on_event().directive.take
     (oslo,) = take.relays
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
     assert oslo.key_sha256 == b"\1" * 32, "the gateway carries nothing to another key"
@@ -181,5 +181,5 @@ def test_what_is_sought_counts_where_relays_may_reach_it() -> None:
 
 
 def test_a_processor_is_never_more_than_busy_and_no_text_is_endless() -> None:
-    told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, because="\x1b" * 5000))
-    assert told.busy_percent == 100 and told.because.isprintable() and len(told.because) <= 400
+    told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
+    assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400

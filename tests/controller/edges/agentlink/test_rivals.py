@@ -17,7 +17,7 @@ from tests.controller.edges.agentlink.log import Log, refused
 
 def asked_for_a_sign_of_life(stream: Stream) -> None:
     """And gives it, as an agent does with every order."""
-    word = stream.hear()
+    word = stream.on_event()
     assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
     stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
 
@@ -33,7 +33,7 @@ def test_while_the_first_answers_a_second_is_refused_and_both_peers_are_told(hou
     assert f"phone at {opened.peer} is served" in line and "revoke phone" in line
     assert house.quiet(), "the core knows nothing of it"
     house.agents.perform(Direct(opened.session, 1, Disarm("x")))
-    assert first.hear().directive.id == 1, "the first goes on"
+    assert first.on_event().directive.id == 1, "the first goes on"
 
 
 def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.Monkey
     first, _ = house.served(identity)
     second = house.stream(identity)
     second.say(HELLO)
-    assert first.hear().directive.id == 0
+    assert first.on_event().directive.id == 0
     first.report(1)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
 
@@ -58,7 +58,7 @@ def test_a_stream_that_does_not_answer_gives_its_place(house: House, monkeypatch
     assert opened.session > old.session
     assert first.ended().code is grpc.StatusCode.ABORTED
     second.report(1)
-    assert second.hear().taken.sequence == 1
+    assert second.on_event().taken.sequence == 1
 
 
 def test_who_waits_is_let_in_as_soon_as_the_first_has_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +67,10 @@ def test_who_waits_is_let_in_as_soon_as_the_first_has_ended(house: House, monkey
     first, _ = house.served(identity)
     second = house.stream(identity)
     second.say(HELLO)
-    assert first.hear().directive.id == 0, "it waits"
+    assert first.on_event().directive.id == 0, "it waits"
     first.finish()
     house.closed()
-    assert second.hear().HasField("welcome")
+    assert second.on_event().HasField("welcome")
 
 
 def test_who_was_revoked_while_he_waited_is_not_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_who_was_revoked_while_he_waited_is_not_let_in(house: House, monkeypatch
     first, _ = house.served(identity)
     second = house.stream(identity)
     second.say(HELLO)
-    assert first.hear().directive.id == 0, "it waits"
+    assert first.on_event().directive.id == 0, "it waits"
     house.agents.revoke("phone")
     assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
     house.closed()

@@ -26,7 +26,7 @@ def test_a_hello_with_another_role_than_the_certificate_s_is_refused(house: Hous
     stream = house.stream(house.enrolled("phone", bound))
     stream.say(hello(said))
     if bound is said:
-        assert stream.hear().HasField("welcome")
+        assert stream.on_event().HasField("welcome")
         assert house.event(AgentOpened).role is bound
         return
     ended = stream.ended()

@@ -18,8 +18,8 @@ from controller.protocol.reports import (
     AgentClosed,
     AgentOpened,
     Connection,
+    FailoverFired,
     PathManager,
-    ReflexFired,
     Reported,
     Resulted,
     Role,
@@ -52,7 +52,7 @@ def test_the_welcome_says_the_version_that_both_speak(house: House) -> None:
     newer.CopyFrom(HELLO)
     newer.hello.protocol = 7
     stream.say(newer)
-    assert stream.hear() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
+    assert stream.on_event() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
 
 
 def test_a_report_is_taken_when_the_core_has_taken_it_and_not_before(house: House) -> None:
@@ -65,9 +65,9 @@ def test_a_report_is_taken_when_the_core_has_taken_it_and_not_before(house: Hous
     (subflow,) = reported.connections[0].subflows
     assert subflow.remote_address == "2001:db8::7" and subflow.retransmits == 3 and subflow.since_ack_ms == 12
     house.agents.perform(Direct(opened.session, 5, Disarm("x")))
-    assert stream.hear().directive.id == 5, "and nothing was said before it"
+    assert stream.on_event().directive.id == 5, "and nothing was said before it"
     house.take()
-    assert stream.hear() == pb.FromController(taken=pb.Taken(sequence=41))
+    assert stream.on_event() == pb.FromController(taken=pb.Taken(sequence=41))
 
 
 def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
@@ -88,7 +88,7 @@ def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
     began = time.monotonic()
     for number in range(4):
         stream.report(number)
-        assert stream.hear().taken.sequence == number
+        assert stream.on_event().taken.sequence == number
     assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
 
 
@@ -98,7 +98,7 @@ def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypa
     began = time.monotonic()
     for number in range(3):
         stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * MOST_SUBFLOWS)
-        assert stream.hear().taken.sequence == number
+        assert stream.on_event().taken.sequence == number
     assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
 
 
@@ -110,7 +110,7 @@ def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypa
     for _ in range(5):
         stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
     for _ in range(5):
-        house.event(ReflexFired)
+        house.event(FailoverFired)
     assert time.monotonic() - began >= 3 * 0.25, "two at once, and then four a second"
 
 
@@ -130,11 +130,11 @@ def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.M
     large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)
     assert reading.wait(PATIENCE_S)
     small.report(2)
-    assert small.hear().taken.sequence == 2
+    assert small.on_event().taken.sequence == 2
     assert house.event(Reported).session == opened.session
     go_on.set()
     assert len(house.event(Reported).connections) == 2000
-    assert large.hear().taken.sequence == 1
+    assert large.on_event().taken.sequence == 1
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.M
 def test_an_order_arrives_and_its_result_comes_back(house: House, order: Directive, word: pb.Directive) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.agents.perform(Direct(opened.session, 9, order))
-    assert stream.hear() == pb.FromController(directive=word)
+    assert stream.on_event() == pb.FromController(directive=word)
     stream.say(pb.FromAgent(result=pb.Result(directive=9, done=True, said="so\nit is", connections=2, took_us=40)))
     assert house.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
 
@@ -183,7 +183,7 @@ def test_an_order_for_a_stream_that_has_ended_is_nobodys(house: House) -> None:
     again, opened = house.served(identity)
     house.agents.perform(Direct(old.session, 1, Disarm("old")))
     house.agents.perform(Direct(opened.session, 2, Disarm("new")))
-    assert again.hear().directive.id == 2
+    assert again.on_event().directive.id == 2
 
 
 NOWHERE = pb.Subflow(local_address="x")

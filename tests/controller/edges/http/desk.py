@@ -8,19 +8,19 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 from controller.features.caps.view import AccessPointView, SharerView, WindowView
-from controller.features.probing.view import DirectionView, MethodView, RoadHealthView, RoadView
+from controller.features.probing.view import DirectionView, MethodView, PathHealthView, PathView
 from controller.features.relays.view import (
     ChoiceView,
     DestinationView,
+    InterceptionView,
     LegView,
     ReachedView,
     RelayView,
-    TakingView,
     TriedView,
 )
 from controller.features.steering.logbook import By
 from controller.model.config import EVERYBODY, CapRule, Mode
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.model.settings import Endpoint, Settings
 from controller.model.traffic import Address
@@ -64,6 +64,7 @@ from controller.readout.snapshot import (
     AddressView,
     AgentState,
     AgentView,
+    ArmedFailoverView,
     BucketView,
     BudgetView,
     ClassView,
@@ -80,7 +81,6 @@ from controller.readout.snapshot import (
     MissingView,
     NextHopView,
     PassedView,
-    ReflexView,
     SilentView,
     Snapshot,
     TerminalView,
@@ -156,7 +156,7 @@ HOME = GatewayView(
     copies=CopiesView(
         copied=("tcp",),
         eliminated=True,
-        because=None,
+        reason=None,
         window_us=20_000,
         paths=(
             PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, 7, ()),
@@ -210,7 +210,7 @@ def _terminal(name: str, address: str) -> TerminalView:
         active_by=ActiveBy.DEFAULT,
         default_uplink="wifi",
         access_point="air",
-        mode_wished=False,
+        mode_overridden=False,
         addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
         sent=Counters(10, 1000),
         received=Counters(20, 2000),
@@ -259,9 +259,9 @@ COURSE = CourseView(
             "lte", UplinkHealth.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
         ),
     ),
-    reflexes=(
-        ReflexView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
-        ReflexView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
+    armed_failovers=(
+        ArmedFailoverView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
+        ArmedFailoverView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
     ),
     decisions=(
         DecisionView(
@@ -325,7 +325,7 @@ SHARES = SharerView(
     hand="congestion-control",
     instead=None,
     held=True,
-    because="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
+    reason="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
     doubts=(),
     doubted=0,
 )
@@ -335,7 +335,7 @@ DOUBTED = replace(
     agent=None,
     hand=None,
     held=False,
-    because="no agent speaks for it, and the gateway's agent home cannot: the kernel does not take the program",
+    reason="no agent speaks for it, and the gateway's agent home cannot: the kernel does not take the program",
     doubts=("a round trip of 0",),
     doubted=3,
 )
@@ -362,7 +362,7 @@ START = Snapshot(
     config_failures=0,
     config_error=None,
     access_points=(),
-    roads=(),
+    paths=(),
 )
 
 SHARED = replace(START, access_points=(AIR,))
@@ -375,7 +375,7 @@ UP = DirectionView(
     most_bps=10_100_000.0,
     age_s=240.0,
     methods=("one packet", "trains"),
-    because="",
+    reason="",
     by_method=(
         MethodView("one packet", 9_970_000.0, 9_840_000.0, 10_100_000.0, 240.0, ""),
         MethodView("trains", None, None, None, None, "3 trains of 10 came, expected 6 at least"),
@@ -398,13 +398,13 @@ DOWN = replace(
     most_bps=None,
     age_s=None,
     methods=(),
-    because="nothing was measured within the last hour",
+    reason="nothing was measured within the last hour",
     by_method=(),
     error="the agent home went away while it probed",
 )
-LTE = RoadView("home", "lte", "home", "shed", None, RoadHealthView(7000, 5, 2, 2, 1, (MINUTE,)), (UP, DOWN))
-WIFI = RoadView("home", "wifi", "home", "shed", "`measure` is not written at this uplink", None, ())
-MEASURED = replace(START, roads=(LTE, WIFI))
+LTE = PathView("home", "lte", "home", "shed", None, PathHealthView(7000, 5, 2, 2, 1, (MINUTE,)), (UP, DOWN))
+WIFI = PathView("home", "wifi", "home", "shed", "`measure` is not written at this uplink", None, ())
+MEASURED = replace(START, paths=(LTE, WIFI))
 
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
@@ -426,7 +426,7 @@ TOKYO = RelayView(
         ReachedView("shed", "no route to host", 0, 0, None, None, None),
     ),
 )
-TAKING = TakingView(
+TAKING = InterceptionView(
     gateway="home",
     choose=Choosing.PREDICTED,
     fallback=Fallback.DIRECT,
@@ -447,7 +447,7 @@ DESTINATION = DestinationView(
         LegView("home", "tokyo", 100.0, 12.0, None, ()),
         LegView("tokyo", "8.8.8.8", None, None, "nobody answers", ()),
     ),
-    otherwise=(replace(CHOICE, method=Choosing.PING, relays=(), because="no relay has both legs shorter"),),
+    otherwise=(replace(CHOICE, method=Choosing.PING, relays=(), reason="no relay has both legs shorter"),),
 )
 RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
 
@@ -463,7 +463,7 @@ class Desk:
         self.snapshot = START
         self.silent = False
         self.links: list[float | None] = []  # rates that were told with probes
-        self.relays: dict[str, WishedRelay] = {}  # that were wished for
+        self.relays: dict[str, RelayOverride] = {}  # that were wished for
         self.budgets_reset: list[tuple[str, str]] = []  # gateway and uplink
 
     def read(self) -> Snapshot:
@@ -483,7 +483,7 @@ class Desk:
             if traffic is not None:
                 return self._set_class_mode(meant, mode, traffic)
             told = "left to the file" if mode is None else f"now in mode {mode}"
-            changed = [replace(one, mode=mode or Mode.BICAST, mode_wished=mode is not None) for one in meant]
+            changed = [replace(one, mode=mode or Mode.BICAST, mode_overridden=mode is not None) for one in meant]
             return self._keep(changed, tuple(f"{one.name} is {told}" for one in meant))
 
     def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
@@ -514,7 +514,7 @@ class Desk:
         """What comes of it is there when it is looked at next."""
         with self._one_at_a_time:
             self._answer()
-            meant = [one for one in self.snapshot.roads if one.uplink == uplink and site in (None, one.near, one.far)]
+            meant = [one for one in self.snapshot.paths if one.uplink == uplink and site in (None, one.near, one.far)]
             if not meant:
                 raise Impossible(f"no uplink {uplink} leads to a site of ours; those that do: none")
             self.links.append(link_bps)
@@ -523,10 +523,10 @@ class Desk:
                 one: replace(one, directions=tuple(self._probed(way, alpha_ns) for way in one.directions))
                 for one in meant
             }
-            self.snapshot = replace(self.snapshot, roads=tuple(ended.get(one, one) for one in self.snapshot.roads))
+            self.snapshot = replace(self.snapshot, paths=tuple(ended.get(one, one) for one in self.snapshot.paths))
             return OverrideResult(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
 
-    def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
+    def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         self._answer()
         self.relays[name] = relay
         return OverrideResult((f"{name} is wished for as a relay, at {relay.address}",), True, 0)

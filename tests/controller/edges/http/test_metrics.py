@@ -84,7 +84,7 @@ def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -
     desk.snapshot = replace(desk.snapshot, gateways=(TUNNELLED,))
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
-    expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "strangers_total": 9}
+    expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "unauthenticated_total": 9}
     assert {name: samples[_key(f"bicast_tunnel_{name}", **lte)] for name in expected} == expected
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
 
@@ -106,12 +106,12 @@ def test_roads_are_told_by_direction_and_what_is_not_known_is_left_out(http: htt
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
     of_road = {"measured": 1, "packets_total": 7000, "lost_total": 5, "rtt_seconds": 0.0413}
-    assert {name: samples[_key(f"bicast_road_{name}", **lte)] for name in of_road} == of_road
-    assert samples[_key("bicast_road_measured", gateway="home", uplink="wifi")] == 0
+    assert {name: samples[_key(f"bicast_path_{name}", **lte)] for name in of_road} == of_road
+    assert samples[_key("bicast_path_measured", gateway="home", uplink="wifi")] == 0
     up = {"bps": 9_980_000, "least_bps": 9_900_000, "most_bps": 10_100_000, "age_seconds": 240}
-    told = {name: samples[_key(f"bicast_road_bandwidth_{name}", direction="up", **lte)] for name in up}
+    told = {name: samples[_key(f"bicast_path_bandwidth_{name}", direction="up", **lte)] for name in up}
     assert told == up
-    assert not [key for key in samples if ("direction", "down") in key[1] and "road" in key[0]]
+    assert not [key for key in samples if ("direction", "down") in key[1] and "path" in key[0]]
 
 
 def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.Client, desk: Desk) -> None:
@@ -162,8 +162,8 @@ def test_relays_and_what_is_taken_are_counted(http: httpx.Client, desk: Desk) ->
         _key("bicast_relay_reached", gateway="home", relay="tokyo"): 1,
         _key("bicast_relay_reached", gateway="shed", relay="tokyo"): 0,
         _key("bicast_relay_setup_seconds", gateway="home", relay="tokyo"): 0.041,
-        _key("bicast_taking", gateway="home"): 1,
-        _key("bicast_taken_relayed_total", gateway="home", terminal="client"): 120,
-        _key("bicast_taken_direct_total", gateway="home", terminal="client"): 4,
+        _key("bicast_intercepting", gateway="home"): 1,
+        _key("bicast_intercepted_relayed_total", gateway="home", terminal="client"): 120,
+        _key("bicast_intercepted_direct_total", gateway="home", terminal="client"): 4,
     }
     assert {key: samples.get(key) for key in expected} == expected

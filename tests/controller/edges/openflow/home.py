@@ -57,7 +57,7 @@ class Home:
         (switch,) = self._core.switches.values()
         return switch
 
-    def hear(self, event: SwitchEvent) -> None:
+    def on_event(self, event: SwitchEvent) -> None:
         self._carry_out(self._core.handle(event, self._now))
 
     def look(self) -> None:

@@ -115,7 +115,7 @@ def main() -> None:
         ovs, desk = Ovs(Path(directory)), Desk()
         ovs.bridge("own", DPID, desk.target)
         home = Home(desk)
-        home.hear(desk.opened(DPID))
+        home.on_event(desk.opened(DPID))
         lines = [f"{name} {data.hex()}" for name, data in record(ovs).items()]
         desk.wire.stop()
         ovs.stop()

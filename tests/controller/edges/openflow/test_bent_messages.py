@@ -118,7 +118,7 @@ class _Talk:
         self._hear(SwitchOpened(1, DPID, "", PORTS))
 
     def said(self, data: bytes) -> None:
-        for event in self.session.hear(data[1], int.from_bytes(data[4:8], "big"), data):
+        for event in self.session.on_event(data[1], int.from_bytes(data[4:8], "big"), data):
             self._hear(event)
 
     def look(self) -> None:

@@ -27,7 +27,7 @@ def error(xid: int) -> bytes:
 
 
 def refused(session: SwitchSession, xid: int) -> SwitchRefused:
-    (event,) = session.hear(ofproto.OFPT_ERROR, xid, error(xid))
+    (event,) = session.on_event(ofproto.OFPT_ERROR, xid, error(xid))
     assert isinstance(event, SwitchRefused)
     return event
 
@@ -40,10 +40,10 @@ def test_a_barrier_that_is_answered_answers_for_all_before_it() -> None:
     third = session.apply(Apply(1, 3, (FLOWS[0],)))
     assert refused(session, xids(first, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0]
     (barrier,) = xids(second, ofproto.OFPT_BARRIER_REQUEST)
-    assert list(session.hear(ofproto.OFPT_BARRIER_REPLY, barrier, b"")) == [SwitchApplied(1, 2)]
+    assert list(session.on_event(ofproto.OFPT_BARRIER_REPLY, barrier, b"")) == [SwitchApplied(1, 2)]
     for sent in (first, second):
         for xid in xids(sent, ofproto.OFPT_FLOW_MOD):
             assert refused(session, xid).change is None, "it is done, and forgotten"
     (overtaken,) = xids(first, ofproto.OFPT_BARRIER_REQUEST)
-    assert not list(session.hear(ofproto.OFPT_BARRIER_REPLY, overtaken, b""))
+    assert not list(session.on_event(ofproto.OFPT_BARRIER_REPLY, overtaken, b""))
     assert refused(session, xids(third, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0], "it is on its way"

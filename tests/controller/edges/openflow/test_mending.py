@@ -32,7 +32,7 @@ def home(desk: Desk, ovs: Ovs) -> Iterator[Home]:
     """Installed and steady on bridge `own`."""
     ovs.bridge("own", DPID, desk.target)
     made = Home(desk)
-    made.hear(desk.opened(DPID))
+    made.on_event(desk.opened(DPID))
     assert made.switch.state is GatewayState.STEADY
     yield made
     ovs.remove("own")

@@ -209,14 +209,14 @@ def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_else
 ) -> None:
     bad = FakeHand("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
     agent.tell(bad.opened(2))
-    real, taken = agent.service._core.pilot.reported, threading.Event()
+    real, taken = agent.service._core.steering.reported, threading.Event()
 
     def fails(event: Reported, *more: Any) -> Any:
         if event.session == 2:
             raise OverflowError("cannot convert float infinity to integer")
         return real(event, *more)
 
-    monkeypatch.setattr(agent.service._core.pilot, "reported", fails)
+    monkeypatch.setattr(agent.service._core.steering, "reported", fails)
     for _ in range(3):  # the first fails, and the core looks at no other
         agent.service.post(bad.report(), taken.set)
     agent.tell(agent.hand.report())

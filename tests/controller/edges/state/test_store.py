@@ -14,9 +14,9 @@ import pytest
 
 from controller.edges.state.store import Store, StoreError
 from controller.features.probing.path_record import PathEstimate
-from controller.features.probing.paths import Sent
+from controller.features.probing.probed_paths import Sent
 from controller.model.config import Mode
-from controller.model.known import Counted, PortRange, Spent, Wanted, WishedRelay
+from controller.model.known import Counted, PortRange, RelayOverride, Spent, Wanted
 from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
 
 
@@ -56,12 +56,12 @@ def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_p
 def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text(
-        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "roads": []}'
+        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "paths": []}'
     )
     assert Store(str(path)).load() == Wanted()
     relays = {
-        "tokyo": WishedRelay(ip_address("198.51.100.7"), 443, draining=True),
-        "oslo": WishedRelay(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63),
+        "tokyo": RelayOverride(ip_address("198.51.100.7"), 443, draining=True),
+        "oslo": RelayOverride(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63),
     }
     Store(str(path)).save(Wanted(relays=relays))
     assert Store(str(path)).load() == Wanted(relays=relays)
@@ -87,7 +87,7 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
     spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)})}
-    relays = {"tokyo": WishedRelay(ip_address("198.51.100.7"), 443)}
+    relays = {"tokyo": RelayOverride(ip_address("198.51.100.7"), 443)}
     page = PathEstimate(Alpha(1e-9, 1e-10), (Measured(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), Sent(1e9, 7))
     Store(str(path)).save(Wanted(spent=spent, relays=relays), {(("home", "lte"), True): page})
     good = path.read_text()
@@ -169,5 +169,5 @@ def test_what_cannot_have_been_measured_is_named(tmp_path: Path, good: str, bad:
     Store(str(path)).save(Wanted(), MEASURED)
     assert good in path.read_text()
     path.write_text(path.read_text().replace(good, bad))
-    with pytest.raises(StoreError, match=r"roads\[.*move it away to forget"):
+    with pytest.raises(StoreError, match=r"paths\[.*move it away to forget"):
         Store(str(path)).measured()

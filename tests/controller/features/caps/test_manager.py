@@ -35,7 +35,7 @@ def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
     told = air.told("laptop")
     assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
     assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
-    assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.because and told.rtt_ratio == 1.0
+    assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.reason and told.rtt_ratio == 1.0
     assert laptop.caps[-1].sharers == 1 and laptop.caps[-1].block_bytes > 100_000
 
 
@@ -116,10 +116,10 @@ def test_where_nobody_can_it_is_reported_and_said_why() -> None:
     air.run(2)
     told = air.told("laptop")
     assert (told.agent, told.held, told.active, told.most_segments) == (None, False, True, ALONE)
-    assert told.because.startswith("its agent laptop cannot: this kernel has no struct_ops; nor sock_ops")
+    assert told.reason.startswith("its agent laptop cannot: this kernel has no struct_ops; nor sock_ops")
     air.gateway("report", cannot={"window": "no clsact here"})
     air.run(1)
-    assert "the gateway's agent home cannot: no clsact here" in air.told("laptop").because
+    assert "the gateway's agent home cannot: no clsact here" in air.told("laptop").reason
     assert not air.told("phone").heard
 
 
@@ -198,7 +198,7 @@ def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
     air.run(2)
     told = air.told("phone")
     assert (told.active, told.agent, told.held) == (True, "home", False)
-    assert told.because.endswith("; 1 connection began before the gateway's agent looked: left as is")
+    assert told.reason.endswith("; 1 connection began before the gateway's agent looked: left as is")
     air.air.remove(old)
     air.stream("phone")
     air.run(2)
@@ -214,10 +214,10 @@ def test_where_sockets_refuse_it_is_told_as_not_wholly_held() -> None:
     air.run(1.5)
     told = air.told("laptop")
     assert (told.agent, told.held) == ("laptop", False)
-    assert told.because.endswith("; its agent holds fewer sockets than it has connections that send")
+    assert told.reason.endswith("; its agent holds fewer sockets than it has connections that send")
     laptop.loose = 0
     air.run(0.3)
-    assert air.told("laptop").held and "fewer" not in air.told("laptop").because
+    assert air.told("laptop").held and "fewer" not in air.told("laptop").reason
 
 
 def test_a_connection_that_has_just_begun_is_none_that_refuses() -> None:
@@ -374,7 +374,7 @@ def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
     air.reconfigured(document("paper", tables="gb"))
     air.run(0.2)
     assert air.place().rule is CapRule.PAPER and air.place().tables is CapTables.GINGERBREAD
-    assert "paper (gb): 2 active" in air.told("laptop").because
+    assert "paper (gb): 2 active" in air.told("laptop").reason
     assert most(laptop, own) not in (None, ONE_OF_TWO)
     air.reconfigured(document("off"))
     air.run(0.2)
@@ -384,7 +384,7 @@ def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
     told = len(laptop.caps)
     air.run(10)
     assert len(laptop.caps) == told and air.core.air.next_at is None
-    assert air.told("laptop").because == "the rule of its access point is off"
+    assert air.told("laptop").reason == "the rule of its access point is off"
     air.reconfigured(document())
     air.run(1.5)
     assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)

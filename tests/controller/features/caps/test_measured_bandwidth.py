@@ -30,13 +30,13 @@ def test_nobody_is_held_before_it_is_known_and_it_is_told_where_it_is_from() -> 
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=RATE_BPS)
     air.run(5)
     assert laptop.window(stream) is None and (air.place().bandwidth_bps, air.place().measured) == (None, None)
-    assert air.told("laptop").because == "no cap: the bandwidth of its access point is not known yet"
+    assert air.told("laptop").reason == "no cap: the bandwidth of its access point is not known yet"
     stream.srtt_us = 200_000
     air.run(3)
     cap, measured = laptop.window(stream), air.place().measured
     assert cap is not None and cap.most_segments < 60 and air.told("laptop").held
     assert air.place().bandwidth_bps == FIGURE_BPS and measured is not None and measured.least_bps == FIGURE_BPS
-    assert "ideal: 1 active, 19.37 Mbit/s x " in air.told("laptop").because
+    assert "ideal: 1 active, 19.37 Mbit/s x " in air.told("laptop").reason
     confirmed_s = measured.age_s
     stream.rate_bps = 100_000
     air.run(4)

@@ -54,17 +54,17 @@ class Copied(Ends):
         """The client's active uplink."""
         watch = self.core.copying.watch("client")
         assert watch is not None
-        return watch.because
+        return watch.reason
 
     def decided(self, terminal: str = "client") -> list[LogEntry]:
-        return [entry for entry in self.core.pilot.logbook.entries(terminal) if entry.copies is not None]
+        return [entry for entry in self.core.steering.logbook.entries(terminal) if entry.copies is not None]
 
 
 def test_an_uplink_that_brings_all_that_another_does_is_clean_and_copies_end() -> None:
     ends = Copied()
     ends.comes(SECONDS)
     (entry,) = ends.decided()
-    assert not entry.copies and "wifi: 0.0% of" in entry.because and "tried" not in entry.because
+    assert not entry.copies and "wifi: 0.0% of" in entry.reason and "tried" not in entry.reason
     assert len(ends.leaves_home()) == 1 and len(ends.leaves_far()) == 1
     assert ends.decided("phone"), "it rides the same uplink"
 
@@ -142,11 +142,11 @@ def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost
     ends = Copied(agents=False)
     probed(ends, 35)
     (ended,) = ends.decided()
-    assert not ended.copies and "wifi: 0.0% of 3" in ended.because and "tried" not in ended.because
+    assert not ended.copies and "wifi: 0.0% of 3" in ended.reason and "tried" not in ended.reason
     probed(ends, 3, lost, late)
     for name in ("client", "phone"):
         begun, _ = ends.decided(name)
-        assert begun.copies and "as probes tell" in begun.because
+        assert begun.copies and "as probes tell" in begun.reason
 
 
 def test_counts_of_probes_that_begin_anew_or_cannot_be_say_nothing() -> None:
@@ -157,7 +157,7 @@ def test_counts_of_probes_that_begin_anew_or_cannot_be_say_nothing() -> None:
         replace(path, sent=10, lost=10),
         replace(path, sent=20, lost=5000),
         replace(path, sent=30, lost=0, late=-1),
-        replace(path, sent=40, because="it has no device", lost=30),
+        replace(path, sent=40, reason="it has no device", lost=30),
     )
     for each in (path, *odd, replace(path, name="moon", lost=50)):
         ends.pass_time(1.0)

@@ -179,7 +179,7 @@ class Metered(Uploading):
         return counters.sent.bytes
 
     def says(self) -> str:
-        return course(self.core, "client", self.now, 0.0).copying.because
+        return course(self.core, "client", self.now, 0.0).copying.reason
 
 
 @pytest.mark.parametrize("mode", ["bicast", "auto"])
@@ -189,7 +189,7 @@ def test_copies_end_before_the_budget_is_used_up_and_it_is_told_until_when(mode:
     assert 0.8 * BUDGET < scene.by_lte <= BUDGET
     assert scene.leaves() == {"wifi"}
     (entry,) = scene.copying()
-    assert not entry.copies and entry.because.startswith("lte: used up until ")
+    assert not entry.copies and entry.reason.startswith("lte: used up until ")
     assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.says()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
     (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
@@ -271,7 +271,7 @@ def test_budget_reset_names_what_there_is() -> None:
 def test_too_great_a_part_of_all_ends_copies_for_a_while() -> None:
     scene = Metered(max_share="0.25")
     scene.lives(30, packets=100)
-    assert scene.leaves() == {"wifi"} and "and may be 25%" in scene.copying()[-1].because
+    assert scene.leaves() == {"wifi"} and "and may be 25%" in scene.copying()[-1].reason
 
 
 def test_what_both_ends_send_is_counted_once() -> None:

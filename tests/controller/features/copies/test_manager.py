@@ -71,7 +71,7 @@ def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> No
     assert scene.leaves() == {"wifi", "lte"}
     (entry,) = scene.copying()
     assert entry.copies and entry.by is By.POLICY and entry.at - begun <= 1.0
-    assert "wifi: 5.0% of 600 packets lost" in entry.because and "as senders tell" in entry.because
+    assert "wifi: 5.0% of 600 packets lost" in entry.reason and "as senders tell" in entry.reason
     assert entry.gateway.done and "groups modified" in entry.gateway.said and not entry.hands
     assert entry.reporters == ("client",)
     told = course(scene.core, "client", scene.now, 0.0)
@@ -137,7 +137,7 @@ def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew
     scene.drain()
     assert scene.leaves() == {"wifi", "lte"}
     told = course(scene.core, "client", scene.now, 0.0).copying
-    assert told.because == "nobody told anything yet from which it follows"
+    assert told.reason == "nobody told anything yet from which it follows"
 
 
 def test_a_class_in_auto_is_as_it_is_decided_for_its_terminal() -> None:
@@ -240,7 +240,7 @@ def test_an_active_uplink_that_is_dead_has_copies_at_once_and_till_it_is_not() -
     scene.up("wifi0", False)
     scene.drain()
     (entry,) = scene.copying()
-    assert entry.copies and entry.because == "wifi is dead (its port is down)" and scene.leaves() == {"lte"}
+    assert entry.copies and entry.reason == "wifi is dead (its port is down)" and scene.leaves() == {"lte"}
     scene.uploads(2 * TRY_S)
     assert len(scene.copying()) == 1, "it has not come up"
     scene.up("wifi0", True)
@@ -269,7 +269,7 @@ def test_a_reflex_that_fired_for_a_wished_uplink_is_told_too() -> None:
     assert scene.core.rests_at() == scene.now
     scene.drain()
     (entry,) = scene.copying()
-    assert entry.copies and "a reflex fired after 200 ms" in entry.because
+    assert entry.copies and "an armed failover fired after 200 ms" in entry.reason
 
 
 def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
@@ -281,7 +281,7 @@ def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
         scene.pass_time(1)
         scene.drain()
     (entry,) = scene.copying()
-    assert entry.copies and entry.because.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
+    assert entry.copies and entry.reason.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
 
 
 def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements() -> None:
@@ -291,7 +291,7 @@ def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements
     assert not scene.copying(), "for so long it may have been a page"
     scene.receives(DOWNLOADS_OVER_S + 1, asks=1)
     (entry,) = scene.copying()
-    assert entry.copies and entry.because.startswith("it mostly receives") and len(scene.leaves()) == 2
+    assert entry.copies and entry.reason.startswith("it mostly receives") and len(scene.leaves()) == 2
     scene.receives(2 * TRY_S, asks=90)
     assert [entry.copies for entry in scene.copying()] == [False, True], "what it sends tells by now"
     assert scene.leaves() == {"wifi"}
@@ -302,7 +302,7 @@ def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None
     scene.receives(3 * TRY_S, asks=10)
     assert not scene.copying() and len(scene.leaves()) == 2
     watch = scene.core.copying.watch("client")
-    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+    assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
 
 
 def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_there() -> None:
@@ -315,7 +315,7 @@ def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_
     assert not scene.core.copying.watched
     (entry,) = scene.copying()
     assert entry.copies and entry.at <= 2 + 5, "two readings of the switch, and two seconds"
-    assert "packets that it sent in 3 s no agent tells (calls and games, say)" in entry.because
+    assert "packets that it sent in 3 s no agent tells (calls and games, say)" in entry.reason
     assert scene.leaves() == {"wifi", "lte"}
 
 
@@ -324,7 +324,7 @@ def test_copies_of_a_call_do_not_end_by_the_little_tcp_beside_it() -> None:
     scene.calls(2 * TRY_S, segments=3)
     assert not scene.copying()
     watch = scene.core.copying.watch("client")
-    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+    assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
 
 
 def test_a_call_beside_much_tcp_is_on_one_path_as_long_as_that_tells_that_it_is_clean() -> None:
@@ -454,7 +454,7 @@ def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
     scene = Uploading(written=written)
     scene.uploads(2 * TRY_S)
     assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
-    assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.because
+    assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.reason
     overrides.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
     scene.uploads(TRY_S)
     assert [entry.copies for entry in scene.copying()] == [False]

@@ -55,7 +55,7 @@ class Calling(Copied):
             self.drain()
 
     def why(self) -> str:
-        return course(self.core, "client", self.now, 0.0).copying.because
+        return course(self.core, "client", self.now, 0.0).copying.reason
 
 
 def test_loss_of_a_call_through_a_metered_tunnel_begins_copies_within_seconds() -> None:
@@ -66,7 +66,7 @@ def test_loss_of_a_call_through_a_metered_tunnel_begins_copies_within_seconds() 
         began = ends.now
         ends.calls(within_s, lost_of_100)
         (entry,) = ends.decided()
-        assert entry.copies and entry.at - began <= within_s and "as the tunnel's two ends count" in entry.because
+        assert entry.copies and entry.at - began <= within_s and "as the tunnel's two ends count" in entry.reason
         assert "metered" not in ends.why(), "with copies nothing presses"
 
 

@@ -113,7 +113,7 @@ def test_nothing_more_is_copied_before_it_is_said_that_copies_end() -> None:
     ends.join(FakeEliminator("far"))
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert ends.told("far").because == "the agent far has not said lately that it does"
+    assert ends.told("far").reason == "the agent far has not said lately that it does"
 
 
 def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
@@ -122,7 +122,7 @@ def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
     ends.leave(agent)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert "no agent of role gateway that was enrolled as far is connected" in ends.told("far").because
+    assert "no agent of role gateway that was enrolled as far is connected" in ends.told("far").reason
     ends.join(agent)
     ends.drain()
     ends.second()
@@ -144,7 +144,7 @@ def test_a_port_without_a_program_is_named_and_asked_for_again() -> None:
     agent.gone["lte0"] = "there is no network device lte0 here"
     ends.second()
     assert ends.leaves_home() == {WIFI}
-    assert ends.told("far").because == "lte0: there is no network device lte0 here"
+    assert ends.told("far").reason == "lte0: there is no network device lte0 here"
     agent.gone.clear()
     ends.second()
     assert ends.leaves_home() == {WIFI, LTE}
@@ -157,7 +157,7 @@ def test_an_order_that_is_refused_is_given_again() -> None:
     ends.join(agent)
     ends.drain()
     ends.second()
-    assert ends.told("far").because == "lte0: lte0 has an XDP program already"
+    assert ends.told("far").reason == "lte0: lte0 has an XDP program already"
     for _ in range(int(AGAIN_AFTER_S) + 1):
         ends.second()
     assert agent.orders == [AT_FAR, AT_FAR]
@@ -166,7 +166,7 @@ def test_an_order_that_is_refused_is_given_again() -> None:
 def test_who_cannot_is_not_asked_and_says_why() -> None:
     ends = Ends()
     agent = ends.agent("far", unable="the kernel does not take the program")
-    assert agent.orders == [] and ends.told("far").because == "the kernel does not take the program"
+    assert agent.orders == [] and ends.told("far").reason == "the kernel does not take the program"
     assert ends.leaves_home() == {WIFI}
 
 
@@ -276,7 +276,7 @@ def without_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeElimi
 def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
     ends, agent = without_wifi()
     (silent,) = ends.told("far").silent
-    assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.because
+    assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.reason
     assert ends.active() == {"client": "lte", "phone": "lte"}
     both_bring(ends, agent, "lte", "wifi")
     assert ends.told("far").silent == ()
@@ -288,14 +288,14 @@ def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_an
 def test_decisions_from_a_gateway_agents_report_name_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ends, agent = without_wifi()
-    (left,) = ends.core.pilot.logbook.entries("client")
+    (left,) = ends.core.steering.logbook.entries("client")
     assert left.uplink == "lte" and left.reporters == ("far",)
     assert course(ends.core, "client", ends.now, 0.0).decisions[0].reporters == ("far",)
     assert any("from wifi to lte" in line and line.endswith("; reported by far") for line in caplog.messages)
     for _ in range(int(RETURN_AFTER_S) + 3):
         both_bring(ends, agent, "lte", "wifi")
-    returned, _ = ends.core.pilot.logbook.entries("client")
-    assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.because
+    returned, _ = ends.core.steering.logbook.entries("client")
+    assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.reason
 
 
 def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be(
@@ -312,8 +312,8 @@ def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be
         return ends.told("far").unidentified
 
     (merged,) = bring(5)
-    assert merged.uplink == "wifi" and "5% of" in merged.because
-    assert [line for line in caplog.messages if "GRO" in line] == [f"far: wifi: {merged.because}"]
+    assert merged.uplink == "wifi" and "5% of" in merged.reason
+    assert [line for line in caplog.messages if "GRO" in line] == [f"far: wifi: {merged.reason}"]
     assert bring(0) == ()
     assert bring(5) and ends.told("home").unidentified == ()
     ends.leave(agent)
@@ -362,7 +362,7 @@ def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
     ends, agent = without_wifi()
     ends.leave(agent)
     assert ends.told("far").silent == ()
-    assert ends.core.pilot.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
+    assert ends.core.steering.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
 
 
 def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tried_again() -> None:

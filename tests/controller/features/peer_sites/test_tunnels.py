@@ -161,7 +161,7 @@ def test_each_site_s_agent_is_told_its_ends_once() -> None:
 def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
     ends = Ends(tunnelled())
     far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
-    assert ends.tunnel("far", "wifi").because == "port 4789 is taken by another program"
+    assert ends.tunnel("far", "wifi").reason == "port 4789 is taken by another program"
     for _ in range(int(AGAIN_AFTER_S) + 1):
         ends.second()
     assert len(far.of_tunnels) == 2
@@ -187,7 +187,7 @@ def test_who_cannot_make_tunnels_is_told_of_none() -> None:
     ends = Ends(tunnelled())
     home = ends.agent("home", no_vxlan="there is no nft on this host")
     assert not home.of_tunnels
-    assert ends.tunnel("home", "wifi").because == "there is no nft on this host"
+    assert ends.tunnel("home", "wifi").reason == "there is no nft on this host"
 
 
 # What follows
@@ -204,7 +204,7 @@ def test_a_tunnel_through_which_nobody_is_heard_gets_no_copies_at_either_end_and
     ends.second()
     assert ends.leaves_home() == ends.leaves_far() == {5}
     assert ends.active()["client"] == "lte"
-    assert ends.tunnel("home", "wifi").because == "nobody was heard for 3.1 s"
+    assert ends.tunnel("home", "wifi").reason == "nobody was heard for 3.1 s"
     assert ends.tunnel("home", "lte").up and ends.tunnel("far", "wifi").up
     assert far.tunnels == order(None), "the other end goes on trying"
     del home.unheard["wifi"]

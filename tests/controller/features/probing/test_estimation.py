@@ -15,15 +15,15 @@ from hypothesis import strategies as some
 from controller.edges.config.document import Node
 from controller.edges.state import store
 from controller.features.probing.path_record import Estimate, Estimated, PathEstimate, written
-from controller.features.probing.paths import Road
 from controller.features.probing.probe_evaluation import estimated
+from controller.features.probing.probed_paths import ProbedPath
 from controller.features.probing.schedule import plan
 from controller.policy.bandwidth.rates import Alpha, FusedRate, Method, Rate, Unknown
 from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import ProbePacket, ProbeReport
 from tests.fakes.measurer import Link
 
-ROAD = Road("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
+ROAD = ProbedPath("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
 HOUR_NS = 3600 * 10**9
 
 
@@ -40,11 +40,11 @@ def borne(found: Estimated) -> None:
         if isinstance(each, Rate):
             assert 0 < each.least_bps <= each.bps <= each.most_bps and isfinite(each.most_bps)
         else:
-            assert each.because and len(each.because) < 400
+            assert each.reason and len(each.reason) < 400
     page = written(PathEstimate(), found)
     assert isinstance(page.figure(None, 60.0), FusedRate | Unknown) and page.ended == 1
     kept = store.written_estimates({(("home", "wifi"), False): page})  # and the next start can read it
-    (again,) = store.read_estimates(Node("state", "roads", json.loads(json.dumps(kept)))).values()
+    (again,) = store.read_estimates(Node("state", "paths", json.loads(json.dumps(kept)))).values()
     assert (again.alpha, again.measured) == (page.alpha, page.measured)
 
 
@@ -96,7 +96,7 @@ def test_what_the_wire_carried_before_it_carried_more_counts_no_longer() -> None
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
 def test_hosts_are_not_calibrated_by_a_rate_that_the_link_has_not(link_bps: float) -> None:
     found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
-    assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.because
+    assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.reason
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
     assert written(PathEstimate(), found).alpha is None
     borne(found)

@@ -14,12 +14,12 @@ from hypothesis import strategies as some
 
 from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.core import overrides
-from controller.features.probing import paths
+from controller.features.probing import probed_paths
 from controller.features.probing.manager import ProbingManager
 from controller.features.probing.path_record import Estimate, Estimated
-from controller.features.probing.paths import HEALTH_PORT, PROBE_PORTS
+from controller.features.probing.probed_paths import HEALTH_PORT, PROBE_PORTS
 from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, Plan, plan
-from controller.features.probing.view import DirectionView, RoadView
+from controller.features.probing.view import DirectionView, PathView
 from controller.model.config import Mode
 from controller.policy.bandwidth.rates import KEPT_S, Rate, Unknown
 from controller.policy.paths.uplinks import Home, Way
@@ -58,23 +58,23 @@ class World(Ends):
         for _ in range(number):
             self.second()
 
-    def road(self, uplink: str = "wifi") -> RoadView:
+    def path(self, uplink: str = "wifi") -> PathView:
         return next(each for each in self.core.measuring.told(self.now) if each.uplink == uplink)
 
     def direction(self, uplink: str, direction: str) -> DirectionView:
-        return next(each for each in self.road(uplink).directions if each.direction == direction)
+        return next(each for each in self.path(uplink).directions if each.direction == direction)
 
     def probe_all(self, agent: FakeMeasurer) -> None:
-        """Both directions of both roads."""
+        """Both directions of both paths."""
         for _ in range(4):
             self.seconds(8)
             self.over(agent)
 
-    def over(self, agent: FakeMeasurer, because: str = "", packets: bool = True) -> Probe:
+    def over(self, agent: FakeMeasurer, reason: str = "", packets: bool = True) -> Probe:
         """The probe that is on its way is told of."""
         order = agent.probes[0].order
         assert isinstance(order, Probe)
-        self.tell(agent.probed(because, packets))
+        self.tell(agent.probed(reason, packets))
         self.drain()
         return order
 
@@ -106,7 +106,7 @@ def test_the_far_end_answers_before_the_near_one_sends() -> None:
     }
     world.seconds(3)
     assert len(home.orders_of(HealthProbes)) == len(far.orders_of(AnswerProbes)) == 1
-    assert world.road().why_not is None and (world.road().near, world.road().far) == ("home", "far")
+    assert world.path().why_not is None and (world.path().near, world.path().far) == ("home", "far")
 
 
 def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_has_copies() -> None:
@@ -145,7 +145,7 @@ def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again(
     far, home = world.measurer("far", refuses={"AnswerProbes": "port 8620 is taken"}), world.measurer("home")
     world.seconds(2)
     assert len(far.orders_of(AnswerProbes)) == 1 and not home.orders_of(HealthProbes)
-    assert world.road().why_not == "port 8620 is taken"
+    assert world.path().why_not == "port 8620 is taken"
     far.refuses.clear()
     world.seconds(int(AGAIN_AFTER_S) + 1)
     assert len(far.orders_of(AnswerProbes)) == 2 and len(home.orders_of(HealthProbes)) == 1
@@ -154,11 +154,11 @@ def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again(
 def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
     world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
     world.seconds(12)
-    assert "wlan0 is not there" in (world.road().why_not or "") and world.road("lte").why_not is None
+    assert "wlan0 is not there" in (world.path().why_not or "") and world.path("lte").why_not is None
     world.core.measuring.wish(None, "lte", None)
     home.absent.clear()
     world.seconds(int(AGAIN_AFTER_S) + 2)
-    assert world.road().why_not is None
+    assert world.path().why_not is None
     told = len(home.orders_of(HealthProbes))
     world.seconds(30)
     assert len(home.orders_of(HealthProbes)) == told
@@ -184,8 +184,8 @@ def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
     (health,) = home.orders_of(HealthProbes)
     assert isinstance(health, HealthProbes)
     assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
-    assert world.road("wifi").why_not is None
-    assert "`measure` is written at it neither at home nor at far" in (world.road("lte").why_not or "")
+    assert world.path("wifi").why_not is None
+    assert "`measure` is written at it neither at home nor at far" in (world.path("lte").why_not or "")
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
@@ -193,7 +193,7 @@ def test_who_cannot_measure_is_told_nothing_and_says_why(who: str) -> None:
     world = World(tunnelled())
     agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
     world.seconds(10)
-    assert not any(agent.measured for agent in agents) and world.road().why_not == "no stamps"
+    assert not any(agent.measured for agent in agents) and world.path().why_not == "no stamps"
 
 
 def test_another_way_is_another_meeting() -> None:
@@ -261,7 +261,7 @@ def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
     world, home, _ = both(links={"wifi": Link(loses=1.0)})
     world.seconds(30)
     assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
-    told, asked = world.road("wifi").health, world.core.measuring.health("home", "wifi")
+    told, asked = world.path("wifi").health, world.core.measuring.health("home", "wifi")
     assert told is not None and asked is not None and told.sent == told.lost == asked.lost > 200
 
 
@@ -273,7 +273,7 @@ def test_figures_are_told_with_what_they_are_made_of() -> None:
             told = world.direction(uplink, direction)
             assert told.bps == pytest.approx(bps, rel=0.05) and set(told.methods) == methods
             assert told.least_bps is not None and told.least_bps <= bps <= (told.most_bps or 0)
-            assert (told.error, told.because, told.running, told.ended) == ("", "", False, 1)
+            assert (told.error, told.reason, told.running, told.ended) == ("", "", False, 1)
             assert told.next_in_s is not None and told.next_in_s > 400
 
 
@@ -282,7 +282,7 @@ def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:
     for _ in range(4):
         world.seconds(8)
         assert world.over(home).tries == 3, "whoever is new there might be on a slow one"
-    world.pass_time(paths.SELDOM_S)
+    world.pass_time(probed_paths.SELDOM_S)
     world.seconds(8)
     (probe,) = home.probes
     assert isinstance(probe.order, Probe) and (probe.order.tries, probe.order.pause_us) == (100, 1000)
@@ -321,9 +321,9 @@ def test_a_probe_that_was_not_begun_costs_nothing_and_is_tried_again_soon() -> N
     world.seconds(8)
     told = world.direction("lte", "up")
     assert told.error == "agent home: wifi is being measured" and not told.running
-    assert told.next_in_s is not None and told.next_in_s <= paths.AGAIN_AFTER_S
+    assert told.next_in_s is not None and told.next_in_s <= probed_paths.AGAIN_AFTER_S
     home.refuses.clear()
-    world.seconds(int(paths.AGAIN_AFTER_S) + 1)
+    world.seconds(int(probed_paths.AGAIN_AFTER_S) + 1)
     assert len(home.probes) == 1
 
 
@@ -375,17 +375,17 @@ def test_a_link_of_known_rate_calibrates_these_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "uplink", "because"),
+    ("site", "uplink", "reason"),
     [
         (None, "dsl", "no uplink dsl leads"),
         (None, "lte", "lte of home is not measured"),
         (None, "wifi", "wifi of home cannot be measured: no agent of role gateway that was enrolled as far"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_with_the_reason(site: str | None, uplink: str, because: str) -> None:
+def test_what_cannot_be_measured_is_refused_with_the_reason(site: str | None, uplink: str, reason: str) -> None:
     world = World(measured())
     world.measurer("home")
-    with pytest.raises(Impossible, match=because):
+    with pytest.raises(Impossible, match=reason):
         world.core.measuring.wish(site, uplink, None)
 
 
@@ -496,7 +496,7 @@ class Alone:
             self.tell(agent.opened(number))
 
     def tell(self, event: AgentEvent) -> None:
-        for effect in list(self.measuring.hear(event, self.now)):
+        for effect in list(self.measuring.on_event(event, self.now)):
             if isinstance(effect, Direct):
                 self.carry_out(effect)
             else:
@@ -550,7 +550,7 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
     alone.pass_time(72, 300.0)
     probes = sorted(probe for each in alone.probes.values() for probe in each)
     for at, _ in probes:
-        assert sum(sent for when, sent in probes if 0 <= when - at < paths.DAY_S) <= 0.01 * budget_bytes
+        assert sum(sent for when, sent in probes if 0 <= when - at < probed_paths.DAY_S) <= 0.01 * budget_bytes
     assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
     assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
 
@@ -558,8 +558,8 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
 def test_what_is_probed_every_second_day_is_known_in_between() -> None:
     alone = Alone(20e6, 100_000_000)
     alone.pass_time(30, 300.0)
-    (road,) = alone.measuring.told(alone.now)
-    assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in road.directions] == [(20e6, True)] * 2
+    (path,) = alone.measuring.told(alone.now)
+    assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in path.directions] == [(20e6, True)] * 2
 
 
 BPS = some.one_of(some.none(), some.floats(1.0, 1e12))
@@ -637,4 +637,4 @@ def test_whatever_happens_nobody_probes_two_at_once_and_nobody_sends_to_who_does
         assert isinstance(health, HealthProbes)
         if home.session in world.hands and far.session in world.hands:
             assert {path.meeting for path in health.paths} <= answered
-    assert all(road.directions or road.why_not for road in world.core.measuring.told(world.now))
+    assert all(path.directions or path.why_not for path in world.core.measuring.told(world.now))

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from controller.features.copies.loss_evidence import Probes
-from controller.features.probing import paths
+from controller.features.probing import probed_paths
 from controller.features.probing.path_record import PathEstimate
-from controller.features.probing.paths import (
+from controller.features.probing.probed_paths import (
     FIRST_OVER_AIR,
     HEALTH_PORT,
     MOST_OVER_AIR,
     PROBE_PORTS,
-    Road,
+    ProbedPath,
     Unmeasured,
-    roads,
+    paths,
 )
 from controller.model.config import ConfigError
 from controller.policy.bandwidth.rates import Measured, Method, Rate
@@ -67,10 +67,10 @@ def test_a_terminal_sends_one_small_packet_a_second_to_its_gateways_agent() -> N
     path = HealthPath("phone@air", MeasuredWay(None, None, HOST), HEALTH_PORT, number, 1000, met[number])
     assert agents["phone"].orders_of(HealthProbes) == [HealthProbes((path,))]
     world.seconds(4)
-    told = world.road("phone@air")
+    told = world.path("phone@air")
     assert (told.site, told.near, told.far, told.why_not) == ("home", "phone", "home", None)
     assert told.health is not None and 2 <= told.health.sent <= 5
-    assert world.road("tablet@air").why_not == "no agent of role terminal that was enrolled as tablet is connected"
+    assert world.path("tablet@air").why_not == "no agent of role terminal that was enrolled as tablet is connected"
 
 
 def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
@@ -84,8 +84,8 @@ def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
     answer = agents["home"].orders_of(AnswerProbes)[-1]
     assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
     world.seconds(3)
-    assert all(road.why_not is None for road in world.core.measuring.told(world.now))
-    assert {world.road(name).near for name in ("wifi", "lte")} == {"far"}
+    assert all(path.why_not is None for path in world.core.measuring.told(world.now))
+    assert {world.path(name).near for name in ("wifi", "lte")} == {"far"}
     assert len(world.core.measuring.told(world.now)) == 2 + len(NAMES)
     told = len(agents["home"].orders_of(AnswerProbes))
     world.seconds(20)
@@ -98,7 +98,7 @@ def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_bac
     del document["sites"]["home"]["access_points"]["air"]["measure"]
     world.carry(world.core.reconfigure(sites.loaded(document), world.now))
     world.seconds(2)
-    assert {road.uplink for road in world.core.measuring.told(world.now)} == {"wifi", "lte"}
+    assert {path.uplink for path in world.core.measuring.told(world.now)} == {"wifi", "lte"}
     assert agents["home"].orders_of(AnswerProbes)[-1] == AnswerProbes()
     assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
 
@@ -109,7 +109,7 @@ def test_an_agent_of_another_role_is_not_that_terminal() -> None:
     other = world.measurer("phone")
     world.seconds(3)
     assert not other.measured
-    assert world.road("phone@air").why_not == "no agent of role terminal that was enrolled as phone is connected"
+    assert world.path("phone@air").why_not == "no agent of role terminal that was enrolled as phone is connected"
 
 
 def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_them() -> None:
@@ -119,10 +119,10 @@ def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_th
     world, _ = over_air(document, "wifi", wifi=Link(loses=1.0))
     world.measurer("far")
     world.seconds(3)
-    dead, uplink = world.road("wifi@air").health, world.core.measuring.health("home", "wifi")
+    dead, uplink = world.path("wifi@air").health, world.core.measuring.health("home", "wifi")
     assert dead is not None and dead.lost == dead.sent > 0
     assert uplink is not None and uplink.lost == 0 < uplink.sent
-    assert "role terminal that was enrolled as far" in (world.road("far@air").why_not or "")
+    assert "role terminal that was enrolled as far" in (world.path("far@air").why_not or "")
     report = next(agent.report() for agent in world.hands.values() if agent.role is Role.TERMINAL)
     assert [path.name for path in report.health] == ["wifi@air"]
     assert Probes().told(report, ["wifi", "lte"]) == {}
@@ -131,7 +131,7 @@ def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_th
 def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> None:
     world, agents = over_air(written(), *NAMES)
     begun = []
-    for _ in range(8 * int(paths.SELDOM_S) // 20):
+    for _ in range(8 * int(probed_paths.SELDOM_S) // 20):
         world.pass_time(20.0)
         for agent in agents.values():
             world.tell(agent.report())
@@ -140,7 +140,7 @@ def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> Non
         for agent in (each for each in agents.values() if each.probes):
             order = world.over(agent)
             begun.append((world.now, order.name, order.down))
-    assert all(later - sooner >= paths.SELDOM_S for (sooner, *_), (later, *_) in pairwise(begun))
+    assert all(later - sooner >= probed_paths.SELDOM_S for (sooner, *_), (later, *_) in pairwise(begun))
     first = [(name, down) for _, name, down in begun[:6]]
     assert sorted(first) == sorted((f"{name}@air", down) for name in NAMES for down in (False, True))
     assert len(begun) >= 7 and begun[6][1:] == begun[0][1:]
@@ -152,10 +152,10 @@ def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
     for number in range(MOST_OVER_AIR + 5 - len(NAMES)):
         address = {"address": f"10.1.0.{number + 12}", "port": "lan0"}
         home["terminals"][f"t{number:03}"] = {"access_point": "air", "addresses": [address]}
-    there = [each for each in roads(sites.loaded(document)) if "@" in each.uplink]
-    numbers = {each.number for each in there if isinstance(each, Road)}
+    there = [each for each in paths(sites.loaded(document)) if "@" in each.uplink]
+    numbers = {each.number for each in there if isinstance(each, ProbedPath)}
     assert len(numbers) == MOST_OVER_AIR and len(there) - len(numbers) == 5
-    assert all("beyond them" in each.because for each in there if isinstance(each, Unmeasured))
+    assert all("beyond them" in each.reason for each in there if isinstance(each, Unmeasured))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import SoughtDestination
@@ -54,7 +54,7 @@ def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that
     world.revoke("oslo")
     world.leave(world.relays["oslo"])
     world.internet.rtt_ms |= {("home", "198.51.100.77"): 100, ("oslo", PLACE.address): 900}
-    world.wish(requests.wished("oslo", WishedRelay(ip_address("198.51.100.77"), 443)))
+    world.wish(requests.wished("oslo", RelayOverride(ip_address("198.51.100.77"), 443)))
     world.vouch("oslo", number=2)
     world.join(world.relays["oslo"])
     for _ in range(5):

@@ -17,7 +17,7 @@ from controller.features.probing.manager import ProbingManager
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S, MOST_PLACES
 from controller.model.config import Config
-from controller.model.known import MOST_RELAYS, WEB, Wanted, WishedRelay
+from controller.model.known import MOST_RELAYS, WEB, RelayOverride, Wanted
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import (
@@ -89,7 +89,7 @@ class World(Pair):
 
     def add(self, *names: str) -> None:
         for name in names:
-            self.wish(requests.wished(name, WishedRelay(ip_address(RELAYS[name]), 443)))
+            self.wish(requests.wished(name, RelayOverride(ip_address(RELAYS[name]), 443)))
 
     def seconds(self, number: int) -> None:
         for _ in range(number):
@@ -188,10 +188,10 @@ def test_what_is_refused_is_told_again_after_a_while() -> None:
     world.join(oslo)
     world.seconds(2)
     assert len(oslo.orders_of(Relay)) == 1
-    assert world.core.relaying.stations["oslo"].why_not == "the kernel has no bbr"
+    assert world.core.relaying.relay_agents["oslo"].why_not == "the kernel has no bbr"
     oslo.refuses.clear()
     world.seconds(int(AGAIN_AFTER_S) + 1)
-    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.stations["oslo"].why_not is None
+    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.relay_agents["oslo"].why_not is None
 
 
 def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none() -> None:
@@ -255,28 +255,28 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "relay", "because"),
+    ("name", "relay", "reason"),
     [
-        ("bicast-controller", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
-        ("Oslo", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
-        ("home", WishedRelay(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
-        ("phone", WishedRelay(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
-        ("paris", WishedRelay(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("::"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
-        ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
-        ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
-        ("paris", WishedRelay(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),
-        ("paris", WishedRelay(ip_address("192.168.100.2"), 443), "192.168.100.2 is the bridge at home"),
-        ("paris", WishedRelay(ip_address("192.168.110.3"), 443), "is the terminal .* at home"),
-        ("paris", WishedRelay(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
+        ("bicast-controller", RelayOverride(ip_address("192.0.2.1"), 443), "no name of a relay"),
+        ("Oslo", RelayOverride(ip_address("192.0.2.1"), 443), "no name of a relay"),
+        ("home", RelayOverride(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
+        ("phone", RelayOverride(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
+        ("paris", RelayOverride(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", RelayOverride(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", RelayOverride(ip_address("::"), 443), "no address that gateways can reach"),
+        ("paris", RelayOverride(ip_address("fe80::1"), 443), "no address that gateways can reach"),
+        ("paris", RelayOverride(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
+        ("paris", RelayOverride(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
+        ("paris", RelayOverride(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),
+        ("paris", RelayOverride(ip_address("192.168.100.2"), 443), "192.168.100.2 is the bridge at home"),
+        ("paris", RelayOverride(ip_address("192.168.110.3"), 443), "is the terminal .* at home"),
+        ("paris", RelayOverride(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
     ],
 )
-def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: WishedRelay, because: str) -> None:
+def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: RelayOverride, reason: str) -> None:
     world = standing()
     before = world.core.wanted
-    with pytest.raises(Impossible, match=because):
+    with pytest.raises(Impossible, match=reason):
         world.wish(requests.wished(name, relay))
     assert world.core.wanted is before
 
@@ -285,7 +285,7 @@ def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
     written = relayed_site.document()
     for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
         uplink["gateways"].pop()
-    paris = requests.wished("paris", WishedRelay(ip_address("2001:470::9"), 443))
+    paris = requests.wished("paris", RelayOverride(ip_address("2001:470::9"), 443))
     with pytest.raises(Impossible, match="relaying has no IPv6"):
         paris(sites.loaded(written), Wanted(), lambda _: "")
 
@@ -293,9 +293,9 @@ def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
 def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_there() -> None:
     world = World()
     for number in range(MOST_RELAYS):
-        world.wish(requests.wished(f"r{number}", WishedRelay(ip_address(f"192.0.2.{number + 1}"), 443)))
+        world.wish(requests.wished(f"r{number}", RelayOverride(ip_address(f"192.0.2.{number + 1}"), 443)))
     with pytest.raises(Impossible, match="remove one first"):
-        world.wish(requests.wished("paris", WishedRelay(ip_address("192.0.2.100"), 443)))
+        world.wish(requests.wished("paris", RelayOverride(ip_address("192.0.2.100"), 443)))
     with pytest.raises(UnknownRelay, match="did you mean r"):
         world.wish(requests.drained("r100", True))
 
@@ -406,18 +406,18 @@ def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch:
     assert world.chosen() == {PREFIX: ()}
     place = world.core.relaying.seeking.place("home", PREFIX)
     assert place is not None and place.choice is not None
-    assert place.choice.because.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
+    assert place.choice.reason.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
 
 
 def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
     relaying = relayed_site.site().relaying
     assert relaying is not None
-    for written, because in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
+    for written, reason in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
         uplinks = zip(relaying.uplinks, written, strict=True)
         world = seeking(uplinks=tuple(replace(uplink, bandwidth_bps=bps) for uplink, bps in uplinks))
         place = world.core.relaying.seeking.place("home", PREFIX)
-        assert place is not None and place.choice is not None and place.choice.because.startswith(because), written
+        assert place is not None and place.choice is not None and place.choice.reason.startswith(reason), written
 
 
 def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
@@ -437,7 +437,7 @@ def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each
     world.join(world.home)
     world.wish(requests.unwished("oslo"))
     assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
-    world.wish(requests.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
+    world.wish(requests.wished("bergen", RelayOverride(ip_address("198.51.100.8"), 443)))
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
 
 

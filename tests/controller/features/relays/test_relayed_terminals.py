@@ -87,8 +87,8 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     scene.second()
     assert [each.server.backup for each in connection.subflows] == [False, True]
-    (entry,) = scene.core.pilot.logbook.entries("phone")
-    assert "this is its default" in entry.because and entry.gateway.done
+    (entry,) = scene.core.steering.logbook.entries("phone")
+    assert "this is its default" in entry.reason and entry.gateway.done
     nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
     assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
     for uplink in ("lte", AUTO):
@@ -118,15 +118,15 @@ def test_a_terminal_with_one_address_is_ordered_nothing_of_its_host_s() -> None:
     connection.subflows[1].server.backup = True
     scene.uploads(connection, loss=0.2)
     assert scene.active == "lte" and not any(isinstance(each, Prefer) for each in phone.orders)
-    entry = scene.core.pilot.logbook.entries("phone")[0]
+    entry = scene.core.steering.logbook.entries("phone")[0]
     assert entry.unmoved and "phone: the terminal's own addresses are not of several uplinks" in entry.unmoved
 
 
 def test_a_host_that_speaks_for_a_terminal_is_not_that_terminal() -> None:
     scene = Scene()
     hand = scene.hand("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
-    assert scene.core.pilot.speaks_for(hand.session) == ()
-    assert scene.core.pilot.speaker(scene.hand("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
+    assert scene.core.steering.speaks_for(hand.session) == ()
+    assert scene.core.steering.speaker(scene.hand("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
 
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])

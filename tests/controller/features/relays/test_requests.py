@@ -13,7 +13,7 @@ from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
 from controller.features.relays.requests import Asked, Tried
-from controller.model.known import WishedRelay
+from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.orders import AgentEffect, Direct, Walk
 from controller.protocol.reports import RelayReached, Reported, Taking
@@ -82,9 +82,9 @@ def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known(
     asked = asks(world)
     world.walk()
     (told,) = asked.told(world.now)
-    because = {leg.start: leg.because for leg in told.legs if leg.end == str(DEST)}
-    assert because["oslo"] == "the agent oslo cannot: no ping socket"
-    assert because["tokyo"] == "the agent tokyo is not connected"
+    reason = {leg.start: leg.reason for leg in told.legs if leg.end == str(DEST)}
+    assert reason["oslo"] == "the agent oslo cannot: no ping socket"
+    assert reason["tokyo"] == "the agent tokyo is not connected"
 
 
 def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
@@ -94,7 +94,7 @@ def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
     world.walk()
     (told,) = asked.told(world.now)
     assert told.choice is not None and len(told.choice.relays) == 1
-    assert told.choice.because.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
+    assert told.choice.reason.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
 
 
 def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
@@ -118,11 +118,11 @@ def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_
 
 def test_what_cannot_be_asked_is_refused_with_words() -> None:
     world = standing()
-    for address, site, because in (
+    for address, site, reason in (
         ("192.168.1.1", None, "no address of the Internet"),
         ("45.0.30.9", "shed", "of a site 'shed' is relayed; of these it is: home"),
     ):
-        with pytest.raises(Impossible, match=because):
+        with pytest.raises(Impossible, match=reason):
             Asked(world.core.relaying, ip_address(address), site, False, world.now)
     with pytest.raises(UnknownRelay):
         Tried(world.core.relaying, world.core.wanted, "paris", None, world.now)
@@ -147,7 +147,7 @@ def test_who_asks_waits_no_longer_than_those_who_walk(tmp_path: Path, monkeypatc
     core.start()
     try:
         core.vouch({"home": credential("home", 1), "oslo": credential("oslo", 2)})
-        assert core.set_relay("oslo", WishedRelay(ip_address(RELAYS["oslo"]), 443)).changed
+        assert core.set_relay("oslo", RelayOverride(ip_address(RELAYS["oslo"]), 443)).changed
         for session, hand in hands.items():
             core.post(hand.opened(session))
             core.snapshot()  # what follows from it has been done

@@ -79,12 +79,12 @@ def test_an_uplink_that_brings_nothing_is_left_within_seven_seconds_and_it_is_to
     scene.brings.remove("wifi0")
     scene.goes_on(7)
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
-    because = (
-        scene.entries()[-1].because
+    reason = (
+        scene.entries()[-1].reason
         if mode == "single"
-        else course(scene.core, "client", scene.now, 0.0).uplinks[0].because
+        else course(scene.core, "client", scene.now, 0.0).uplinks[0].reason
     )
-    assert "it brings nothing back" in because and "packets left over it" in because
+    assert "it brings nothing back" in reason and "packets left over it" in reason
 
 
 def test_it_is_taken_again_when_it_brings_something_again() -> None:
@@ -113,8 +113,8 @@ def test_a_dead_uplink_whose_router_answers_is_left_within_three_seconds() -> No
     scene.forwards.remove("wifi0")
     scene.talks(3)
     assert scene.active == "lte" and scene.gateway_is_on("lte")
-    because = scene.entries()[-1].because
-    assert f"{BEYOND} answered 0 of 4 questions over it" in because and "over lte" in because
+    reason = scene.entries()[-1].reason
+    assert f"{BEYOND} answered 0 of 4 questions over it" in reason and "over lte" in reason
     scene.forwards.add("wifi0")
     scene.talks(RETURN_AFTER_S + 6)
     assert scene.active == "wifi"
@@ -126,5 +126,5 @@ def test_why_names_the_address_that_answers_over_no_uplink() -> None:
     scene.forwards.clear()
     scene.talks(20)
     assert scene.active == "wifi" and not scene.entries()
-    because = course(scene.core, "client", scene.now, 0.0).uplinks[0].because
-    assert f"{BEYOND} answered 0 of" in because and "so nothing is concluded" in because
+    reason = course(scene.core, "client", scene.now, 0.0).uplinks[0].reason
+    assert f"{BEYOND} answered 0 of" in reason and "so nothing is concluded" in reason

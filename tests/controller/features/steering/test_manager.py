@@ -13,10 +13,10 @@ from controller.core import overrides
 from controller.features.steering.logbook import By, LogEntry
 from controller.model.config import Config
 from controller.model.known import Wanted
-from controller.policy.paths.failover import LEASE_S, RENEW_S, Reflex
+from controller.policy.paths.failover import LEASE_S, RENEW_S, ArmedFailover
 from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
 from controller.protocol.orders import Arm, Direct, Disarm, Prefer
-from controller.protocol.reports import PathManager, ReflexFired, Role
+from controller.protocol.reports import FailoverFired, PathManager, Role
 from controller.protocol.requests import Impossible, OverrideResult
 from controller.readout.snapshot import ActiveBy
 from controller.readout.why import course
@@ -86,10 +86,10 @@ class Scene(Pair):
         return group.buckets[0].watch_port == PORTS[port].number
 
     def entries(self) -> list[LogEntry]:
-        return self.core.pilot.logbook.entries("client")
+        return self.core.steering.logbook.entries("client")
 
     def health(self, uplink: str) -> UplinkHealth:
-        return self.core.pilot.steered["client"].paths[uplink].health
+        return self.core.steering.steered["client"].paths[uplink].health
 
 
 def backups(connection: FakeConnection) -> dict[str, tuple[bool, bool]]:
@@ -124,7 +124,7 @@ def test_loss_towards_the_terminal_moves_both_hands_and_says_its_numbers() -> No
     assert scene.core.wanted.decided == {"client": "lte"} and not scene.core.wanted.active
     assert prefers(relay) == [TO_LTE] and backups(connection)[WIFI] == (False, True)
     (entry,) = scene.entries()
-    assert entry.by is By.POLICY and "20% of" in entry.because and entry.left == "wifi"
+    assert entry.by is By.POLICY and "20% of" in entry.reason and entry.left == "wifi"
     assert entry.gateway.done and "groups modified" in entry.gateway.said
     assert entry.hands["relay-1"].done and entry.hands["relay-1"].connections == 1
 
@@ -202,7 +202,7 @@ def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() ->
     loses()
     scene.now += 0.5
     scene.tell(next(iter(scene.hands.values())).report())
-    assert not scene.core.pilot.steered["client"].paths["lte"].window
+    assert not scene.core.steering.steered["client"].paths["lte"].window
 
 
 def test_in_mode_off_nobody_decides_and_nothing_is_armed() -> None:
@@ -298,17 +298,17 @@ def test_a_host_is_the_terminal_that_it_was_enrolled_for_where_it_has_an_address
     scene = Scene()
     other = scene.client("laptop-agent", terminal="client")
     scene.second()
-    assert scene.core.pilot.agents["laptop-agent"].concerns == {"client"}
+    assert scene.core.steering.agents["laptop-agent"].concerns == {"client"}
     scene.leave(other)
     half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
     scene.join(half)
     scene.second()
-    assert scene.core.pilot.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
+    assert scene.core.steering.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
     scene.leave(half)
     thief = FakeHand("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
     scene.join(thief)
     scene.second()
-    agent = scene.core.pilot.agents["phone"]
+    agent = scene.core.steering.agents["phone"]
     assert not agent.concerns and agent.owns_nobody is not None and "of the terminal phone" in agent.owns_nobody
 
 
@@ -373,7 +373,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
     scene.pass_time(GONE_AFTER_S + 0.1)
     assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
-    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].because
+    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].reason
     assert view.other_end.nobody == "agent relay-1 is silent"
     before = len(relay.orders)
     for _ in range(600):
@@ -382,7 +382,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
     assert scene.active == "lte" and len(relay.orders) == before and len(scene.entries()) == 1
 
 
-# Reflexes
+# Armed failovers
 
 
 def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> None:
@@ -400,7 +400,7 @@ def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> 
 
 
 def test_what_was_armed_at_once_is_renewed_spread_over_seconds_and_long_before_its_lease_ends() -> None:
-    after = [Reflex(f"phone{number}", "wifi", "lte", 150, 100).renewed_after_s for number in range(250)]
+    after = [ArmedFailover(f"phone{number}", "wifi", "lte", 150, 100).renewed_after_s for number in range(250)]
     assert min(after) >= RENEW_S * 2 / 3 and max(after) <= RENEW_S < LEASE_S / 2
     for second in range(int(min(after)), int(max(after)) + 1):
         assert sum(second <= each < second + 1 for each in after) < 100
@@ -422,8 +422,8 @@ def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothin
     assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
     (entry,) = scene.entries()
     limits = "armed for 150 ms, with many in flight 100 ms"
-    assert entry.by is By.REFLEX
-    assert entry.because == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
+    assert entry.by is By.FAILOVER
+    assert entry.reason == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
     assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
 
 
@@ -454,12 +454,12 @@ def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
 
 def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_comes_true_again() -> None:
     scene, relay, connection = downloading()
-    fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
+    fired = FailoverFired(relay.session, "client", "it fired", 160, 1, 7)
     scene.carry(overrides.active(scene.core, "client", "wifi", scene.now)[1])
     scene.tell(fired)
     scene.drain()
     assert scene.active == "wifi" and scene.gateway_is_on("wifi")
-    assert scene.entries()[0].by is By.REFLEX and "nothing moved" in scene.entries()[0].gateway.said
+    assert scene.entries()[0].by is By.FAILOVER and "nothing moved" in scene.entries()[0].gateway.said
     assert [each.address for each in connection.carrying()] == [WIFI]
 
 

@@ -74,7 +74,7 @@ def test_of_a_path_that_nobody_told_of_before_it_stays_backup_and_that_is_said()
     _, entries = scene.switch_to("auto")
     order = prefers(client)[-1]
     assert order.path == (WIFI, WIFI6) and order.others == ((LTE,),)
-    assert "lte stays backup at client: whether it was before is not known" in entries[0].because
+    assert "lte stays backup at client: whether it was before is not known" in entries[0].reason
 
 
 def test_after_our_restart_auto_makes_no_path_active_but_the_default() -> None:

@@ -95,17 +95,17 @@ def test_what_both_hosts_take_is_measured_at_one_rate_and_taken_off_at_others() 
 def test_what_hosts_take_that_is_not_known_makes_the_answer_unsure(alpha: float) -> None:
     slow, fast = (rate(replace(path, alpha=alpha).samples(1)) for path in (HUNDRED, THOUSAND))
     assert isinstance(slow, Rate) and slow.least_bps <= 100e6 <= slow.most_bps
-    assert isinstance(fast, Unknown) and fast.because.startswith("it may be ")
+    assert isinstance(fast, Unknown) and fast.reason.startswith("it may be ")
 
 
 def test_a_link_that_delays_no_packet_for_its_length_is_not_told_by_one_packet() -> None:
     told = rate(replace(THOUSAND, bps=1e15).samples(0), KNOWN)
-    assert isinstance(told, Unknown) and told.because.startswith("longer packets do not take longer")
+    assert isinstance(told, Unknown) and told.reason.startswith("longer packets do not take longer")
 
 
 def test_a_wide_interval_is_no_answer() -> None:
     told = of_slope(replace(one_way(THOUSAND.samples(0)), error=1.5e-9), KNOWN)
-    assert isinstance(told, Unknown) and "Mbit/s" in told.because
+    assert isinstance(told, Unknown) and "Mbit/s" in told.reason
 
 
 @pytest.mark.parametrize("step_s", [0.002, -0.002, 60])
@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_meanwhile_is_noticed(step_s: float) -> None:
     later = np.arange(len(samples.sent)) > 4000
     far = replace(samples, received=samples.received + later * step_s, answered=samples.answered + later * step_s)
     told = rate(far)
-    assert isinstance(told, Unknown) and f"{step_s * 1e3:+.0f}"[:3] in told.because
+    assert isinstance(told, Unknown) and f"{step_s * 1e3:+.0f}"[:3] in told.reason
 
 
 @pytest.mark.parametrize("step_s", [0.001, -0.001, 0.002, -0.002])
@@ -127,7 +127,7 @@ def test_our_own_clock_set_meanwhile_is_noticed_too(step_s: float) -> None:
         heard=samples.heard + (samples.heard > when) * step_s,
     )
     told = rate(own, KNOWN)
-    assert isinstance(told, Unknown) and "a clock was set meanwhile" in told.because
+    assert isinstance(told, Unknown) and "a clock was set meanwhile" in told.reason
 
 
 def test_the_interval_of_few_packets_has_the_rate_in_it() -> None:
@@ -139,7 +139,7 @@ def test_the_interval_of_few_packets_has_the_rate_in_it() -> None:
 
 def test_a_clock_that_is_being_pulled_is_noticed() -> None:
     told = rate(replace(HUNDRED, skew=500e-6).samples(0))
-    assert isinstance(told, Unknown) and "a clock is being set: +5" in told.because
+    assert isinstance(told, Unknown) and "a clock is being set: +5" in told.reason
 
 
 def test_where_no_answer_came_back_the_way_there_is_enough() -> None:
@@ -193,7 +193,7 @@ def test_trains_tell_the_rate_behind_a_burst(bps: float, burst: int) -> None:
 
 def test_trains_that_come_as_fast_as_hosts_take_them_tell_of_the_hosts() -> None:
     told = estimators.rate_of_trains([train(1e9, seed=each) for each in range(20)])
-    assert isinstance(told, Unknown) and told.because.startswith("trains come too fast for these hosts: at some 1")
+    assert isinstance(told, Unknown) and told.reason.startswith("trains come too fast for these hosts: at some 1")
 
 
 def test_others_between_the_packets_of_some_trains_do_not_count() -> None:
@@ -204,7 +204,7 @@ def test_others_between_the_packets_of_some_trains_do_not_count() -> None:
 
 def test_too_few_trains_tell_nothing() -> None:
     told = estimators.rate_of_trains([train(1e6)] * 5)
-    assert isinstance(told, Unknown) and "5 trains of 5 came, expected 6" in told.because
+    assert isinstance(told, Unknown) and "5 trains of 5 came, expected 6" in told.reason
 
 
 def test_trains_that_all_say_the_same_are_no_surer_than_their_headers() -> None:

@@ -42,7 +42,7 @@ def test_of_what_does_not_agree_the_lower_is_to_be_had(packet: float, train: flo
 
 def test_several_links_in_a_row_are_no_figure() -> None:
     told = fused([one(Method.SEVERAL_LINKS, 47)], NOW)
-    assert isinstance(told, Unknown) and "several links" in told.because
+    assert isinstance(told, Unknown) and "several links" in told.reason
     assert figure(one(Method.SEVERAL_LINKS, 47), one(Method.TRAINS, 90)).bps == 90 * MBPS
 
 

@@ -73,7 +73,7 @@ def test_idle_terminals_and_idle_connections_take_no_part() -> None:
     assert among.caps[ME].windows == alone.windows and among.active == 1
     idle = among.caps[address(1)]
     assert not idle.active and not idle.windows and idle.most_segments is None
-    assert idle.because == "idle: it sent less than 10 kB within a second"
+    assert idle.reason == "idle: it sent less than 10 kB within a second"
 
 
 def test_a_newcomer_counts_with_its_first_report_and_is_gone_a_second_after_its_last() -> None:
@@ -161,7 +161,7 @@ def test_without_a_round_trip_there_is_no_cap_but_a_reason() -> None:
     before = heard(None, ME, {ME}, [], 100.0)
     unknown = heard(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
     cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
-    assert cap.active and not cap.windows and cap.because == "no cap: its shortest round trip is not known"
+    assert cap.active and not cap.windows and cap.reason == "no cap: its shortest round trip is not known"
 
 
 def test_who_is_silent_has_no_cap_and_is_no_sharer() -> None:
@@ -382,7 +382,7 @@ def test_a_window_has_two_segments_at_least_and_no_floor_above_it(
         ruling = air.passes(streams, reports=2)
         assert ruling.active == sum(cap.active for cap in ruling.caps.values())
         for cap in ruling.caps.values():
-            assert cap.because and (cap.most_segments is None) == (not cap.windows)
+            assert cap.reason and (cap.most_segments is None) == (not cap.windows)
             for window in cap.windows.values():
                 assert 2 <= window.most <= MOST_SEGMENTS and 0 <= window.least <= window.most and window.pace_bps >= 0
 
@@ -423,8 +423,8 @@ def test_a_writer_is_told_blocks_by_how_many_send() -> None:
 
 
 def test_a_reason_names_few_places() -> None:
-    because = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].because
-    assert because.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in because
+    reason = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].reason
+    assert reason.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in reason
 
 
 def test_the_ratio_is_of_the_worst_way() -> None:

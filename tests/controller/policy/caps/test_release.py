@@ -80,9 +80,9 @@ def test_queue_drains_when_the_uncapped_sender_has_gone(written_bps: int | None)
     guest = Sender(0.016, False, sends=lambda seconds: 8 <= seconds < 20)
     air = SharedAir([*[Sender(0.016) for _ in range(3)], guest], written_bps=written_bps)
     air.run(19)
-    assert air.place.release.because is not None and air.queued_s > 0.1
+    assert air.place.release.reason is not None and air.queued_s > 0.1
     air.run(30)
-    assert air.queued_s < 0.03 and air.place.release.because is None
+    assert air.queued_s < 0.03 and air.place.release.reason is None
     assert all(each > 0.9 * BPS / 3 for each in air.run(5)[:3])
 
 
@@ -113,7 +113,7 @@ def released() -> tuple[Release, float]:
 
 def test_release_says_why_with_figures() -> None:
     release, _ = released()
-    assert release.because == (
+    assert release.reason == (
         "a queue of 150 ms stood there, of which caps explain 2 ms, and capped terminals delivered 2 of 20 Mbit/s: a "
         "sender there has no cap"
     )
@@ -130,7 +130,7 @@ def test_nothing_is_released_otherwise(uses: list[Use]) -> None:
     release, now = after(Release(), [], 1, 100.0)
     for _ in range(80):
         release, now = after(release, uses, TICK_S, now)
-        assert release.because is None
+        assert release.reason is None
     assert not release.is_on
 
 

@@ -110,7 +110,7 @@ def test_a_path_that_loses_a_packet_now_and_then_is_clean() -> None:
 def test_a_tail_of_delay_has_copies_too() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
     assert (
-        made[0].because
+        made[0].reason
         == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on, bad luck aside"
     )
 
@@ -143,7 +143,7 @@ def test_many_clean_packets_of_a_sender_do_not_hide_what_probes_lose() -> None:
 def test_what_others_tell_to_be_dead_has_copies_at_once_until_it_delivers() -> None:
     watch = adaptive.dead(ONE_PATH, "its port is down", START)
     decision = decide("phone", watch, START)
-    assert decision and decision.because == "wifi is dead (its port is down)"
+    assert decision and decision.reason == "wifi is dead (its port is down)"
     into_it = told(watch, probed(3, 3), START + 1)
     assert decide("phone", into_it, START + 1), "what is lost in it is no sign of life"
     assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
@@ -209,7 +209,7 @@ def test_after_a_gap_it_is_watched_anew() -> None:
 def test_another_uplink_is_watched_anew_and_copies_stay_till_it_is_known() -> None:
     watch, _ = after(replace(COPIES, relapses=3), *for_s(8, came()))
     watch = moved(watch, "lte", START + 8)
-    assert watch.copies and watch.because == "as it was on wifi: nothing is known of lte yet"
+    assert watch.copies and watch.reason == "as it was on wifi: nothing is known of lte yet"
     assert moved(watch, "lte", START + 9) is watch
     assert begun_and_ended(after(watch, *for_s(12, came()), start=START + 8)[1]) == [(False, 8 + PERIOD_S + CLEAN_S)]
 
@@ -351,7 +351,7 @@ def test_no_clock_that_jumps_breaks_it(series: list[tuple[float, Evidence | str]
     watch = COPIES
     for now, what in series:
         watch, decision = follow(watch, what, now)
-        assert decision is None or decision.because
+        assert decision is None or decision.reason
     at = max([START, *(now for now, _ in series)])
     _, made = after(replace(moved(watch, "third", at), copies=False), STALLED, start=at)
     assert made and made[0].copies

@@ -73,7 +73,7 @@ class Tunnel:
             if evidence is not None:
                 watch = told(watch, evidence, float(second))
                 decision = decide("phone", watch, float(second))
-                assert decision is not None and decision.copies and "as the tunnel's two ends count" in decision.because
+                assert decision is not None and decision.copies and "as the tunnel's two ends count" in decision.reason
                 return second
         return None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose hand moves, and which reflexes stand: never two hands for one connection, whatever flags are found."""
+"""Whose hand moves, and which armed failovers stand: never two hands for one connection, whatever flags are found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policy.paths.evidence import Held, TerminalConnections
-from controller.policy.paths.failover import Reflex, reflex
+from controller.policy.paths.failover import ArmedFailover, failover
 from controller.policy.paths.health import UplinkHealth, UplinkPath, UplinkReading
 from controller.policy.paths.movers import Reach, astray, choose
 from controller.protocol.reports import PathManager, Role
@@ -64,16 +64,16 @@ WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
 
 def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
     good, lossy, dead = UplinkPath(UplinkHealth.GOOD), UplinkPath(UplinkHealth.LOSSY), UplinkPath(UplinkHealth.DEAD)
-    found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0, False)
-    assert found == Reflex("phone", "wifi", "dsl", 150, 100)
-    assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0, False) is None
-    assert reflex("phone", "wifi", {}, {"wifi": good, "lte": good}, 0, False) is None
-    assert reflex("phone", "wifi", WHERE, {"lte": good}, 0, False) is None
+    found = failover("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0, False)
+    assert found == ArmedFailover("phone", "wifi", "dsl", 150, 100)
+    assert failover("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0, False) is None
+    assert failover("phone", "wifi", {}, {"wifi": good, "lte": good}, 0, False) is None
+    assert failover("phone", "wifi", WHERE, {"lte": good}, 0, False) is None
 
 
 def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 0, True)
-    assert found == Reflex("phone", "wifi", "lte", 400, 400)
+    found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 0, True)
+    assert found == ArmedFailover("phone", "wifi", "lte", 400, 400)
 
 
 @pytest.mark.parametrize(
@@ -88,26 +88,26 @@ def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
 def test_where_retransmissions_are_lost_as_well_a_reflex_waits_for_the_next_ones(
     wifi: UplinkPath, waits_ms: int
 ) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": wifi, "lte": UplinkPath()}, 0, False)
+    found = failover("phone", "wifi", WHERE, {"wifi": wifi, "lte": UplinkPath()}, 0, False)
     assert found is not None and found.no_progress_ms == waits_ms
 
 
 @given(st.integers(0, 300_000))
 def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, srtt_us, False)
+    found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, srtt_us, False)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
     assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_handshake_that_was_lost_leaves_a_reflex_that_fires_within_a_second(copied: bool) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 2_041_000, copied)
-    assert found == Reflex("phone", "wifi", "lte", 1000, 1000)
+    found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 2_041_000, copied)
+    assert found == ArmedFailover("phone", "wifi", "lte", 1000, 1000)
 
 
 def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
-    armed = Reflex("phone", "wifi", "lte", 200, 125)
-    assert not Reflex("phone", "wifi", "lte", 150, 100).outdates(armed)
-    assert Reflex("phone", "wifi", "lte", 250, 150).outdates(armed)
-    assert armed.outdates(Reflex("phone", "wifi", "lte", 6400, 3200))
-    assert Reflex("phone", "lte", "wifi", 200, 125).outdates(armed)
+    armed = ArmedFailover("phone", "wifi", "lte", 200, 125)
+    assert not ArmedFailover("phone", "wifi", "lte", 150, 100).outdates(armed)
+    assert ArmedFailover("phone", "wifi", "lte", 250, 150).outdates(armed)
+    assert armed.outdates(ArmedFailover("phone", "wifi", "lte", 6400, 3200))
+    assert ArmedFailover("phone", "lte", "wifi", 200, 125).outdates(armed)

@@ -40,8 +40,8 @@ def test_a_window_allows_what_equations_1_and_2_say() -> None:
     long, short = Leg(100.0, bandwidth_bps=100e6), Leg(5.0, bandwidth_bps=100e6)
     assert throughput(long, WINDOW).bps == pytest.approx(8 * WINDOW / (0.100 + 0.00012))
     assert throughput(short, WINDOW).bps == 100e6
-    assert throughput(long, WINDOW).because == "a window of 64 KiB over 100 ms"
-    assert throughput(short, WINDOW).because == "the 100 Mbit/s that are there"
+    assert throughput(long, WINDOW).reason == "a window of 64 KiB over 100 ms"
+    assert throughput(short, WINDOW).reason == "the 100 Mbit/s that are there"
 
 
 def test_losses_allow_what_rfc_9438_says_of_cubic() -> None:
@@ -54,7 +54,7 @@ def test_a_window_is_whole_again_where_losses_are_seldom() -> None:
     """Beside what a simulation of both windows has, that loses each segment by the dice."""
     for loss, rtt_ms, segments in ((8e-3, 160.0, 14.5), (1e-3, 80.0, 35.7), (5e-4, 140.0, 42.2), (3e-4, 140.0, 43.4)):
         assert window(loss, rtt_ms, WINDOW) == pytest.approx(segments, rel=0.08)
-    assert throughput(Leg(100.0, 1e-3), WINDOW).because == "a window of 64 KiB over 100 ms, 0.1 % lost"
+    assert throughput(Leg(100.0, 1e-3), WINDOW).reason == "a window of 64 KiB over 100 ms, 0.1 % lost"
 
 
 @given(st.floats(1e-9, 1.0), st.floats(0.1, 500.0), st.integers(1448, 1 << 24))
@@ -75,7 +75,7 @@ def test_ping_takes_the_least_of_the_longer_legs() -> None:
     lopsided, long = relay("lopsided", Leg(10.0), Leg(190.0)), relay("long", Leg(90.0), Leg(200.0))
     choice = ping(DIRECT, [lopsided, HALF_WAY, long])
     assert choice.relays == ("half",)
-    assert choice.because == "half splits 200 ms into 100 and 100 ms, the best of 2"
+    assert choice.reason == "half splits 200 ms into 100 and 100 ms, the best of 2"
     assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct 200 ms")
 
 
@@ -198,7 +198,7 @@ def test_relays_at_once_add_what_the_uplink_has_room_for(
     candidates = [disjoint("a", 20), disjoint("b", 18), disjoint("c", 1)]
     choice = parallel(Leg(40.0, bandwidth_bps=15e6), candidates, most=3, uplink_bps=uplink_bps)
     assert choice.relays == taken and choice.predicted_bps == pytest.approx(mbps * 1e6)
-    assert ("together" in choice.because) == (len(taken) > 1)
+    assert ("together" in choice.reason) == (len(taken) > 1)
 
 
 def test_what_the_uplink_cannot_carry_no_relay_adds() -> None:

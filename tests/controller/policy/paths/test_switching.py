@@ -90,7 +90,7 @@ def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life
     into_it = told(*[UplinkReading(5, 0, 0, 0)] * 20, path=dead, start=102)
     assert into_it.health is UplinkHealth.DEAD
     silent = health.passed(into_it, dead.heard_at + health.SILENT_AFTER_S)
-    assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
+    assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.reason
 
 
 def test_a_report_with_no_traffic_says_nothing() -> None:
@@ -107,8 +107,8 @@ ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
     decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=UplinkPath())
-    because = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
-    assert decision == UplinkDecision("phone", "lte", because + "no report yet)", 200.0, hard=False)
+    reason = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
+    assert decision == UplinkDecision("phone", "lte", reason + "no report yet)", 200.0, hard=False)
 
 
 def test_of_two_uplinks_that_are_as_good_the_default_is_taken_wherever_it_stands_in_the_file() -> None:

@@ -67,7 +67,7 @@ def test_a_fast_lossy_uplink_is_not_left_for_a_slow_clean_one_for_longer_than_a_
     assert line.course.active == "wifi"
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
     assert line.delivered.count(10) <= 5
-    assert "lte carries 10 Mbit/s at most, and wifi delivered 60 Mbit/s" in line.moves[-1].because
+    assert "lte carries 10 Mbit/s at most, and wifi delivered 60 Mbit/s" in line.moves[-1].reason
 
 
 @pytest.mark.parametrize("slow_reports", [1, 3, 5])

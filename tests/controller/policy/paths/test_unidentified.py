@@ -18,7 +18,7 @@ def after(*windows: tuple[int, int], every_s: float = WINDOW_S) -> str | None:
     for number, (first, unidentified) in enumerate(windows, 1):
         path = replace(path, first=path.first + first, unidentified=path.unidentified + unidentified)
         known = unidentified_after(known, {"wifi": path}, number * every_s)
-    return known["wifi"].because
+    return known["wifi"].reason
 
 
 def test_one_in_a_hundred_and_a_few_packets_say_nothing() -> None:
@@ -37,7 +37,7 @@ def test_what_the_site_does_not_forward_has_no_say() -> None:
     known = unidentified_after(
         unidentified_after({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S
     )
-    assert known["wifi"].because is None and known["wifi"].since == 0.0
+    assert known["wifi"].reason is None and known["wifi"].since == 0.0
 
 
 def test_counters_that_begin_anew_begin_a_window() -> None:

@@ -25,7 +25,7 @@ from controller.protocol.requests import Impossible
 
 PART = 0.01
 SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the other direction
-SELDOM_S = 600.0  # from one probe to the next of the same road and direction, at least
+SELDOM_S = 600.0  # from one probe to the next of the same path and direction, at least
 ASSUMED_BPS = 1e6  # where nothing is known yet
 DAY_S = 86_400.0
 KEPT_PAID_S = 3 * DAY_S  # a figure of what is paid for by the byte: it may be probed every second day alone
@@ -59,23 +59,23 @@ def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> floa
 
 
 HEALTH_PORT = 8620
-PROBE_PORTS = 8630  # and a road's number
+PROBE_PORTS = 8630  # and a path's number
 
 FIRST_OVER_AIR = 17  # above all uplinks' numbers
 MOST_OVER_AIR = 239  # of a site: an agent answers 256
 
-At = tuple[str, str]  # a site's name, of uplinks the one that mirrors no other, and a road's
+At = tuple[str, str]  # a site's name, of uplinks the one that mirrors no other, and a path's
 End = tuple[Role, str]  # an agent; a terminal may have a site's name
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class ProbedPath:
     site: str  # whose uplinks these are
     uplink: str  # or TERMINAL@ACCESS_POINT, which is no name that an uplink can have
     near: str  # sites, or a terminal, and agents
     far: str
     way: MeasuredWay
-    number: int  # of its session; apart from those of all roads that end there
+    number: int  # of its session; apart from those of all paths that end there
     budget_bytes_per_day: int | None  # where it is paid for by the byte
     air: str | None = None  # the access point of the terminal that is its near end; None: that is a site
 
@@ -111,45 +111,45 @@ class Unmeasured:
     uplink: str
     near: str
     far: str
-    because: str
+    reason: str
 
 
-def roads(config: Config) -> Iterator[Road | Unmeasured]:
+def paths(config: Config) -> Iterator[ProbedPath | Unmeasured]:
     for home in config.sites:
         far = config.other_end(home)
         if home.mirrors is None and far is not None:
             for number, uplink in enumerate(sorted(home.uplinks, key=lambda each: each.name), 1):
-                yield _road(home, far, uplink, number)
+                yield _path(home, far, uplink, number)
     for site in config.sites:
         yield from _over_air(site)
 
 
-def wanted(there: Collection[Road | Unmeasured], site: str | None, uplink: str) -> tuple[Road, ...]:
+def wanted(there: Collection[ProbedPath | Unmeasured], site: str | None, uplink: str) -> tuple[ProbedPath, ...]:
     """Those that a person means, by either end's name; or Impossible."""
-    named = [road for road in there if road.uplink == uplink]
-    meant = [road for road in named if site in (None, road.site, road.near, road.far)]
+    named = [path for path in there if path.uplink == uplink]
+    meant = [path for path in named if site in (None, path.site, path.near, path.far)]
     if not meant:
-        found = ", ".join(sorted(f"{road.uplink} of {road.site}" for road in there)) or "none"
+        found = ", ".join(sorted(f"{path.uplink} of {path.site}" for path in there)) or "none"
         at = f" of {site}" if site is not None else ""
         raise Impossible(f"no uplink {uplink}{at} leads to a site of ours; those that do: {found}")
-    roads = tuple(road for road in meant if isinstance(road, Road))
-    if not roads:
-        whys = {one.site: one.because for one in meant if isinstance(one, Unmeasured)}
-        raise Impossible("; ".join(f"{uplink} of {at} is not measured: {because}" for at, because in whys.items()))
-    return roads
+    paths = tuple(path for path in meant if isinstance(path, ProbedPath))
+    if not paths:
+        whys = {one.site: one.reason for one in meant if isinstance(one, Unmeasured)}
+        raise Impossible("; ".join(f"{uplink} of {at} is not measured: {reason}" for at, reason in whys.items()))
+    return paths
 
 
-def _road(home: Site, far: Site, uplink: Uplink, number: int) -> Road | Unmeasured:
+def _path(home: Site, far: Site, uplink: Uplink, number: int) -> ProbedPath | Unmeasured:
     for here, there in ((home, far), (far, home)):
         way = _way(here.uplink(uplink.name))
         if way is not None:
             budget = uplink.limits.budget_bytes_per_day
-            return Road(home.name, uplink.name, here.name, there.name, way, number, budget)
-    because = f"it is of kind ethernet, and `measure` is written at it neither at {home.name} nor at {far.name}"
-    return Unmeasured(home.name, uplink.name, home.name, far.name, because)
+            return ProbedPath(home.name, uplink.name, here.name, there.name, way, number, budget)
+    reason = f"it is of kind ethernet, and `measure` is written at it neither at {home.name} nor at {far.name}"
+    return Unmeasured(home.name, uplink.name, home.name, far.name, reason)
 
 
-def _over_air(site: Site) -> Iterator[Road | Unmeasured]:
+def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
     reached = {each.name: each.measure for each in site.access_points if each.measure is not None}
     there = (each for each in site.terminals if each.access_point in reached)
     for number, terminal in enumerate(sorted(there, key=lambda each: each.name), FIRST_OVER_AIR):
@@ -157,10 +157,10 @@ def _over_air(site: Site) -> Iterator[Road | Unmeasured]:
         assert air is not None
         name, way = f"{terminal.name}@{air}", MeasuredWay(None, None, str(reached[air]))
         if number < FIRST_OVER_AIR + MOST_OVER_AIR:
-            yield Road(site.name, name, terminal.name, site.name, way, number, None, air)
+            yield ProbedPath(site.name, name, terminal.name, site.name, way, number, None, air)
         else:
-            because = f"an agent of role gateway answers {MOST_OVER_AIR} terminals, and this one is beyond them"
-            yield Unmeasured(site.name, name, terminal.name, site.name, because)
+            reason = f"an agent of role gateway answers {MOST_OVER_AIR} terminals, and this one is beyond them"
+            yield Unmeasured(site.name, name, terminal.name, site.name, reason)
 
 
 def _way(uplink: Uplink) -> MeasuredWay | None:
