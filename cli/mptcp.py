@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast mptcp`: becomes the agent's own command, whose words these are (mptcp/command)."""
+"""`bicast mptcp`: runs the agent's own command (mptcp/command) in place of this process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cli import Failure
 
 AGENT = Path(__file__).resolve().parent.parent / "build" / "bicast-agent"
 
-WORDS = """\
-words:
-  list     show every MPTCP connection with its paths
-  watch    show the same, redrawn each second until Ctrl-C
-  monitor  tell what happens to connections, one JSON line an event, until Ctrl-C
-  switch   move connections to another of their paths
-  add      open one more path for a connection, and wait until it is established
-  remove   close one path of a connection
-  setup    set what makes MPTCP leave a dead path fast, or put it back (--undo)
+VERBS = """\
+verbs:
+  list      show every MPTCP connection with its paths
+  watch     show the list again each second until Ctrl-C
+  monitor   print events of connections as JSON lines until Ctrl-C
+  switch    move connections to another of their paths
+  add       open another path for a connection, and wait until it is established
+  remove    close one path of a connection
+  setup     make MPTCP leave a dead path fast, or undo that (--undo)
 
-`./bicast mptcp WORD --help` teaches one; `./bicast mptcp help` tells the exit codes.
+`./bicast mptcp VERB --help` explains one verb; `./bicast mptcp help` lists the exit codes.
 """
 
 
@@ -33,10 +33,10 @@ def add(subparsers: Any) -> None:
         help="see and steer the live MPTCP connections of this machine",
         description="See and steer the live MPTCP connections of this machine from outside the processes that own "
         "them: no controller is needed, nothing is patched.",
-        epilog=WORDS,
+        epilog=VERBS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD ...", help="what to do, and its arguments")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="VERB ...", help="what to do, and its arguments")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,10 +27,10 @@ def test_words_options_and_exit_codes_reach_the_agent_and_come_back() -> None:
     assert "/run/netns/nowhere" in nowhere.stderr
 
 
-def test_help_names_every_word_that_the_agent_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_verb_that_the_agent_has(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["mptcp", "--help"])
-    ours = capsys.readouterr().out.split("words:\n")[1].split("\n\n")[0]
+    ours = capsys.readouterr().out.split("verbs:\n")[1].split("\n\n")[0]
     theirs = typed("help").stdout.split("verbs:\n")[1].split("\n\n")[0]
     assert [line.split() for line in ours.splitlines()] == [line.split() for line in theirs.splitlines()]
 
