@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: its arguments, and the start of all threads from the core outwards, and their stop in reverse."""
+"""The process: its arguments, its locks, and the start and stop of all threads."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def main() -> int:
 
 
 def run(path: str) -> int:
-    """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
+    """Run until SIGTERM or Ctrl-C and return 0. Return 1 if the controller cannot start."""
     process.begin()
     faulthandler.enable()  # a crash in a C extension leaves the threads' tracebacks on stderr
     threading.excepthook = _end_all
     process.spare()
-    # Before any thread is started, so that each inherits it and the signals wait for this one.
+    # Threads inherit the mask, so it is set before any starts: only this thread receives the signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:
         _serve(path)
@@ -71,7 +71,7 @@ def run(path: str) -> int:
 
 
 def _serve(path: str) -> None:
-    from controller.edges.openflow.app import Wire  # which chooses the framework, and may find none
+    from controller.edges.openflow.app import Wire  # chooses the framework; raises FrameworkError if none is found
 
     config = load(path)
     settings = config.settings
@@ -110,7 +110,7 @@ def _serve(path: str) -> None:
 
 
 def _locks(settings: Settings) -> Iterator[AbstractContextManager[None]]:
-    """Hold what two controllers would undo each other's changes in."""
+    """Yield locks for the files that two controllers would overwrite for each other."""
     state = settings.state_file
     yield files.locked(Path(f"{state}.lock"), f"the state file {state}", "write another path into controller.state")
     if settings.agents is not None:
@@ -120,7 +120,7 @@ def _locks(settings: Settings) -> Iterator[AbstractContextManager[None]]:
 
 
 def _end_all(args: threading.ExceptHookArgs) -> None:
-    """A thread that dies takes the process: what starts it starts it again, and no packet waits for it."""
+    """End the process when a thread fails. The supervisor restarts it; switches keep forwarding meanwhile."""
     name = args.thread.name if args.thread else "a thread"
     log.critical("%s failed; the switches go on as they are", name, exc_info=args.exc_value)
     logging.shutdown()

@@ -51,12 +51,12 @@ from controller.protocol.reports import (
 # Texts and addresses: a text is short and printable, an address has one spelling, and anything else is refused
 
 LONGEST_TEXT = 400
-LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty paths
+LONGEST_ACCOUNT = 4000  # an agent's account of an order: one sentence for each of some forty paths
 
 
 @lru_cache(maxsize=1 << 14)
 def canonical_address(spelling: str) -> str:
-    """In the one spelling that can be compared; empty where the kernel did not tell it."""
+    """Return the address in its canonical spelling. Empty stays empty: the kernel reported none."""
     try:
         if "%" in spelling:
             raise ValueError("a zone may be any text, and is of no use here")
@@ -78,8 +78,8 @@ def breach(sentence: str) -> Refused:
 # Copies, tunnels and caps
 
 MOST_OF_A_KIND = 64  # paths, tunnels, ports
-MOST_PASSING = 4096  # at a gateway; its agent tells of no more
-MOST_PORTS = 257  # without a program that holds windows: as many as one order has, and "all"
+MOST_PASSING = 4096  # at a gateway; its agent reports no more
+MOST_PORTS = 257  # ports without the window program: as many as one order names, and "all"
 
 
 def elimination(one: pb.Elimination) -> Elimination:
@@ -163,8 +163,8 @@ def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
 # Measured paths: counts that contradict each other are refused
 
 MOST_WINDOWS = 8
-MOST_PACKETS = 20_000  # of one probe
-LONGEST_BYTES = 65_507  # of UDP payload
+MOST_PACKETS = 20_000  # in one probe
+LONGEST_BYTES = 65_507  # UDP payload
 LATEST_NS = 3600 * 10**9  # since the origin
 TRANSPORTS = ("udp", "udp6")
 
@@ -257,14 +257,14 @@ def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
 
 # Relayed connections and distances
 #
-# A gateway's report makes relays' hosts measure. So a destination counts only if it is on the Internet and not near a
-# relay.
+# A gateway's report makes relays measure destinations. Only global unicast addresses count, so that no gateway makes a
+# relay send to hosts of the relay's own network.
 
 MOST_TERMINALS = 250
 MOST_SOUGHT = 64
 MOST_WAYS = 64
 MOST_ROUTERS = 30
-LONGEST_RTT_US = 60_000_000  # nobody who walks waits for so long
+LONGEST_RTT_US = 60_000_000  # longer than an agent waits for a reply
 
 
 def relaying(one: pb.Relaying) -> RelayReport:
@@ -321,7 +321,7 @@ def taking(one: pb.Taking) -> Taking:
 
 @lru_cache(maxsize=1 << 12)
 def _sought(prefix: str, address: str, port: int) -> SoughtDestination | None:
-    """None: it is nothing that a relay reaches."""
+    """Return the destination, or None if no relay can reach its address."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
     except ValueError:
@@ -358,11 +358,11 @@ def _check_once(names: Iterable[str], what: str) -> None:
         raise breach(f"tells twice of one {what}")
 
 
-# Messages: no field of an agent is taken to be well formed
+# Messages: every field is checked
 
-MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
+MOST_BYTES = 4 << 20  # of one message; agents send at most half of it
 MOST_OF_A_HOST = 64  # addresses, capabilities
-MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
+MOST_OF_A_REPORT = 1 << 16  # connections or subflows: more than fit into an agent's largest message
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
 # An unknown path manager counts as the kernel's, whose flags by endpoint reach more. Capabilities tell what is missing.
@@ -370,7 +370,7 @@ _PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
 
 
 def heard(raw: bytes) -> pb.FromAgent:
-    """One word of an agent."""
+    """Decode one message of an agent."""
     if len(raw) > MOST_BYTES:
         raise breach(f"sent a word of {len(raw)} bytes: expected at most {MOST_BYTES}")
     try:
@@ -383,7 +383,7 @@ def heard(raw: bytes) -> pb.FromAgent:
 
 
 def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding | None) -> AgentOpened:
-    """Return the hello as an event, or refuse it. `binding` is what the agent's certificate says that it is."""
+    """Return the hello as an event, or refuse it. `binding` is from the agent's certificate."""
     if hello.protocol < 1:
         raise breach(f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of this version")
     if hello.role not in _ROLES:
@@ -440,7 +440,7 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
 
 
 def _connections(told: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
-    """As many as have so many subflows; what is told behind them costs nothing."""
+    """Decode connections up to `most` subflows in total. The rest is not read."""
     for one in islice(told, most):
         subflows = tuple(map(_subflow, one.subflows[:most]))
         yield Connection(one.token, one.serves, subflows)
@@ -498,5 +498,5 @@ def _subflow(one: pb.Subflow) -> Subflow:
 
 def _most_of(connections: Sequence[pb.Connection]) -> int:
     if len(connections) > MOST_OF_A_REPORT:
-        return len(connections)  # so many are not even looked into
+        return len(connections)  # too many: their subflows are not counted
     return max(len(connections), sum(len(one.subflows) for one in connections))

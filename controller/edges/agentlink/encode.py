@@ -30,7 +30,7 @@ from controller.protocol.orders import (
     Walk,
 )
 
-PROTOCOL = 1  # the highest that we speak
+PROTOCOL = 1  # the highest supported version
 
 
 def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The listener for agents: it ends TLS and passes the plain stream to the gRPC server behind it.
 
-gRPC's own TLS does not report whom it refused. Here a peer is known from its first byte, and can be disconnected at any
-moment. The gRPC server has no network address: each connection reaches it from an end that only the controller can have
-bound (an abstract name of unix(7)), and that name tells gRPC which peer it serves.
+gRPC's own TLS does not report which peers it refused. This listener knows a peer from its first byte and can disconnect
+it at any moment. The gRPC server has no network address. Each connection reaches it from an abstract Unix socket name
+(unix(7)) that only the controller can have bound. That name identifies the peer to gRPC.
 
-A peer without a certificate of ours is unauthenticated; on the listener where agents join it stays so to the end. Such
-peers have slots of their own, and each newcomer may evict one of them (edges/trust/admission.py).
+A peer without a certificate of our authority is unauthenticated; on the join listener it remains so. Such peers have
+slots of their own, and each newcomer may evict one of them (edges/trust/admission.py).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 # TLS with small buffers
 #
-# asyncio's TLS has a buffer of 256 KiB from before the first byte: two listeners full of unauthenticated peers took a
-# quarter of a gigabyte. A small buffer holds a usual report, and a long one fills it more than once. The rest, some 50
-# KiB during a handshake, belongs to OpenSSL.
+# asyncio allocates a TLS buffer of 256 KiB before the first byte: two listeners full of unauthenticated peers took a
+# quarter of a gigabyte. A small buffer holds a usual report; a long one fills it repeatedly. OpenSSL takes another 50
+# KiB during a handshake.
 
 BUFFER_BYTES = 4 << 10
 
@@ -49,7 +49,7 @@ async def received(
     handshake_within_s: float,
     closed_within_s: float,
 ) -> None:
-    """As the loop's connect_accepted_socket: `protocol` has its connection when it returns."""
+    """Do the TLS handshake on an accepted socket and connect `protocol` to it, like connect_accepted_socket."""
     loop = asyncio.get_running_loop()
     shaken: asyncio.Future[None] = loop.create_future()
     tls = _Tls(
@@ -71,17 +71,17 @@ async def received(
 
 HANDSHAKE_WITHIN_S = 5.0
 CLOSED_WITHIN_S = 2.0
-WAITING = 512  # all agents of a large house, come back at once
+WAITING = 512  # backlog: all agents of a large house reconnect at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
 MOST = 1024  # with a certificate
-MOST_STRANGERS = 512  # on their way to show one
-MOST_JOINING = 128  # who stay strangers, each with gRPC behind it: people join one by one
-MOST_OF_A_NAME = 4  # one stream, and what a broken network has left
-DESCRIPTORS_EACH = 4  # one outside and two inside, and one of a stranger
+MOST_STRANGERS = 512  # before they present a certificate
+MOST_JOINING = 128  # unauthenticated, each with a gRPC connection; agents join one by one
+MOST_OF_A_NAME = 4  # one stream, and dead connections of a broken network
+DESCRIPTORS_EACH = 4  # the network side, both ends of the Unix socket, and one unauthenticated peer
 
 
 class AgentConnection:
-    """One connection that came in."""
+    """One accepted connection of an agent."""
 
     def __init__(self, peer: str, certificate: Shown | None, outside: _End) -> None:
         self.peer, self.certificate = peer, certificate
@@ -92,16 +92,16 @@ class AgentConnection:
         return self._outside.over.done()
 
     def leave(self, within_s: float) -> None:
-        """Out, after what was sent before had its time to get there."""
+        """Abort the connection after `within_s`, so that sent data can arrive first."""
         asyncio.get_running_loop().call_later(within_s, self._outside.cut)
 
 
-AgentConnections = dict[str, AgentConnection]  # by the peer that gRPC knows them as
+AgentConnections = dict[str, AgentConnection]  # by the peer name that gRPC reports
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
-    """What a connection takes up, from before its handshake to after its end."""
+    """The slot of one connection, held from before its handshake until its end."""
 
     host: str
     peer: str
@@ -121,8 +121,8 @@ class AgentListener:
         familiar: Familiar,
         stays_s: float | None = None,
     ) -> None:
-        """`behind` is a descriptor (O_PATH) of the socket at which gRPC listens; `familiar` are hosts from which agents
-        with a certificate came, at any listener; `stays_s` for how long a connection may be open."""
+        """`behind` is a descriptor (O_PATH) of the socket at which gRPC listens. `familiar` has the hosts from which
+        authenticated agents came, at any listener. `stays_s` limits the lifetime of a connection."""
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
         self._familiar = familiar
@@ -131,10 +131,10 @@ class AgentListener:
         self._most = _most_connections()
         strangers = MOST_STRANGERS if context.verify_mode is ssl.CERT_REQUIRED else MOST_JOINING
         self._most_strangers = min(strangers, self._most)
-        self._places: dict[ConnectionSlot, None] = {}  # in the order in which they were taken
+        self._places: dict[ConnectionSlot, None] = {}  # oldest first
 
     async def serve(self) -> None:
-        """Until it is cancelled; all that came in ends then."""
+        """Accept connections until cancelled. All accepted connections end then."""
         loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
         try:
@@ -143,7 +143,7 @@ class AgentListener:
                     sock, address = await loop.sock_accept(self._listener)
                 except OSError as error:
                     log.error("cannot take an agent's connection: %s", error)
-                    await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # the next try would fail likewise
+                    await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # an immediate retry would fail too
                     continue
                 place = ConnectionSlot(host_of(address[0]), str(Endpoint(*address[:2])))
                 if self._admission.admits(place.host, time.monotonic()):
@@ -151,7 +151,7 @@ class AgentListener:
                 else:
                     sock.close()
                     self._refusals.note(place.peer, Reason.RATE, too_often())
-                await asyncio.sleep(0)  # while others wait to be taken, sock_accept lets nobody else have a turn
+                await asyncio.sleep(0)  # sock_accept does not yield while the backlog is not empty
         finally:
             self._listener.close()
             present = [place.attended for place in self._places if place.attended]
@@ -174,11 +174,11 @@ class AgentListener:
             self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
     async def _attend(self, sock: socket.socket, place: ConnectionSlot) -> None:
-        """One connection, from its handshake to its end."""
+        """Serve one connection from its handshake to its end."""
         outside = _End()
         try:
             await received(sock, self._context, outside, HANDSHAKE_WITHIN_S, CLOSED_WITHIN_S)
-        except OSError as error:  # SSLError is one, and so is what a timeout raises
+        except OSError as error:  # includes SSLError and the timeout's error
             self._refusals.note(place.peer, Reason.HANDSHAKE, _why(error))
             _untie(error)
             return
@@ -221,7 +221,7 @@ class AgentListener:
             del self._guests[known_as]
 
     def _crowd(self, name: str) -> str | None:
-        """Why there is no place for one more who has shown a certificate of this name."""
+        """Return why another connection with a certificate of this name is refused, or None."""
         names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
             return f"has {names.count(name)} connections open, as many as one may"
@@ -232,14 +232,14 @@ class AgentListener:
 
 
 class _End(asyncio.Protocol):
-    """One side of a connection; what it hears the other says, and no faster than that can."""
+    """One side of a relayed connection. It forwards received data to the other side, with backpressure."""
 
     def __init__(self) -> None:
         self.over = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._other: _End | None = None
         self._ended = False
-        self._early = bytearray()  # heard before there was somebody to tell
+        self._early = bytearray()  # received before the other side was joined
 
     def join(self, other: _End) -> None:
         for one, another in ((self, other), (other, self)):
@@ -249,9 +249,9 @@ class _End(asyncio.Protocol):
             one.transport.resume_reading()
 
     def end(self) -> None:
-        """What was written is sent first."""
+        """Close the connection after all written data is sent."""
         if self._transport is not None and not self._ended:
-            self._ended = True  # asyncio's TLS forgets, at a second close, what an abort would need
+            self._ended = True  # a second close would break a later abort in asyncio's TLS
             self._transport.close()
 
     def cut(self) -> None:
@@ -266,7 +266,7 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.pause_reading()  # Python 3.11's plain ones do not listen to it so early
+        transport.pause_reading()  # ineffective this early for plain transports of Python 3.11
 
     def data_received(self, data: bytes) -> None:
         if self._other is None:
@@ -305,14 +305,16 @@ def _certificate(transport: asyncio.Transport) -> Shown | None:
 
 
 def _most_connections() -> int:
-    """At two doors, half of the descriptors at the most: switches need theirs."""
+    """Return the connection limit of one listener. Both together use at most half of the descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 
 
 def _untie(error: BaseException) -> None:
-    """asyncio holds what failed, with its buffers, in frames that hold the failure: such a knot waits for a search for
-    garbage, and strangers tie them faster than those come."""
+    """Break the reference cycle between a failure and asyncio's frames, which hold the buffers.
+
+    Otherwise unauthenticated peers create cycles faster than the garbage collector runs.
+    """
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None
@@ -328,7 +330,7 @@ def _why(error: OSError) -> str:
 
 
 def listening(endpoint: Endpoint, key: str) -> socket.socket:
-    """Raises AgencyError; `key` says where in gateway.yaml the address stands."""
+    """Return a listening socket or raise AgencyError. `key` is the address' key in gateway.yaml."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
         return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=WAITING)

@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 
 # Calls from any thread into the agents' loop
 #
-# However many calls wait, the loop is woken once for all of them: each waking is a system call during which the caller
-# gives up the interpreter.
+# One wakeup of the loop serves all waiting calls: each wakeup is a system call that releases the interpreter lock.
 
 Call = Callable[[], object]
 
@@ -55,9 +54,9 @@ class Calls:
         self._woken = False
 
     def put(self, call: Call) -> None:
-        """Where the loop has ended, nobody is left whom it would concern."""
+        """Run `call` in the loop. Calls after the loop has closed are dropped."""
         self._waiting.append(call)
-        if self._woken:  # it has not looked yet
+        if self._woken:  # the wakeup is still pending
             return
         self._woken = True
         try:
@@ -73,30 +72,30 @@ class Calls:
 
 
 REVOKED_WITHIN_S = 5.0
-SAVED_EVERY_S = 1.0  # a revocation that could not be written
+SAVED_EVERY_S = 1.0  # retry interval of a revocation that could not be written
 JOINING_WITHIN_S = 30.0
 
-Vouch = Callable[[Vouched], None]  # called with the certificates that count, whenever they change
+Vouch = Callable[[Vouched], None]  # called with the valid certificates whenever they change
 
 
 # github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
 OPTIONS = {
-    "grpc.max_concurrent_streams": 4,  # of a connection
+    "grpc.max_concurrent_streams": 4,  # per connection
     "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
     "grpc.keepalive_permit_without_calls": 1,
-    "grpc.http2.bdp_probe": 0,  # a ping beside each report, for windows that none of them fills
-    "grpc.max_connection_idle_ms": 10_000,  # with no stream in it
+    "grpc.http2.bdp_probe": 0,  # would ping beside each report; no report fills a window
+    "grpc.max_connection_idle_ms": 10_000,  # without a stream
 }
-# Above a session's own limit, whose error says why.
+# Above the limit of decode.heard, whose error gives the reason.
 OF_SESSIONS = {"grpc.max_receive_message_length": 2 * decode.MOST_BYTES}
 OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
 
 
 class Agents:
-    """Its public calls may come from any thread."""
+    """The service for agents. Its public methods may be called from any thread."""
 
     def __init__(self, settings: AgentService, post: Post, bind: Bind, vouch: Vouch = lambda _: None) -> None:
-        """Raises AgencyError where it cannot be: a directory, an address."""
+        """Raise AgencyError if the directory or an address cannot be used."""
         self._bind, self._vouch = bind, vouch
         self._trust = Trust(settings.directory)
         self._refused = Refusals()
@@ -105,7 +104,7 @@ class Agents:
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._loop = asyncio.new_event_loop()
         self._calls = Calls(self._loop)
-        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # the next try to save a revocation
+        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # the next attempt to save a revocation
         self._sessions = Sessions(
             self._trust,
             self._guests,
@@ -124,7 +123,7 @@ class Agents:
         log.info("agents are awaited at %s, and join at %s", self.listen, self.join)
 
     def stop(self) -> None:
-        """Ends every stream with a status that says so."""
+        """End every stream with a status that names the reason, then end the thread."""
         self._calls.put(self._stopping.set)
         self._thread.join()
         with suppress(AgencyError):
@@ -181,7 +180,7 @@ class Agents:
         return OverrideResult((f"{name} is revoked{ended}",), True, 0, self._saved(name))
 
     def _saved(self, name: str) -> tuple[str, ...]:
-        """Save a revocation, again and again until that succeeds. Return why it is not saved yet."""
+        """Save a revocation and retry until that succeeds. Return why it is not saved yet."""
         try:
             self._trust.ledger.save()
         except AgencyError as error:
@@ -252,8 +251,10 @@ class Agents:
 
 
 async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
-    """Behind a door, and a descriptor of the socket at which it listens: that has lost its name, so nobody else finds
-    it. Nobody is served there who did not come through the door."""
+    """Start a gRPC server and return it with a descriptor of its Unix socket.
+
+    The socket's path is removed, so only AgentListener can reach the server.
+    """
     server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
     with TemporaryDirectory(prefix="bicast-") as place:
         path = f"{place}/socket"
@@ -290,7 +291,7 @@ def _view(name: str, entry: LedgerEntry, peer: str | None, tried: Try | None) ->
 
 
 def _binding(entry: LedgerEntry) -> Binding | None:
-    """Of the newest certificate, else of the token."""
+    """Return the binding of the newest certificate, or else of the newest token."""
     if entry.certificates:
         return entry.certificates[-1].binding
     return entry.tokens[-1].binding if entry.tokens else None

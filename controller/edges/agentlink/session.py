@@ -4,8 +4,8 @@
     opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
                                                                                              says why
 
-All of it runs in the agents' thread. The core receives events through `post` and confirms each. The next report is read
-only after that, and so is every other message: a slow core slows the agents.
+All of it runs in the agents' thread. The core receives events through `post` and confirms each. The next message is
+read only after that, so a slow core slows the agents.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ T = TypeVar("T")
 
 HELLO_WITHIN_S = 5.0
 FIRST_INTERVAL_MS = 1000
-QUIET_S = 10.0  # then it is asked whether it is still there
+QUIET_S = 10.0  # then the controller asks for a sign of life
 ANSWERS_WITHIN_S = 5.0
-MOST_UNREAD = 1024  # words that wait for an agent which does not read; a relay is armed for 250 terminals at once
-LARGE_BYTES = 1 << 16  # of a word: others must have their turn while it is read
-SOONEST = 0.25  # of the interval: no two reports are taken sooner after one another
+MOST_UNREAD = 1024  # messages queued for an agent that does not read; a relay is armed for 250 terminals at once
+LARGE_BYTES = 1 << 16  # larger messages are decoded in a thread, so that other agents are served meanwhile
+SOONEST = 0.25  # of the interval: the shortest time between two confirmed reports
 SOONEST_AFTER_LONG = 1.0
-LONG_BYTES = 1 << 14  # of a report: some three hundred subflows
+LONG_BYTES = 1 << 14  # a report of some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # armed failovers: one for each terminal of a large house
-LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
+LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: a malicious message of 4 MB takes 300 MB to decode
 BROKE_OFF = "the connection broke off"
-TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders of whose outcome there is a word of its own
+TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its own message type
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
 class Ended(Exception):
-    """Why a stream ends, in gRPC's words."""
+    """The end of a stream, with its gRPC status code and reason."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -62,15 +62,15 @@ class AgentSession:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
         self._stream, self._post = stream, post
-        self._heard = asyncio.Event()  # a new one for each word, so that each who waits for one sees it
+        self._heard = asyncio.Event()  # a new event for each message, so that every waiter sees it
         self._heard_at = asyncio.get_running_loop().time()
         self._verdict: Ended | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
-        self._saying: asyncio.Future[None] | None = None  # the last word that was begun
-        self._untaken: int | None = None  # the number of the report that the core has not taken yet
+        self._saying: asyncio.Future[None] | None = None  # the last write that was started
+        self._untaken: int | None = None  # number of the report that is not confirmed yet
         self._unanswered: set[int] = set()
-        self._untold: dict[str, set[int]] = {did: set() for did in TOLD_OF.values()}  # directives, until it tells
+        self._untold: dict[str, set[int]] = {did: set() for did in TOLD_OF.values()}  # no outcome yet
         self._interval_ms = FIRST_INTERVAL_MS
         self._next_taken_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
@@ -90,7 +90,7 @@ class AgentSession:
         return word.hello
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
-        """Raises why it ended."""
+        """Serve the stream until it ends, then raise Ended or Refused with the reason."""
         reason = BROKE_OFF
         self._say(encode.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
@@ -108,7 +108,7 @@ class AgentSession:
                 part.cancel()
             try:
                 await asyncio.gather(*parts, return_exceptions=True)
-            finally:  # gRPC cancels a stream whose connection broke off, and sometimes once more while it ends
+            finally:  # gRPC cancels a stream of a broken connection, and sometimes again during this cleanup
                 self._post(AgentClosed(self.number, reason), _nothing)
         raise AssertionError("no part of a stream ends without a reason")
 
@@ -129,12 +129,12 @@ class AgentSession:
         self._say(word)
 
     async def finished_saying(self) -> None:
-        """gRPC takes no status while a word is on its way; one that nobody reads is, until the connection is cut."""
+        """Wait for the pending write: gRPC accepts no status before. An unread message blocks until the cut."""
         if self._saying is not None:
             await asyncio.wait([self._saying])
 
     async def answers(self, within_s: float) -> bool:
-        """Whether there is still somebody at the other end."""
+        """Return whether the agent sends any message within `within_s`. Ask for one."""
         heard = self._heard
         if QUESTION not in self._unanswered:
             self.order(QUESTION, encode.directive(QUESTION, ReportEvery(self._interval_ms)))
@@ -154,7 +154,7 @@ class AgentSession:
         raise self._verdict
 
     async def _watch(self) -> NoReturn:
-        """A host may go without a word, and its kernel, or ours, would hold the connection for hours."""
+        """End the stream of a silent agent: TCP would keep the connection of a lost host for hours."""
         while True:
             quiet_s = asyncio.get_running_loop().time() - self._heard_at
             if quiet_s < QUIET_S:
@@ -166,7 +166,7 @@ class AgentSession:
         while True:
             word = await self._outbox.get()
             self._saying = asyncio.ensure_future(self._stream.write(word))
-            self._saying.add_done_callback(_seen)  # also where nobody waits for it any more
+            self._saying.add_done_callback(_seen)  # also after this task was cancelled
             await asyncio.shield(self._saying)
 
     async def _listen(self, role: Role) -> NoReturn:
@@ -192,7 +192,7 @@ class AgentSession:
                     await self._tell(decode.walked(self.number, word.walked))
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
-        # Of a connection that broke off gRPC may tell as of a stream that was ended, before it cancels it.
+        # gRPC may report a broken connection as an ended stream before it cancels the stream.
         raise Ended(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
 
     async def _read(self) -> pb.FromAgent | None:
@@ -211,7 +211,7 @@ class AgentSession:
         self._post(event, partial(self._taken, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
 
     def _taken(self, soonest: float) -> None:
-        """Who reports as fast as it can waits; who reports when it is due never notices."""
+        """Confirm a report, but not too early. This slows only agents that report above their interval."""
         loop = asyncio.get_running_loop()
         at = max(self._next_taken_at, loop.time())
         self._next_taken_at = at + soonest * self._interval_ms / 1000
@@ -235,7 +235,7 @@ class AgentSession:
             await self._tell(decode.resulted(self.number, result))
 
     def _tells(self, did: str, directive: int) -> None:
-        """What came of an order, once."""
+        """Refuse an outcome that no directive asked for, or a second one."""
         if directive not in self._untold[did]:
             what = f"{did} by directive {directive}"
             raise Refused(Reason.SPEECH, f"{what}, which it was not given or has told of")
@@ -258,7 +258,7 @@ async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:
 
 
 class Pace:
-    """So many at once, and so many a second: who would go faster is not read meanwhile."""
+    """A token bucket. `turn` waits while the bucket is empty, so the agent's messages are not read."""
 
     def __init__(self, at_once: int, per_s: float) -> None:
         self._most, self._per_s = float(at_once), per_s
@@ -273,7 +273,7 @@ class Pace:
 
 
 def _seen(saying: asyncio.Future[None]) -> None:
-    """That a connection broke off is heard by who listens."""
+    """Retrieve the exception of a write. The reader of the stream reports the broken connection."""
     if not saying.cancelled():
         saying.exception()
 

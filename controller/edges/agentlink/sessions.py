@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streams of all agents: which one of a name is served, which agent is in quarantine, and the core's orders.
 
-The newest stream of a name is not served at once: a copy of a phone's key could otherwise disconnect the phone again
-and again. Neither is it closed: a phone that changed its network is back long before its old connection is known to
-be dead. So the served stream is asked for a sign of life, as with two switches of one dpid.
+The newest stream of a name does not replace the served one at once: a copied key could disconnect its phone again and
+again. Nor is it refused: a phone that changed its network returns long before its old connection is known to be dead.
+So the controller first asks the served stream for a sign of life, as with two switches of one dpid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # Quarantine: an agent whose messages made the core fail twice within ten minutes is refused for ten minutes
 #
-# Each of its reports would fail again, and all other agents wait while the core formats a traceback.
+# Each of its reports may fail again, and the core serves no other agent while it formats a traceback.
 
 WITHIN_S = 600.0
 LASTS_S = 600.0
@@ -38,7 +38,7 @@ FAULTS = 2
 
 class Quarantine:
     def __init__(self) -> None:
-        self._faults: dict[str, tuple[float, ...]] = {}  # by name: when the last ones were
+        self._faults: dict[str, tuple[float, ...]] = {}  # times of the last faults by name
 
     def fault(self, name: str, now: float) -> None:
         self._faults[name] = (*self._faults.get(name, ()), now)[-FAULTS:]
@@ -56,7 +56,7 @@ class Quarantine:
 
 
 ANSWERS_WITHIN_S = 2.0
-LAST_WORDS_S = 1.0  # for a status to get through, before the connection is cut
+LAST_WORDS_S = 1.0  # time for the status to arrive before the connection is cut
 
 CODES = {
     Reason.NAME: grpc.StatusCode.INVALID_ARGUMENT,
@@ -76,12 +76,12 @@ CODES = {
 
 
 class Sessions:
-    """The two services of api/agent.proto. All of it is in the agents' thread, but for what says otherwise."""
+    """The two services of api/agent.proto. Methods run in the agents' thread unless a comment says otherwise."""
 
     def __init__(
         self, trust: Trust, guests: AgentConnections, refusals: Refusals, post: Post, sessions_at: str
     ) -> None:
-        """`sessions_at` is what JoinReply says of it."""
+        """`sessions_at` is the address that JoinReply.session carries."""
         self._trust, self._guests, self._refusals = trust, guests, refusals
         self._post, self._sessions_at = post, sessions_at
         self._numbers = count(1)
@@ -89,11 +89,11 @@ class Sessions:
         self._served: dict[str, AgentSession] = {}
         self._numbered: dict[
             int, AgentSession
-        ] = {}  # the same; one that has ended is in neither, and its end has been told
+        ] = {}  # the same sessions by number; an ended one is in neither, and the core knows of its end
 
     @property
     def session_handler(self) -> grpc.GenericRpcHandler:
-        # Words are read as bytes, so that what is none can be told from a broken connection.
+        # Messages are read as bytes, to distinguish a malformed one from a broken connection.
         handler: Any = grpc.stream_stream_rpc_method_handler(self._session, None, pb.FromController.SerializeToString)
         return grpc.method_handlers_generic_handler("bicast.agent.v1.Agents", {"Session": handler})
 
@@ -102,10 +102,10 @@ class Sessions:
         handler: Any = grpc.unary_unary_rpc_method_handler(self._join, None, pb.JoinReply.SerializeToString)
         return grpc.method_handlers_generic_handler("bicast.agent.v1.Enrolment", {"Join": handler})
 
-    # What others read and want, from any thread
+    # From any thread
 
     def here(self) -> dict[str, str]:
-        """The peer of each agent that is served, by name."""
+        """Return the peer address of each served agent by name."""
         return {name: session.guest.peer for name, session in dict(self._served).items()}
 
     # From the agents' thread
@@ -119,7 +119,7 @@ class Sessions:
         served.order(number, encode.directive(number, order))
 
     def hang_up(self, session: int, reason: str, fault: bool = False) -> None:
-        """`fault`: the core failed at a word of this agent."""
+        """End a session. `fault`: the core failed at a message of this agent."""
         served = self._numbered.get(session)
         if served is None:
             return
@@ -129,7 +129,7 @@ class Sessions:
         served.end(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def revoke(self, name: str) -> None:
-        """All that came in under that name ends, whether it speaks or not."""
+        """End every connection with a certificate of this name, with or without a stream."""
         if served := self._served.get(name):
             served.end(grpc.StatusCode.PERMISSION_DENIED, f"the certificate of {name} was revoked")
         for guest in self._guests.values():
@@ -158,7 +158,7 @@ class Sessions:
         except Refused as refused:
             self._refusals.note(guest.peer, refused.reason, str(refused), name=name)
             code, sentence = CODES[refused.reason], str(refused)
-        except Ended as ended:  # of which the core was told
+        except Ended as ended:  # the core has received AgentClosed
             code, sentence = ended.code, str(ended)
         guest.leave(LAST_WORDS_S)
         await session.finished_saying()
@@ -182,7 +182,7 @@ class Sessions:
             session.over.set()
 
     async def _make_room(self, newcomer: AgentSession) -> None:
-        """Nobody of this name is served when it returns, and nothing is awaited after that was seen."""
+        """Return when no agent of this name is served, without an await after the last check."""
         name, peer = newcomer.name, newcomer.guest.peer
         while (old := self._served.get(name)) is not None:
             if self._trust.ledger.newer(name, newcomer.certificate.serial, than=old.certificate.serial):

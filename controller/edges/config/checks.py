@@ -16,7 +16,7 @@ from controller.model.uplink import Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
-    """Each value stands at one place only."""
+    """Raise ConfigError if a value occurs at two places."""
     seen: dict[str, str] = {}
     for where, value in named:
         if value in seen:
@@ -25,7 +25,7 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
 
 
 def listeners_apart(named: Iterable[tuple[str, Endpoint]], file: str) -> None:
-    """No two would listen in one place; who listens at any address of a family does so at each."""
+    """Raise ConfigError if two listeners share an address and port. A wildcard overlaps all of its family."""
     for (first_at, first), (second_at, second) in combinations(named, 2):
         hosts = ip_address(first.host), ip_address(second.host)
         anywhere = hosts[0].version == hosts[1].version and any(host.is_unspecified for host in hosts)
@@ -85,7 +85,7 @@ def _begin(interface: Interface) -> tuple[int, int, int]:
 
 
 def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable[Site], file: str) -> None:
-    """Flows answer for a bridge's addresses, and hand on what is for a terminal: nobody would come to who listened."""
+    """Raise ConfigError if a listener has an address of a bridge: its flows take packets to that address."""
     taken: dict[Address, str] = {}
     for site in sites:
         uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)
@@ -137,7 +137,7 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def _of_copies(site: Site) -> str:
-    """Return what comes of modes where nobody at the other end lets the first of several copies pass."""
+    """Return the warning for a site without a mirror, where nothing removes duplicate packets."""
     copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
     if not copied:
         return (

@@ -15,10 +15,10 @@ from controller.program.matching import count
 T = TypeVar("T")
 
 MOST_CLASSES = MOST_VALUES = 16
-MOST_FLOWS = 16_384  # of a site, for its classes
+MOST_FLOWS = 16_384  # for the classes of one site
 NAMED_IN_A_SENTENCE = 3
 LAST_PORT = 65535
-BICAST = "bicast"  # the class that is copied of what is in none with a name of its own
+BICAST = "bicast"  # the class for copied packets outside every named class
 PROTOCOLS = {protocol.label: protocol for protocol in Protocol}
 WITH_PORTS = {label: protocol for label, protocol in PROTOCOLS.items() if protocol is not Protocol.ICMP}
 
@@ -34,7 +34,7 @@ def classes_of(place: Node) -> tuple[TrafficClass, ...]:
 
 
 def modes_of(place: Node, classes: Iterable[TrafficClass]) -> tuple[tuple[str, Mode], ...]:
-    """A terminal's, by class."""
+    """Return a terminal's modes by class."""
     there = [traffic.name for traffic in classes]
     named = place.named()
     for name, inner in named.items():
@@ -53,7 +53,7 @@ def flows_of(classes: Iterable[TrafficClass], addresses: Iterable[Address]) -> i
 
 
 def few_enough(classes: tuple[TrafficClass, ...], terminals: Iterable[Terminal], place: Node) -> None:
-    """What the host forwards for a relayed terminal comes by another port than the terminal's own."""
+    """Raise ConfigError above MOST_FLOWS. A relayed terminal's own addresses count too: they use another port."""
     sent = ((*each.addresses, *(each.own if each.relayed else ())) for each in terminals)
     flows = flows_of(classes, (at.address for at in chain.from_iterable(sent)))
     if flows > MOST_FLOWS:
@@ -105,8 +105,10 @@ def _ports(place: Node) -> range:
 
 
 def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
-    """What would be in both, in words. A class is all of the combinations of its values, so two have packets in common
-    where they have values of every kind in common."""
+    """Describe packets that both classes match, or return None.
+
+    A class matches every combination of its values. So two classes overlap if their values overlap in every kind.
+    """
     kinds = (
         _both(first.protocols, second.protocols, _equal, lambda protocol: protocol.label),
         _both(first.ports, second.ports, _ports_of_both, lambda ports: f"port {_written(ports)}"),
@@ -119,7 +121,7 @@ def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
 def _both(
     first: tuple[T, ...], second: tuple[T, ...], meet: Callable[[T, T], T | None], say: Callable[[T], str]
 ) -> str | None:
-    """None: there is nothing; no word: there is anything."""
+    """Describe the values of one kind in both classes. None: no value. Empty: any value."""
     if not first or not second:
         met = list(first or second)
     else:

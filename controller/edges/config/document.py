@@ -28,11 +28,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MOST_SOCKET_PATH_BYTES = 107  # sockaddr_un(7), without the closing zero
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-LEAST_BPS, MOST_BPS = 10_000, 10**12  # who writes fewer means Mbit/s
+LEAST_BPS, MOST_BPS = 10_000, 10**12  # a smaller number is probably meant in Mbit/s
 
 
 class _Loader(yaml.BaseLoader):
-    """Refuses a key that is written twice; YAML itself would keep the last."""
+    """A loader that refuses duplicate keys. PyYAML keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[str, int] = {}

@@ -48,9 +48,9 @@ from controller.protocol.enrolment import CONTROLLER
 
 # The file
 #
-# The thread that reads it also handles signals, so nothing is opened that may never end. An editor may be halfway
-# through, and a YAML file cut between two lines is YAML too: so a file counts when it has not changed for a moment.
-# Only a file that is written apart and renamed is never read half; docs/how-to/home.md says so.
+# The reading thread also handles signals, so it opens regular files only. A file that an editor has half written may
+# still be valid YAML. So the file must be unchanged for a moment. Only an atomic rename is fully safe against reading
+# half a file (docs/how-to/home.md).
 
 LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25
@@ -66,7 +66,7 @@ def read(path: str) -> bytes:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """A FIFO would have us wait for a writer."""
+    """Open a regular file. Opening a FIFO would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -76,7 +76,7 @@ def _whole(path: str, file: BinaryIO) -> bytes:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         touched = _touched(file)
-        if time.time() - touched[1] / 1e9 < UNTOUCHED_S:  # or it is of the future, because the clock was set
+        if time.time() - touched[1] / 1e9 < UNTOUCHED_S:  # or its time is in the future, because the clock was set back
             time.sleep(UNTOUCHED_S)
         file.seek(0)
         raw = file.read(LARGEST_BYTES + 1)
@@ -144,7 +144,7 @@ def _config(top: Node) -> Config:
 
 
 def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
-    """Names of agents; a terminal's and a site's agents have other roles."""
+    """Return the names of server agents. A terminal or site cannot share one: its agent has another role."""
     others = {site.name for site in sites} | {each.name for site in sites for each in site.terminals}
     expected = "the name of an agent, once, and no terminal's or site's: a-z, 0-9 and '-', 63 at most, no '-' first"
     names: list[str] = []
@@ -205,7 +205,7 @@ def _site(name: str, place: Node) -> Site:
 
 
 def _ways_out(site: Site, place: Node) -> None:
-    """In mode off an address leaves by one uplink: that one must lead on in its family."""
+    """Check mode off: an address leaves by one uplink, which must have a next hop of its family."""
     for subnet in site.subnets:
         for own in subnet.gateways:
             if subnet.uplink and not site.uplink(subnet.uplink).next_hop(Family.of(own)):

@@ -88,8 +88,10 @@ def _exit_in_place(site: Site, place: Node) -> None:
 
 
 def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
-    """Where no site is the other end nothing is copied unless that is written: where each uplink has a NAT of its own,
-    servers answer the second copy of a TCP segment with a reset."""
+    """Set mode single for terminals without a `mode` at sites without a mirror.
+
+    If each uplink has its own NAT, servers answer the second copy of a TCP segment with a reset.
+    """
     return tuple(_without_copies(site, places[site.name]) for site in sites)
 
 

@@ -41,7 +41,7 @@ def _measure(place: Node, tunnel: Tunnel | None) -> Measure:
 
 
 def can_be_measured(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> None:
-    """What is written at one end fits the other one, or ConfigError."""
+    """Raise ConfigError if a `measure` key does not fit the other end."""
     named = {site.name: site for site in sites}
     for site in sites:
         for uplink in site.uplinks:
@@ -89,7 +89,7 @@ def _answered(site: Site) -> list[Address]:
 # Budgets of uplinks that are paid for by the byte
 
 OF_BUDGETS = ("budget_bytes_per_day", "max_share")  # keys of an uplink
-LEAST_BYTES = 1_000_000  # who writes fewer means megabytes
+LEAST_BYTES = 1_000_000  # a smaller number is probably meant in megabytes
 MOST_BYTES = 10**15
 A_BUDGET = "a whole number of bytes a day, from 1000000 (1 MB) to 10^15, such as 100000000 for 100 MB"
 SHARE = re.compile(r"0\.[0-9]{1,6}|1(\.0{1,6})?")
@@ -142,13 +142,13 @@ def _access_point(name: str, place: Node) -> AccessPoint:
 OF_TUNNELS = ("device", "remote", "udp_port")  # keys of an uplink
 VXLAN_PORT = 4789  # IANA's
 MOST_OF_A_SITE = 8
-TOLD_APART_BY = 0xFFFFF  # of a dpid: what a VNI, which has 24 bits, holds of it beside the tunnel's number
+TOLD_APART_BY = 0xFFFFF  # bits of the dpid that fit into a VNI (24 bits) beside the tunnel's number
 
 Ends = tuple[Site, Site]
 
 
 def tunnel_of(keys: Mapped) -> Tunnel | None:
-    """As it is written. What both ends share, `tunnelled` gives to both."""
+    """Return the tunnel as this end's keys describe it. `tunnelled` adds the values that both ends share."""
     kinds = {kind.value: kind for kind in UplinkKind}
     if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
         for key in OF_TUNNELS:
@@ -164,7 +164,7 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
 
 
 def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
-    """Each tunnel with the number and the port that both of its ends know it by."""
+    """Return the sites with the VNI and UDP port that both ends of each tunnel share."""
     completed = {site.name: site for site in sites}
     vnis: dict[int, str] = {}
     for home, far in _pairs(sites, places, settings):
@@ -220,7 +220,7 @@ def _check_tunnel(site: Site, uplink: Uplink, other: Site | None, settings: Sett
 
 
 def _starting(site: Site, other: Site, name: str) -> Tunnel:
-    """The end that knows where the other is: what it has of both counts."""
+    """Return the end that has the other's address: its keys apply to both."""
     ends = (each.uplink(name).tunnel for each in (site, other))
     return next(tunnel for tunnel in ends if tunnel is not None and tunnel.remote is not None)
 
