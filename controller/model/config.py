@@ -28,7 +28,7 @@ SHORT = Repr()  # aliases in YAML let a few lines expand to a huge value
 
 
 class ConfigError(Exception):
-    """The one error of a bad configuration: where, what stands there, and what should."""
+    """A bad configuration: the place in the file, the value found there and the value expected."""
 
     def __init__(self, file: str, where: str, value: object, expected: str) -> None:
         self.file, self.value = file, value
@@ -38,21 +38,21 @@ class ConfigError(Exception):
 
 
 def _speakable(text: str) -> str:
-    """A key of the file may hold half of a character, or what moves a terminal's cursor."""
+    """Escape unprintable characters: a key may hold a lone surrogate or a terminal control sequence."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-EVERYBODY = "all"  # in the place of a terminal's name
-AUTO = "auto"  # in the place of an uplink's: policies choose
-WRITTEN = "file"  # in the place of a mode: the one that is written
+EVERYBODY = "all"  # stands for every terminal where a name is expected
+AUTO = "auto"  # stands for an uplink: policies choose
+WRITTEN = "file"  # stands for a mode: the one in gateway.yaml
 
 
 class Mode(StrEnum):
     """How a terminal's uplink packets leave."""
 
-    BICAST = "bicast"  # the bicast class rides every usable uplink, the rest the active one
-    SINGLE = "single"  # everything rides the active uplink, the others stand behind it
-    OFF = "off"  # each subflow subnet rides its own uplink, as if we were not here
+    BICAST = "bicast"  # the bicast class leaves by every usable uplink, the rest by the active one
+    SINGLE = "single"  # everything leaves by the active uplink; the others are its fallback
+    OFF = "off"  # each subflow subnet leaves by its own uplink, as without this controller
     AUTO = "auto"  # bicast while copies are worth their bytes, and single while one path is clean
 
 
@@ -67,7 +67,7 @@ class Subnet:
 
     name: str
     gateways: tuple[Interface, ...]
-    mac: str | None  # None: that of the port a terminal stands behind
+    mac: str | None  # None: that of the terminal's port
     uplink: str | None  # set: a subflow subnet
 
     def gateway(self, family: Family) -> Interface | None:
@@ -83,36 +83,36 @@ class TerminalAddress:
     subnet: str
     port: str
     mac: str | None  # None: learned
-    by_relay: bool = False  # the host's, which speaks for the terminal there
+    by_relay: bool = False  # the host has this address and relays for the terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
     name: str
     addresses: tuple[TerminalAddress, ...]
-    mode: Mode  # until somebody wishes another
+    mode: Mode  # while no override is in force
     default_uplink: str
     access_point: str | None
-    modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; the others follow `mode`
-    exit: bool = False  # the way on from here for the terminals at the other end: a host that routes
-    relayed: bool = False  # its TCP is taken
+    modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; other classes follow `mode`
+    exit: bool = False  # a router that leads the peer site's terminals to the internet
+    relayed: bool = False  # its TCP is intercepted
 
     @property
     def own(self) -> tuple[TerminalAddress, ...]:
-        """The addresses that it has itself."""
+        """Return the terminal's own addresses, without those of the host that relays for it."""
         return tuple(at for at in self.addresses if not at.by_relay)
 
 
 class CapRule(StrEnum):
-    """By what the congestion windows of an access point's terminals are bounded."""
+    """The rule that bounds the congestion windows of an access point's terminals."""
 
     OFF = "off"
     PAPER = "paper"  # the two tables of paper 000
-    IDEAL = "ideal"  # each its part of what fits on the way
+    IDEAL = "ideal"  # an equal share of the bandwidth-delay product
 
 
 class CapTables(StrEnum):
-    """Android's versions, for each of which paper 000 has tables."""
+    """The Android versions for which paper 000 has tables."""
 
     GINGERBREAD = "gb"
     JELLY_BEAN = "jb"
@@ -126,12 +126,12 @@ class AccessPoint:
     bandwidth_bps: int | None
     rule: CapRule = CapRule.OFF
     tables: CapTables = CapTables.JELLY_BEAN  # of the rule `paper`
-    measure: Address | None = None  # of its gateway's host, for terminals' agents; None: they are not measured
+    measure: Address | None = None  # host at the gateway that terminals' agents probe; None: no probes
 
 
 @dataclass(frozen=True, slots=True)
 class CopyWindow:
-    """How long after the first a copy may come, at least and at most, and still be known as one."""
+    """Limits of the time after the first copy within which later copies are recognized."""
 
     floor_ms: int
     ceiling_ms: int
@@ -139,12 +139,12 @@ class CopyWindow:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An address of a terminal at the other end of a site's uplinks. What goes there leaves as what comes from there
-    does: a mode is of both directions."""
+    """An address of a terminal of the peer site. Packets to it leave by the terminal's mode: a mode is for both
+    directions."""
 
     terminal: Terminal
     address: Address
-    uplink: str  # by which it leaves in mode off
+    uplink: str  # by which packets to it leave in mode off
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +153,23 @@ class Site:
     dpid: int
     bridge: str
     datapath: Datapath
-    bicast: TrafficClass  # what is copied, in mode bicast
-    bicast_once: TrafficClass  # what is, while the other end lets one copy of each packet pass
+    bicast: TrafficClass  # traffic that mode bicast copies
+    bicast_once: TrafficClass  # traffic that it copies while the peer site eliminates duplicates
     copies: CopyWindow
     uplinks: tuple[Uplink, ...]
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
-    mirrors: str | None = None  # the site at the other end of its uplinks, whose terminals it serves there
-    other_end: str | None = None  # the same, or the site that mirrors this one
-    returned: tuple[Returned, ...] = ()  # that one's terminals
-    named: tuple[TrafficClass, ...] = ()  # apart from each other, each with its mode; `bicast` is of what they leave
-    named_there: tuple[TrafficClass, ...] = ()  # the same of the site that it mirrors, for that one's terminals
-    networks_there: tuple[Network, ...] = ()  # of that one's uplinks and subnets
-    relaying: RelayConfig | None = None  # its relayed terminals' TCP goes to relays
+    mirrors: str | None = None  # the peer site whose terminals it serves at the far end of the uplinks
+    other_end: str | None = None  # the peer site: the mirrored one, or the one that mirrors this site
+    returned: tuple[Returned, ...] = ()  # addresses of the mirrored site's terminals
+    named: tuple[TrafficClass, ...] = ()  # disjoint classes with modes of their own; `bicast` has the rest
+    named_there: tuple[TrafficClass, ...] = ()  # the named classes of the mirrored site
+    networks_there: tuple[Network, ...] = ()  # networks of the peer site's uplinks and subnets
+    relaying: RelayConfig | None = None  # None: no TCP is relayed
 
     def __hash__(self) -> int:
-        """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""
+        """Hash two fields: caches look sites up at every compilation, and hashing 250 terminals is slow."""
         return hash((self.dpid, self.name))
 
     def uplink(self, name: str) -> Uplink:
@@ -180,12 +180,12 @@ class Site:
 
     @property
     def home(self) -> str:
-        """The site whose uplinks these are: both ends have them in common."""
+        """Return the name of the site that both ends of the uplinks share."""
         return self.mirrors or self.name
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Those that its uplinks and subnets have addresses in."""
+        """Return the networks of the addresses on the site's uplinks and subnets."""
         between = (own.network for uplink in self.uplinks for own in uplink.addresses)
         return (*between, *(own.network for subnet in self.subnets for own in subnet.gateways))
 
@@ -195,7 +195,7 @@ class Site:
 
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
-        """Of what its terminals send, those that go before others first."""
+        """Return the classes of traffic that the site's terminals send, highest priority first."""
         return (*self.named, *self._others)
 
     @property
@@ -208,19 +208,21 @@ class Site:
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """Every port once, uplinks first."""
+        """Return every port once, uplinks first."""
         taking = (self.relaying.port,) if self.relaying else ()
         return (*(uplink.port for uplink in self.uplinks), *self.inside_ports, *taking)
 
     @property
     def inside_ports(self) -> tuple[str, ...]:
-        """Behind which terminals are, or the host in their names."""
+        """Return the ports that lead to terminals, or to the host that relays for them."""
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
 
 
 def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple[tuple[str, tuple[Address, ...]], ...]:
-    """The addresses by which the host speaks for a terminal, by uplink: `first`, or else its default one, before the
-    others, which are in the site's order."""
+    """Return the addresses with which the host relays for a terminal, for each uplink.
+
+    The uplink `first` comes first, or else the terminal's default uplink. The others keep the site's order.
+    """
     if site.relaying is None or not terminal.relayed:
         return ()
     best = first or terminal.default_uplink
@@ -235,15 +237,15 @@ def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple
 class Config:
     settings: Settings
     sites: tuple[Site, ...]
-    servers: tuple[str, ...] = ()  # agents whose word on the connections that they serve counts by itself
+    servers: tuple[str, ...] = ()  # agents whose reports on the connections that they serve need no confirmation
 
     def ends(self, site: Site) -> tuple[int, ...]:
-        """The dpids that a wish about a terminal of this site concerns: its own first, then of whom mirrors it."""
+        """Return the dpids that an override for this site's terminals concerns: its own, and a mirroring site's."""
         other = self.other_end(site)
         return (site.dpid, other.dpid) if other is not None and other.mirrors else (site.dpid,)
 
     def other_end(self, site: Site) -> Site | None:
-        """The site at the other end of its uplinks, where that is one of ours."""
+        """Return the peer site, if this controller has it."""
         return self._by_name.get(site.other_end) if site.other_end is not None else None
 
     @cached_property

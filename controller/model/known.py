@@ -12,10 +12,10 @@ from controller.model.traffic import Address
 
 # Relays are overrides: they are in the state file, not in gateway.yaml.
 
-MOST_RELAYS = 64  # of a gateway, as api/agent.proto has it
-MOST_RANGES = 64  # of ports
-ONWARD_PORTS = range(8700, 8700 + MOST_RELAYS)  # TCP, at each relay: by which it is gone on to another one, by number
-PREFIXES = {4: 24, 6: 48}  # what is near each other in the Internet, by IP version
+MOST_RELAYS = 64  # per gateway, the limit in api/agent.proto
+MOST_RANGES = 64  # port ranges per relay
+ONWARD_PORTS = range(8700, 8700 + MOST_RELAYS)  # TCP ports at each relay that lead on to another relay, by its number
+PREFIXES = {4: 24, 6: 48}  # prefix lengths that share a relay choice, by IP version
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ WEB = (PortRange(80, 80), PortRange(443, 443))
 
 @dataclass(frozen=True, slots=True)
 class RelayOverride:
-    """Its name is that of the agent which is to be one."""
+    """A relay that a person added. Its name is its agent's."""
 
     address: Address  # at which gateways reach it
     port: int  # TCP
-    allowed: tuple[PortRange, ...] = WEB  # of servers
-    congestion: str | None = None  # what it sends with; None: as its kernel likes
-    draining: bool = False  # nothing new
-    number: int = 0  # of its own, as long as it is a relay
+    allowed: tuple[PortRange, ...] = WEB  # destination ports that it may connect to
+    congestion: str | None = None  # congestion control; None: the kernel's default
+    draining: bool = False  # it gets no new connections
+    number: int = 0  # unique among relays
 
     @property
     def onward_port(self) -> int:
-        """At other relays: what comes there goes on to this one."""
+        """The port at other relays that leads on to this one."""
         return ONWARD_PORTS[self.number]
 
 
@@ -62,45 +62,45 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Copies by an uplink with limits, as one switch counts up."""
+    """One switch's counter of copies on an uplink with limits."""
 
-    passed_bytes: int  # where a meter bounds them, since it was last modified
-    rate_kbps: int = 0  # that meter's: with every other one it counts anew
+    passed_bytes: int  # with a meter: since its last modification
+    rate_kbps: int = 0  # the meter's rate; a new rate resets the counter
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What copies have used of an uplink with a budget."""
+    """The bytes that copies have used on an uplink with a budget."""
 
     day: str
     copied_bytes: int = 0
-    used_up: int | None = None  # the budget that is, till the day ends; a greater one is not
-    counted: Mapping[str, Counted] = field(default_factory=dict)  # when last read, by switch and table
+    used_up: int | None = None  # budget in bytes, used up until the day ends; a larger budget is not
+    counted: Mapping[str, Counted] = field(default_factory=dict)  # counters as last read, by switch and table
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Wishes of people, and below them what policies decided; by terminal name, where nothing else is said."""
+    """Overrides of people and decisions of policies, by terminal name unless noted. Overrides come first."""
 
-    modes: Mapping[str, Mode] = field(default_factory=dict)  # of a class that has a name: by in_class
+    modes: Mapping[str, Mode] = field(default_factory=dict)  # overrides; the key of a named class is from in_class
     active: Mapping[str, str] = field(default_factory=dict)
-    decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
-    once: frozenset[str] = frozenset()  # sites that let one copy of each packet pass: towards them all is copied
-    copies: Mapping[str, bool] = field(default_factory=dict)  # decided in mode auto; of whom nothing is: they are had
-    spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, of uplinks with a budget
-    barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks that may carry no copies now
+    decided: Mapping[str, str] = field(default_factory=dict)  # uplinks that policies chose
+    once: frozenset[str] = frozenset()  # sites that eliminate duplicates; their peers copy `bicast_once`
+    copies: Mapping[str, bool] = field(default_factory=dict)  # decisions in mode auto; a missing one means copies
+    spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, for uplinks with a budget
+    barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks barred from copies now
     relays: Mapping[str, RelayOverride] = field(default_factory=dict)  # by name
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
 
     def mode_of(self, terminal: Terminal, traffic: str) -> Mode:
-        """Of a class that has a name: its own, or else the terminal's."""
+        """Return the mode of a named class: its own, or else the terminal's."""
         wished = self.modes.get(in_class(terminal.name, traffic))
         return wished or dict(terminal.modes).get(traffic) or self.mode(terminal)
 
     def acting(self, site: Site, terminal: Terminal) -> Mode:
-        """What its mode comes to: never auto, and with no copies where nothing may carry them."""
+        """Return the mode in force: auto is resolved, and bicast becomes single if no uplink may carry copies."""
         return self._acting(site, terminal, self.mode(terminal))
 
     def acting_of(self, site: Site, terminal: Terminal, traffic: str) -> Mode:
@@ -112,7 +112,7 @@ class Wanted:
         return Mode.SINGLE if mode is Mode.BICAST and not self.may_copy(site, terminal) else mode
 
     def keeps_apart(self, site: Site, terminal: Terminal) -> bool:
-        """Whether each subflow of its relayed connections leaves by its own uplink: a NAT there may know no other."""
+        """Return whether relayed subflows leave by their own uplinks: a NAT there may know no other address."""
         return terminal.relayed and site.other_end is None and self.mode(terminal) is Mode.SINGLE
 
     def may_copy(self, site: Site, terminal: Terminal) -> bool:
@@ -123,14 +123,14 @@ class Wanted:
         return any(uplink.name not in barred for uplink in site.uplinks if uplink.name != active)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
-        """A wish outlives its uplink: until that is back in the file, what stands below the wish counts."""
+        """Return the override, the decision or the default. An override without its uplink in the file waits for it."""
         return self.standing(site, terminal) or terminal.default_uplink
 
     def wished(self, site: Site, terminal: Terminal) -> str | None:
         return _there(site, self.active.get(terminal.name))
 
     def standing(self, site: Site, terminal: Terminal) -> str | None:
-        """What somebody, a person or a policy, has chosen; None: nobody has."""
+        """Return the uplink that a person or a policy has chosen, or None."""
         return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
 
 
@@ -151,19 +151,19 @@ def _there(site: Site, name: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one switch showed: its ports by name and the MACs behind them."""
+    """The ports of one switch by name, and the MACs behind them."""
 
     ports: Mapping[str, Port] = field(default_factory=dict)
     macs: Mapping[Neighbour, str] = field(default_factory=dict)
 
     def port_name(self, number: int) -> str:
-        """Empty: it has gone."""
+        """Return the name of a port, or "" if the port is gone."""
         return next((name for name, port in self.ports.items() if port.number == number), "")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRateLimit:
-    """To which copies are held, so that no budget is exceeded before it is looked at again."""
+    """The rate limit of copies. It keeps a budget until the next reading."""
 
     kbps: int  # 1000 bit/s
     burst_kbits: int
@@ -173,5 +173,5 @@ class CopyRateLimit:
 class Known:
     wanted: Wanted = Wanted()
     observed: Observed = Observed()
-    screened: frozenset[str] = frozenset()  # uplinks that get no copies, as they bring none to the other end
+    screened: frozenset[str] = frozenset()  # uplinks that get no copies, because none arrive at the other end
     rates: Mapping[str, CopyRateLimit] = field(default_factory=dict)  # by uplink with a budget

@@ -15,22 +15,22 @@ from enum import StrEnum
 
 from controller.model.traffic import Family, Interface, Network
 
-RELAYING = "relay/"  # a relaying network's name begins with it, and no other's can
-HOST_END = "-h"  # the name of the host's end of a pair: the port's, and this
-HOST_MAC = "02:62:69:63:61:73"  # of the host's end of every pair: each is a link of its own
+RELAYING = "relay/"  # prefix of relaying networks' names; no other name may begin so
+HOST_END = "-h"  # suffix: the host's end of a pair is named after the port
+HOST_MAC = "02:62:69:63:61:73"  # the host's end of every pair; each pair is a separate link
 
 
 class Fallback(StrEnum):
-    """What becomes of a connection that cannot be relayed."""
+    """The fate of a connection that cannot be relayed."""
 
     DIRECT = "direct"
     BLOCK = "block"
 
 
 class Choosing(StrEnum):
-    """By what it is chosen which relay a connection goes by."""
+    """The rule that chooses a connection's relay."""
 
-    NEAREST = "nearest"  # always by one, that which is reached fastest
+    NEAREST = "nearest"  # the relay with the shortest round trip, never direct
     PING = "ping"
     TRACEROUTE = "traceroute"
     PREDICTED = "predicted"
@@ -41,8 +41,8 @@ class Choosing(StrEnum):
 class RelayingUplink:
     name: str
     port: str
-    gateways: tuple[Interface, ...]  # the bridge's, one a family at most
-    bandwidth_bps: int | None = None  # that comes to the site by it; None: as it is measured, if it is
+    gateways: tuple[Interface, ...]  # the bridge's addresses, at most one per family
+    bandwidth_bps: int | None = None  # downlink to the site; None: measured, or unknown
 
     @property
     def subnet(self) -> str:
@@ -52,18 +52,18 @@ class RelayingUplink:
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
     port: str
-    uplinks: tuple[RelayingUplink, ...]  # all of the site's, in its order
+    uplinks: tuple[RelayingUplink, ...]  # all uplinks of the site, in its order
     fallback: Fallback
     choose: Choosing
-    excepted: tuple[Network, ...]  # what is written, and those of the other end: TCP that goes there is left alone
+    excepted: tuple[Network, ...]  # configured networks and the peer site's: TCP to them is not relayed
 
     @property
     def bandwidth_bps(self) -> int | None:
-        """What the fastest uplink brings; None: of one at least that is not written."""
+        """Return the bandwidth of the fastest uplink, or None if gateway.yaml lacks one uplink's."""
         written = [each.bandwidth_bps for each in self.uplinks if each.bandwidth_bps is not None]
         return max(written) if len(written) == len(self.uplinks) else None
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Those that are taken."""
+        """Return the address families whose TCP is intercepted."""
         return tuple(Family.of(own) for own in self.uplinks[0].gateways)

@@ -17,7 +17,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class LocalSocket:
-    """A Unix socket of this host. Its directory decides who may listen there, so it proves who does."""
+    """A Unix socket of this host. Its directory's permissions decide who may listen there."""
 
     path: str
 
@@ -34,7 +34,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class AgentService:
-    """Where agents are served (`listen`) and enrolled (`join`), and where is kept who they are."""
+    """The listeners that serve (`listen`) and enrol (`join`) agents, and the directory of their identities."""
 
     listen: Endpoint
     join: Endpoint
@@ -43,14 +43,14 @@ class AgentService:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the controller listens and what it keeps."""
+    """The controller's listeners and files."""
 
     openflow: Endpoint | LocalSocket
     tls: Tls | None
     api: Endpoint
     token_file: str | None
     state_file: str
-    agents: AgentService | None = None  # None: there are none
+    agents: AgentService | None = None  # None: no agents are served
 
     @property
     def unproven(self) -> str | None:

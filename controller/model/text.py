@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def counted(number: int, things: str) -> str:
-    """`things` are many, named by an English plural in -s."""
+    """Return a number with its noun. `things` is an English plural in -s."""
     return f"{number} {things.removesuffix('s') if number == 1 else things}"
 
 
@@ -13,11 +13,11 @@ CUT = " …"
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters."""
+    """Return the text, cut between words to at most `most` characters."""
     if len(text) <= most:
         return text
     room = most - len(CUT)
     whole = text[: room + 1].rpartition(" ")[0].rstrip(" ,;:")
-    if len(whole) < room // 2:  # a word as long as that is no word
+    if len(whole) < room // 2:  # too long for a word: cut inside it
         whole = text[:room]
     return whole + CUT

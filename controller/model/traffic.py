@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Family(Enum):
-    """Everything in which the two families differ, so that no code path is written twice."""
+    """The differences between the two families, so that no code is written twice."""
 
     IPV4 = (
         4,
@@ -73,7 +73,7 @@ class Family(Enum):
 
 
 class Protocol(Enum):
-    """A protocol by which traffic is told apart, with its number in each family."""
+    """A protocol that classes distinguish, with its number in each family."""
 
     TCP = ("tcp", 6, 6)
     UDP = ("udp", 17, 17)
@@ -90,10 +90,10 @@ class Protocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """Traffic that is led together. Where there are several values of one kind, one of them must hold; where there are
-    none, any does. A class of no values at all has whatever no other class takes.
+    """A set of traffic that shares its uplinks. A packet must match one value of each kind that has values.
 
-    Ports and networks are the other end's: where what a terminal sends goes, and where what it is sent comes from.
+    A class without any values takes the packets that no other class takes. Ports and networks are those of the other
+    end: the destination of packets that a terminal sends, and the source of packets that it receives.
     """
 
     name: str

@@ -11,7 +11,7 @@ from controller.model.traffic import Address, Family, Interface
 
 class UplinkKind(StrEnum):
     ETHERNET = "ethernet"
-    TUNNEL = "tunnel"  # VXLAN, to the site at the other end
+    TUNNEL = "tunnel"  # VXLAN to the peer site
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +22,20 @@ class NextHop:
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """One end. That which knows the other's outer address starts; that one takes who proves to be it."""
+    """One end of a tunnel. The end that knows the other's address starts; the other end authenticates it."""
 
-    device: str | None  # by which it leaves; None: as the host's routes say
+    device: str | None  # outgoing device; None: by the host's routes
     remote: Address | None  # None: learned
     udp_port: int  # of both ends
-    vni: int  # of both ends, and of no other tunnel of this file
+    vni: int  # of both ends, unique in this file
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many bytes copies may use of one uplink; None: no such limit."""
+    """Limits of the bytes that copies may use on one uplink. None: no such limit."""
 
     budget_bytes_per_day: int | None
-    max_share: float | None  # from 0 to 1: of all that the site sends, copies by this uplink are so much at most
+    max_share: float | None  # highest share (0 to 1) of this uplink's copies in all that the site sends
 
 
 UNLIMITED = Limits(None, None)
@@ -43,7 +43,7 @@ UNLIMITED = Limits(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Addresses of the two ends' hosts whose packets take an uplink, where its port does not tell."""
+    """Addresses of the two hosts between which probes take this uplink, if its port does not determine it."""
 
     local: Address
     remote: Address
@@ -53,17 +53,17 @@ class Measure:
 class Uplink:
     name: str
     port: str
-    mac: str | None  # None: the port's own
+    mac: str | None  # None: the port's MAC
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHop, ...]
-    tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
+    tunnel: Tunnel | None = None  # if set, the site's agent creates the port's device
     limits: Limits = UNLIMITED
-    measure: Measure | None = None  # of kind ethernet
-    reach: tuple[Address, ...] = ()  # beyond its next hop, in families of its own: they answer echo requests
+    measure: Measure | None = None  # kind ethernet only
+    reach: tuple[Address, ...] = ()  # addresses beyond the next hop that answer echo requests, in the uplink's families
 
     @property
     def outer_bytes(self) -> int:
-        """What a tunnel puts around each frame: headers of IP, UDP and VXLAN. Those of IPv6 where it is not known."""
+        """Return the tunnel's overhead per frame: IP, UDP and VXLAN headers. An unknown family counts as IPv6."""
         if self.tunnel is None:
             return 0
         over_ipv4 = self.tunnel.remote is not None and Family.of(self.tunnel.remote) is Family.IPV4

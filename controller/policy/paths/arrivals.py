@@ -14,35 +14,35 @@ from controller.protocol.reports import PathCopies
 # Nothing is lost yet, but one more failure would lose everything. The site where copies arrive counts them for each
 # uplink. Nothing is concluded while the other end does not copy everything, nor from a handful of packets.
 
-SILENT_FOR_S = 0.9  # a whole period between reports, each of which may come a little early
-ENOUGH_PACKETS = 10  # that others brought meanwhile
+SILENT_FOR_S = 0.9  # one report interval, less some jitter
+ENOUGH_PACKETS = 10  # packets that other uplinks delivered meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class UplinkArrivals:
-    """What it has brought, and what the others have since it last brought anything."""
+    """Copies that one uplink delivered, and the others' since its last delivery."""
 
     brought: int
-    since: float  # it brought something, or nothing could be concluded
+    since: float  # the last delivery, or the last moment without a basis for a conclusion
     others: int = 0
-    silent: str | None = None  # why it is taken to be; None: it is not
+    silent: str | None = None  # the reason; None: the uplink is not silent
 
 
 @dataclass(frozen=True, slots=True)
 class SiteArrivals:
-    """Its uplinks, by name; a new one is made with every report."""
+    """The arrivals at a site, by uplink. Each report returns a new value."""
 
     uplinks: Mapping[str, UplinkArrivals] = field(default_factory=dict)
-    all_is_copied: bool = False  # when it was last told of: what came since the report before may not have been
+    all_is_copied: bool = False  # at the last report; a conclusion needs two such reports in a row
 
     @property
     def silent(self) -> dict[str, str]:
-        """Uplinks, and why."""
+        """Return the silent uplinks, each with the reason."""
         return {name: one.silent for name, one in self.uplinks.items() if one.silent is not None}
 
 
 def silence_after(site: SiteArrivals, brought: Mapping[str, int], all_is_copied: bool, now: float) -> SiteArrivals:
-    """`brought` counts up from the order on; what is less than before has begun anew."""
+    """Return the state after a report. `brought` counts from the order on; a lower count means a restart."""
     known = site.uplinks
     begun = known.keys() != brought.keys() or any(brought[name] < one.brought for name, one in known.items())
     if begun or not (all_is_copied and site.all_is_copied):
@@ -75,18 +75,18 @@ def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
 
 HOLD_S = 5.0
 HOLD_AT_MOST_S = 60.0
-TRIAL_S = 3.0  # two reports, and what an order takes
-ENOUGH_ANSWERS = 2  # one may have been under way since before
-VAIN_AT_MOST = 5  # doublings of it
+TRIAL_S = 3.0  # two reports, and the time of an order
+ENOUGH_ANSWERS = 2  # one may date from before the hold-down
+VAIN_AT_MOST = 5  # most doublings of ENOUGH_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
     hold_s: float
-    until: float  # of the hold-down, or of the trial
+    until: float  # end of the hold-down or the trial
     on_trial: bool = False
-    answers: int = 0  # of its next hop, since it is out
-    vain: int = 0  # trials to which its answers led, and which failed: it carries questions, and no copies
+    answers: int = 0  # of its next hop, since screening began
+    vain: int = 0  # failed trials that answers had started: the uplink carries ARP, but no copies
 
     @property
     def answers_enough(self) -> bool:
@@ -94,7 +94,7 @@ class Screen:
 
 
 def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
-    """What follows of what was; None: it gets its copies."""
+    """Return the next screening state. None: the uplink gets copies."""
     if screen is None:
         return Screen(HOLD_S, now + HOLD_S) if silent else None
     if screen.on_trial and not silent:
@@ -108,29 +108,29 @@ def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
 
 
 def screening_answered(screen: Screen, now: float) -> Screen:
-    """Its next hop has answered a question that went by this uplink."""
+    """Return the state after the uplink's next hop answered a question."""
     if screen.on_trial:
         return screen
     screen = replace(screen, answers=screen.answers + 1)
     return replace(screen, until=now + TRIAL_S, on_trial=True) if screen.answers_enough else screen
 
 
-# Unidentified packets: every copy of them passes
+# Unidentified packets: the eliminator passes every copy of them
 #
-# The usual cause are packets that a device merged (GRO, LRO): they are longer than the eliminator reads.
+# The usual cause is packets that a device merged (GRO, LRO): they are longer than the eliminator reads.
 
 MAX_SHARE = 0.01
 WINDOW_S = 10.0
-MIN_PACKETS = 200  # of fewer nothing is concluded, and the window lasts on
+MIN_PACKETS = 200  # with fewer, the window goes on
 
 
 @dataclass(frozen=True, slots=True)
 class UnidentifiedWindow:
-    """A window of its counters, and what the one before has shown."""
+    """A window of an uplink's counters, and the result of the window before."""
 
     begun: PathCopies
     since: float
-    reason: str | None = None  # why copies pass; None: they do not
+    reason: str | None = None  # why duplicates pass; None: they do not
 
 
 UnidentifiedWindows = Mapping[str, UnidentifiedWindow]
@@ -139,13 +139,13 @@ UnidentifiedWindows = Mapping[str, UnidentifiedWindow]
 def unidentified_after(
     uplinks: UnidentifiedWindows, paths: Mapping[str, PathCopies], now: float
 ) -> dict[str, UnidentifiedWindow]:
-    """What is known of each uplink after a report."""
+    """Return the window of each uplink after a report."""
     return {name: _next(uplinks.get(name), path, now) for name, path in paths.items()}
 
 
 def _next(before: UnidentifiedWindow | None, path: PathCopies, now: float) -> UnidentifiedWindow:
     if before is None or path.arrived < before.begun.arrived or path.unidentified < before.begun.unidentified:
-        return UnidentifiedWindow(path, now)  # the counters have begun anew
+        return UnidentifiedWindow(path, now)  # the counters restarted
     unidentified = path.unidentified - before.begun.unidentified
     packets = path.arrived - before.begun.arrived + unidentified
     if now - before.since < WINDOW_S or packets < MIN_PACKETS:

@@ -26,10 +26,10 @@ from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
 from controller.protocol.reports import Connection, Subflow, SubflowKey
 
-QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
-UNSLOWED = 4  # times the window that Reno's rule leaves a sender at a loss: it goes by another rule
-FULL_SEGMENTS = 4  # a smaller window says nothing of who limits the sender
-THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
+QUEUE_US = 40_000  # above twice the shortest round trip: BBR and the like keep that much in flight
+UNSLOWED = 4  # a window this many times Reno's at the same loss: losses do not slow the sender (BBR)
+FULL_SEGMENTS = 4  # a smaller window does not show what limits the sender
+THIN_SEGMENTS = 10  # initial window; a sender with no more in flight did not make the queue that it waits in
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Seen:
     retransmits: int
     bytes_acked: int
     waiting: bool  # data was in flight
-    waited_ms: int  # for so long, as reports have seen, with no acknowledgement
+    waited_ms: int  # milliseconds without an acknowledgement, as seen across reports
 
 
 Ledger = Mapping[SubflowKey, Seen]
@@ -48,7 +48,7 @@ Ledger = Mapping[SubflowKey, Seen]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A subflow of an MPTCP connection, and who has flagged it as backup."""
+    """A subflow of an MPTCP connection, and the ends that have flagged it as backup."""
 
     uplink: str
     by_us: bool  # the agent's end
@@ -60,16 +60,16 @@ class TerminalConnections:
     """One terminal's MPTCP connections at one agent."""
 
     connections: dict[int, list[Held]] = field(default_factory=dict)  # by token
-    srtt_us: dict[str, int] = field(default_factory=dict)  # the slowest subflow's, by uplink
+    srtt_us: dict[str, int] = field(default_factory=dict)  # of the slowest subflow, by uplink
 
 
 @dataclass(slots=True)
 class Weighed:
     ledger: dict[SubflowKey, Seen] = field(default_factory=dict)
     readings: dict[tuple[str, str], UplinkReading] = field(default_factory=dict)  # by terminal and uplink
-    late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that are in no reading
+    late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that queues delay, not in the readings
     standings: dict[str, TerminalConnections] = field(default_factory=dict)  # by terminal
-    serves_strangers: bool = False  # MPTCP connections of nobody that we know
+    serves_strangers: bool = False  # the agent serves MPTCP connections of unknown addresses
 
 
 @dataclass(slots=True)
@@ -93,8 +93,11 @@ def weigh(
     way_of: Callable[[Home], Way],
     confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
-    """`before` is None where there is nothing to count from: that report is where counting begins. Of others than the
-    `confirmed` subflows only the counters are kept; None: all of them count."""
+    """Return the evidence of one report.
+
+    `before` is None for a first report: it only starts the counters. If `confirmed` is not None, other subflows
+    contribute nothing but their counters.
+    """
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
     stalls: list[tuple[Way, str, int]] = []
@@ -133,8 +136,11 @@ def weigh(
 
 
 def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | None]) -> Home | None:
-    """Whose it is. None: nobody's that we know, or by no uplink alone: what goes on from one relay to another has two
-    ways, and at the second one's end the first one's address."""
+    """Return the configured address of a subflow's terminal.
+
+    The result is None for an unknown address, and for a subflow that is on no single uplink: between two relays it has
+    two paths, and the second relay sees the first one's address.
+    """
     home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
     if home is None or not at_terminal:
         return home
@@ -143,7 +149,7 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | N
 
 
 def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:
-    """That it waits is known from one report; for how long, only from the reports through which it did."""
+    """Return the subflow's state. One report shows that it waits; only a series of reports shows for how long."""
     waiting = subflow.in_flight_segments > 0
     stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
     waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
@@ -160,7 +166,7 @@ def _count(
     subflow: Subflow,
 ) -> None:
     if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
-        old = Seen(0, 0, 0, False, 0)  # a new one, perhaps between the same ports
+        old = Seen(0, 0, 0, False, 0)  # a new subflow, perhaps with the same ports
     acked = now.bytes_acked - old.bytes_acked
     if acked:
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
@@ -182,19 +188,22 @@ def _queues(subflow: Subflow) -> bool:
 
 
 def _fills_its_window(subflow: Subflow) -> bool:
-    """A paced sender keeps half of it in flight."""
+    """Return whether the window limits the sender. A paced sender keeps half of its window in flight."""
     return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
 
 
 def _is_unslowed(subflow: Subflow, segments: int, retransmits: int) -> bool:
-    """Reno's window at a loss p is sqrt(3 / 2p) segments, and CUBIC's is no larger where windows are small. One that is
-    still the first tells nothing."""
+    """Return whether losses do not slow this sender.
+
+    Reno's window at loss p is sqrt(3 / 2p) segments; CUBIC's is no larger while windows are small. An initial window
+    shows nothing.
+    """
     loss = max(1, retransmits) / max(1, segments)
     return subflow.cwnd_segments > max(THIN_SEGMENTS, UNSLOWED * sqrt(1.5 / loss))
 
 
 def is_late(subflow: Subflow) -> bool:
-    """What it sends waits in a queue that others make."""
+    """Return whether the subflow waits in a queue that others make."""
     return _queues(subflow) and subflow.in_flight_segments <= THIN_SEGMENTS
 
 

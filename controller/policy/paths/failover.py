@@ -18,22 +18,22 @@ from controller.policy.paths.uplinks import Paths
 from controller.protocol.orders import Arm
 
 LEASE_S = 30.0
-RENEW_S = 12.0  # two that are lost leave it armed
+RENEW_S = 12.0  # two lost renewals leave the rule armed
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
-NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
-# A lossy path now and then loses a retransmission as well: the next one comes after 200 ms, then after 400.
+NO_PROGRESS_COPIED_MS = 400  # copies of lost packets may wait in a slower uplink's queue
+# A lossy path sometimes loses a retransmission too. TCP repeats it after 200 ms, then after 400 ms.
 NO_PROGRESS_LOSING_MS = 1000
 # A lost SYN makes the srtt of an idle path seconds long until data flow. Longer limits are left to the agent, which
 # waits for the kernel's srtt + 4 rttvar of that moment.
 NO_PROGRESS_MOST_MS = 1000
-STEP_MS = 25  # round trips differ from report to report: an armed failover is not armed anew for each
+STEP_MS = 25  # limits are rounded up, so small changes of the round trip need no new order
 
 
 @dataclass(frozen=True, slots=True)
 class ArmedFailover:
     terminal: str
-    watched: str  # uplinks
+    watched: str  # the active uplink; `fallback` is an uplink too
     fallback: str
     no_progress_ms: int
     no_progress_many_ms: int
@@ -45,14 +45,17 @@ class ArmedFailover:
         return f"armed for {self.no_progress_ms} ms, with many in flight {self.no_progress_many_ms} ms"
 
     def outdates(self, armed: ArmedFailover) -> bool:
-        """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
-        handshake's that was lost, and be many times too long."""
+        """Return whether this rule must replace `armed` before the next renewal.
+
+        A slightly shorter limit can wait. A limit of half or less cannot: the first round trip of a path may come from
+        a lost handshake, and be many times too long.
+        """
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
         return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
 
     @property
     def renewed_after_s(self) -> float:
-        """Each in its own time: those of a house that came at once, as after our restart, are not renewed at once."""
+        """Return the renewal interval, spread by terminal: after a restart, renewals do not come at once."""
         return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
 
     def order(self, where: Paths) -> Arm:
@@ -64,13 +67,16 @@ class ArmedFailover:
 def failover(
     terminal: str, active: str, where: Paths, paths: Mapping[str, UplinkPath], srtt_us: int, copied: bool
 ) -> ArmedFailover | None:
-    """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path; `copied`:
-    what this hand's end sends rides every uplink."""
+    """Return the rule to arm for a terminal, or None if there is no other usable path.
+
+    `paths` are in order of preference, and `where` has the terminal's addresses on them. `srtt_us` is the active
+    path's. `copied`: the agent's end sends over every uplink.
+    """
     others = [name for name in paths if name != active and name in where]
     alive = [name for name in others if paths[name].health is not UplinkHealth.DEAD]
     if active not in where or active not in paths or not alive:
         return None
-    fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
+    fallback = min(alive, key=lambda name: RANK[paths[name].health])  # the first of equals
     if copied or paths[active].loses:
         patience_ms = max(NO_PROGRESS_COPIED_MS if copied else NO_PROGRESS_LOSING_MS, _patience_ms(srtt_us))
         return ArmedFailover(terminal, active, fallback, patience_ms, patience_ms)
@@ -78,12 +84,12 @@ def failover(
 
 
 def _patience_ms(srtt_us: int) -> int:
-    """TCP's own probe for a lost tail goes out after two round trips, and its answer takes a third (RFC 8985, 7.2)."""
+    """Return the limit: TCP probes a lost tail after two round trips; the answer takes one more (RFC 8985, 7.2)."""
     return _stepped(max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50))
 
 
 def _patience_with_many_ms(srtt_us: int) -> int:
-    """Of many in flight one is acknowledged every moment, also while others are lost: a round trip is long."""
+    """Return the shorter limit: with many segments in flight, acknowledgements keep coming even under loss."""
     return _stepped(max(NO_PROGRESS_MANY_MS, 1.5 * srtt_us / 1000 + 50))
 
 

@@ -26,16 +26,16 @@ from controller.model.text import counted
 # A sender with little to send shows nothing of the path. A sender that has filled its congestion window is limited by
 # the path: its rate is what the path carries, with these losses and this congestion control.
 
-LATELY_S = 3.5
+LATELY_S = 3.5  # age up to which a report counts as recent
 LIMITED_REPORTS = 3
-LIMITED_FOR_S = 2.0  # a sender that begins has filled a small window for less
-KNOWN_FOR_S = 600.0
-MOST_KEPT = 64  # reports of LATELY_S, however many agents tell of the uplink
+LIMITED_FOR_S = 2.0  # a new sender fills its small window for less time
+KNOWN_FOR_S = 600.0  # age up to which a measured limit counts
+MOST_KEPT = 64  # reports within LATELY_S, from any number of agents
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySample:
-    """What one report says."""
+    """The throughput in one report."""
 
     at: float
     bps: float
@@ -50,11 +50,11 @@ class Throughput:
     written_bps: float | None = None  # in gateway.yaml
 
     def delivered_bps(self, now: float) -> float:
-        """The rate of the fastest report of late."""
+        """Return the highest rate of the recent reports."""
         return max((each.bps for each in self.reports if now - each.at < LATELY_S), default=0.0)
 
     def carries_bps(self, now: float) -> float | None:
-        """The most that it can carry, as seen lately, else as written; None: neither is known."""
+        """Return the measured limit of the last KNOWN_FOR_S, else the configured one, else None."""
         seen = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
         return self.limit_bps if seen else self.written_bps
 
@@ -76,9 +76,9 @@ LOSSY_FROM = 0.10
 CLEAN_UNTIL = 0.03
 WINDOW = 3  # reports
 ENOUGH_SEGMENTS = 50  # in a window, to call it lossy: 5 of them lost are more than bad luck
-MENDED_AFTER_S = 5.0  # clean for so long, a lossy uplink is good again
-DEAD_AFTER_MS = 400  # with data in flight and no acknowledgement: longer than a retransmission timer's first period
-SILENT_AFTER_S = 10.0  # nothing was sent over it: what was known of it is old
+MENDED_AFTER_S = 5.0  # a lossy uplink is good after this clean time
+DEAD_AFTER_MS = 400  # time with data in flight and no acknowledgement; above TCP's first retransmission timeout
+SILENT_AFTER_S = 10.0  # without traffic for this time, the health is unknown
 
 
 class UplinkHealth(StrEnum):
@@ -89,7 +89,7 @@ class UplinkHealth(StrEnum):
 
 
 class Sign(StrEnum):
-    """What evidence says; the words of the table below."""
+    """The meaning of a piece of evidence, an input of the table below."""
 
     CLEAN = "clean"
     LOSING = "losing"
@@ -114,15 +114,15 @@ AFTER: dict[tuple[UplinkHealth, Sign], UplinkHealth] = {
 
 @dataclass(frozen=True, slots=True)
 class UplinkReading:
-    """What one report says of a terminal's packets on one uplink, counted since the report before it."""
+    """A terminal's packets on one uplink between two reports."""
 
     segments: int  # sent
     retransmits: int
     acked_bytes: int
-    stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
+    stalled_ms: int  # time with data in flight and no acknowledgement; 0: data flows, or none is in flight
     interval_ms: int = 1000  # since the report before
-    limited: bool = False  # a sender has filled its congestion window: the path is what it waits for
-    unslowed_bytes: int = 0  # of the acknowledged: of senders whose windows losses do not hold down
+    limited: bool = False  # a sender has filled its congestion window, so the path limits it
+    unslowed_bytes: int = 0  # acknowledged bytes of senders that losses do not slow
 
     @property
     def loss(self) -> float:
@@ -134,15 +134,15 @@ class UplinkReading:
 
 
 class SilentUplink(NamedTuple):
-    """An uplink that brings nothing at one of its ends."""
+    """An uplink that delivers nothing at one of its ends."""
 
     reason: str
-    reporter: str | None  # the agent; None: the switch counted it
+    reporter: str | None  # the agent; None: the switch's counters
 
 
 @dataclass(frozen=True, slots=True)
 class UplinkPath:
-    """One uplink as a terminal sees it; a new one is made with every piece of evidence."""
+    """Immutable state of one uplink for one terminal. Each piece of evidence returns a new value."""
 
     health: UplinkHealth = UplinkHealth.UNKNOWN
     reason: str = "no report yet"
@@ -152,8 +152,8 @@ class UplinkPath:
     heard_at: float = 0.0  # the last report with traffic
     window: tuple[UplinkReading, ...] = ()
 
-    silent: str | None = None  # why it is taken to bring no copies where they come in
-    before: UplinkHealth = UplinkHealth.UNKNOWN  # the one that it had before this one
+    silent: str | None = None  # why no copies are taken to arrive by it; None: they do, or unknown
+    before: UplinkHealth = UplinkHealth.UNKNOWN  # the previous health
     throughput: Throughput = UNMEASURED
 
     @property
@@ -166,12 +166,12 @@ class UplinkPath:
 
     @property
     def loses(self) -> bool:
-        """Whether it is known not to be clean, of late."""
+        """Return whether recent reports show losses."""
         return self.health is UplinkHealth.LOSSY or (self.segments >= ENOUGH_SEGMENTS and self.loss > CLEAN_UNTIL)
 
     @property
     def slows_nobody(self) -> bool:
-        """Whether most of what it delivers is of senders that its losses do not slow down, as BBR."""
+        """Return whether most of the delivered bytes come from senders that losses do not slow, like BBR."""
         return 2 * sum(each.unslowed_bytes for each in self.window) > sum(each.acked_bytes for each in self.window)
 
     @property
@@ -187,7 +187,7 @@ def port_seen(path: UplinkPath, up: bool, now: float) -> UplinkPath:
 
 
 def silence(path: UplinkPath, reason: str | None, now: float) -> UplinkPath:
-    """Where copies come in, it brings none; None: it does, or nothing is known of it there."""
+    """Return the state for a report on arriving copies. `reason` is None if they arrive, or nothing is known."""
     changed = (reason is None) != (path.silent is None)
     path = replace(path, silent=reason)
     if not path.port_up or not changed:
@@ -215,7 +215,7 @@ def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath
             return path
         path = _after(path, Sign.PROGRESS, "", now)
     path = replace(path, heard_at=now)
-    if not reading.segments:  # it delivers, and of loss nothing is said
+    if not reading.segments:  # the uplink delivers; its loss is unknown
         return path if path.health is not UplinkHealth.UNKNOWN else replace(path, reason=_delivers(reading))
     path = replace(path, window=(*path.window, reading)[-WINDOW:])
     if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:
@@ -254,7 +254,7 @@ def _delivers(reading: UplinkReading) -> str:
 
 
 def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkPath:
-    """A hand has seen it sooner than any report, and left it already."""
+    """Return the state after an agent's armed failover left the uplink."""
     if not path.port_up:
         return path
     left = replace(path, heard_at=now, window=(), clean_since=None)
@@ -263,14 +263,14 @@ def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkP
 
 
 def unheard(path: UplinkPath, reason: str, now: float) -> UplinkPath:
-    """Nobody reports of it any more: what is known of it is its port."""
+    """Return the state without reporting agents: only the port's state remains known."""
     if not path.port_up or (path.health is UplinkHealth.UNKNOWN and not path.window):
         return path
     return _after(replace(path, window=(), clean_since=None), Sign.SILENT, reason, now)
 
 
 def passed(path: UplinkPath, now: float) -> UplinkPath:
-    """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
+    """Return the state as time passes: an uplink without traffic becomes unknown, unless its port is down."""
     if path.silent is not None:
         return path
     if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:

@@ -13,16 +13,16 @@ from math import cbrt, inf, pow, sqrt
 
 from controller.policy.bandwidth.rates import said
 
-WINDOW_BYTES = 3 << 20  # what Linux's receive buffer grows to; hosts that set none have it
+WINDOW_BYTES = 3 << 20  # Linux's default limit of the receive buffer
 MTU_BYTES, SEGMENT_BYTES = 1500, 1448
-BETA, CUBIC_C = 0.7, 0.4  # of RFC 9438: what a loss leaves of the window, and how it grows again
-RENO_ALPHA = 3 * (1 - BETA) / (1 + BETA)  # segments a round trip, by which cubic is as fast as Reno
-RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # of the window, while it grows
+BETA, CUBIC_C = 0.7, 0.4  # RFC 9438: the share of the window that a loss leaves, and the factor of its growth
+RENO_ALPHA = 3 * (1 - BETA) / (1 + BETA)  # segments per round trip that make CUBIC as fast as Reno
+RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # mean share of the full window while it grows
 
 
 @dataclass(frozen=True, slots=True)
 class LegRouter:
-    """One that traceroute has told of, and its RTT from where the leg begins."""
+    """A router that traceroute found, and its RTT from the beginning of the leg."""
 
     name: str
     rtt_ms: float
@@ -30,13 +30,13 @@ class LegRouter:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """None is what was not measured. Loss and bandwidth are those of the direction in which the data goes."""
+    """One part of a path. None: not measured. Loss and bandwidth are for the direction of the data."""
 
     rtt_ms: float
     loss: float | None = None  # of segments, from 0 to 1
     bandwidth_bps: float | None = None
     age_s: float = 0.0
-    routers: tuple[LegRouter, ...] = ()  # on the way to its end, in order, without the end itself
+    routers: tuple[LegRouter, ...] = ()  # in order, without the end of the leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LegThroughput:
 
 
 def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
-    """What one connection gets, once it has begun."""
+    """Return the throughput of one connection after slow start."""
     bps = by_window(leg, window_bytes)
     reason = f"a window of {window_bytes / 1024:.4g} KiB over {leg.rtt_ms:.4g} ms"
     if leg.loss:
@@ -58,7 +58,7 @@ def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
 
 
 def by_window(leg: Leg, window_bytes: int) -> float:
-    """Equations (1) and (2)."""
+    """Return the limit by window and rate, equations (1) and (2)."""
     window_bits, rtt_s = 8 * window_bytes, leg.rtt_ms / 1e3
     rate_bps = leg.bandwidth_bps
     if rate_bps is None:
@@ -71,7 +71,7 @@ def by_window(leg: Leg, window_bytes: int) -> float:
 
 
 def by_loss(loss: float, rtt_ms: float, window_bytes: int) -> float:
-    """The mean of a window that each loss makes smaller, and that grows by what Reno or cubic does, as is faster."""
+    """Return the limit by loss: the mean of a window that grows as Reno's or CUBIC's, whichever is faster."""
     rtt_s, most = rtt_ms / 1e3, window_bytes / SEGMENT_BYTES
     if rtt_s <= 0:
         return inf
@@ -83,7 +83,7 @@ def by_loss(loss: float, rtt_ms: float, window_bytes: int) -> float:
 
 
 def _between_losses(loss: float, most: float, rounds: float, mean: float, alone: float) -> float:
-    """Segments in a round trip. It takes `rounds` to be whole again; `alone` is the mean where it never is."""
+    """Return segments per round trip. A window is full again after `rounds`; `alone` is the mean if it never is."""
     growing = rounds * mean * most
     if growing >= 1 / loss:
         return alone

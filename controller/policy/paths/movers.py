@@ -20,31 +20,31 @@ from controller.protocol.reports import PathManager, Role
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """One agent, as far as it has to do with one terminal."""
+    """One agent's relation to one terminal."""
 
     agent: str
     role: Role
     path_manager: PathManager
-    unable: str | None  # why it can move nothing, in its own words
-    standing: TerminalConnections | None  # the terminal's connections in its last report; None: there are none
-    serves_others: bool  # MPTCP connections of others, too
-    listed: bool = False  # of role relay: gateway.yaml lists it as a server, or it was added as a relay
+    unable: str | None  # the agent's reason why it can move nothing
+    standing: TerminalConnections | None  # the terminal's connections in the agent's last report; None: none
+    serves_others: bool  # it also serves MPTCP connections of other clients
+    listed: bool = False  # role relay: a server in gateway.yaml, or an added relay
 
 
 @dataclass(frozen=True, slots=True)
 class ReachChoice:
     movers: tuple[str, ...] = ()  # agents
-    guards: tuple[str, ...] = ()  # who can leave a dead path: only the end that sends sees that nothing is delivered
+    guards: tuple[str, ...] = ()  # agents that can leave a dead path; only the sending end sees it die
     letting_go: tuple[str, ...] = ()  # agents that must take their flags back first
-    unmoved: str | None = None  # why there is no mover
-    wider: str | None = None  # the only agent's order would reach others: the reason to refuse a person's wish
+    unmoved: str | None = None  # why there are no movers
+    wider: str | None = None  # why an override is refused: the order would also move other clients
 
 
 NOBODY = "no agent reaches its connections"
 
 
 def choose(reaches: Iterable[Reach]) -> ReachChoice:
-    """The order of `reaches` decides between two agents of the terminal's own."""
+    """Return the agents that move a terminal. Of several agents of its own, the first in `reaches` counts."""
     all_of_them = list(reaches)
     serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
     own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)
@@ -60,7 +60,7 @@ def choose(reaches: Iterable[Reach]) -> ReachChoice:
 
 
 def astray(standing: TerminalConnections, uplink: str) -> frozenset[int]:
-    """The connections that this end could bring to the uplink and that do not prefer it: new ones, most often."""
+    """Return connections that can use the uplink but do not prefer it yet, most of them new."""
     return frozenset(token for token, held in standing.connections.items() if _strays(held, uplink))
 
 

@@ -20,37 +20,37 @@ from dataclasses import dataclass, replace
 
 # Suspicion, by the counters of a port without our own questions and their answers
 
-WINDOW_S = 1.0  # counters are compared over this time, or
-LONG_WINDOW_S = 3.0  # over this one: a stalled TCP connection sends few packets
-LEAST_SENT = 3  # packets in the window: a stalled TCP connection sends again after 0.2, 0.6 and 1.4 s
-NOISE_PER_S = 2.0  # packets: broadcasts of the uplink's network are no return traffic
-RETURN_SHARE = 0.2  # of the sent packets; 90 % loss leaves 0.1 of a call
-CLOCK_SLACK_S = 0.05  # counters are read a little early or late
+WINDOW_S = 1.0  # short window over which counters are compared
+LONG_WINDOW_S = 3.0  # long window: a stalled TCP connection sends few packets
+LEAST_SENT = 3  # packets per window: a stalled TCP connection retransmits after 0.2, 0.6 and 1.4 s
+NOISE_PER_S = 2.0  # received packets that may be broadcasts, and no return traffic
+RETURN_SHARE = 0.2  # received packets per sent one; 90 % loss leaves 0.1 of a call
+CLOCK_SLACK_S = 0.05  # tolerance for counters that are read early or late
 
 # Questions
 
 ASK_EVERY_S = 0.2  # while suspect
 ASK_DEAD_EVERY_S = 1.0
-ASK_OTHERS_EVERY_S = 10.0  # while an uplink is dead: whether the far address still answers at all
+ASK_OTHERS_EVERY_S = 10.0  # while another uplink is dead: does the far address still answer?
 ASK_UNKNOWN_EVERY_S = 30.0  # until the far address has answered once over an uplink that works
 LOST_AFTER_S = 0.4  # or twice the last round trip
-ENOUGH_LOST = 4  # in a row, and none answered
-ENOUGH_ASKED = 5  # with at most this share answered: 90 % loss
+ENOUGH_LOST = 4  # questions lost, with none answered
+ENOUGH_ASKED = 5  # questions settled, with at most ANSWERED_SHARE answered
 ANSWERED_SHARE = 0.2
-OTHERS_SHARE = 0.75  # of the questions over another uplink
+OTHERS_SHARE = 0.75  # answered share that proves another uplink to work
 ENOUGH_ANSWERED = 2
-LAST_JUDGED = 8  # questions
-MOST_ASKED = 16  # then the suspicion rests
-REST_S = 2.0
-BACK_AFTER = 3  # questions in a row, all answered
-KEPT_FOR_S = 60.0  # questions
+LAST_JUDGED = 8  # the latest settled questions count
+MOST_ASKED = 16  # questions per suspicion, which then ends undecided
+REST_S = 2.0  # until the next suspicion
+BACK_AFTER = 3  # answered questions in a row revive an uplink
+KEPT_FOR_S = 60.0  # age up to which questions are kept
 
 RETURNS_NOTHING = "it brings nothing back"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The packets of one port, counted up by its switch, and our own questions and answers among them."""
+    """Packet counters of one port, and the controller's questions and answers among them."""
 
     received: int
     sent: int
@@ -59,7 +59,7 @@ class Counts:
     at: float
 
     def since(self, before: Counts) -> tuple[int, int, float]:
-        """Packets of others, sent and received, and the time. Our own may be counted a moment before they are sent."""
+        """Return others' packets sent and received, and the time. Questions may be counted before they leave."""
         sent = self.sent - before.sent - (self.own_sent - before.own_sent)
         received = self.received - before.received - (self.own_received - before.own_received)
         return max(0, sent), max(0, received), self.at - before.at
@@ -71,9 +71,9 @@ class Question:
 
     number: int
     at: float
-    far: bool  # also asked beyond the next hop
-    near_at: float | None = None  # the next hop answered
-    far_at: float | None = None  # an address beyond it answered
+    far: bool  # addresses beyond the next hop were asked too
+    near_at: float | None = None  # time of the next hop's answer
+    far_at: float | None = None  # time of an answer from beyond it
 
     def answered(self, far: bool) -> bool:
         return (self.far_at if far else self.near_at) is not None
@@ -105,12 +105,12 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class UplinkReach:
     targets: tuple[str, ...] = ()  # addresses beyond the next hop
-    counts: tuple[Counts, ...] = ()  # of the last seconds
+    counts: tuple[Counts, ...] = ()  # of the last LONG_WINDOW_S
     own_sent: int = 0  # questions
     own_received: int = 0  # their answers
     questions: tuple[Question, ...] = ()
-    near_known: bool = False  # the next hop has answered, since the switch connected
-    far_known: bool = False  # an address beyond it has
+    near_known: bool = False  # the next hop has answered since the switch connected
+    far_known: bool = False  # an address beyond it has answered since then
     returned: bool = False  # packets have returned over it
     rtt_s: float = 0.0  # of the last far answer
     suspect_since: float | None = None
@@ -123,7 +123,7 @@ class UplinkReach:
 
     @property
     def busy(self) -> bool:
-        """Packets leave by it, beside our own."""
+        """Return whether packets leave by this uplink, beside the controller's own."""
         return bool(self.counts) and self.counts[-1].since(self.counts[0])[0] >= LEAST_SENT
 
 
@@ -131,7 +131,7 @@ Reach = Mapping[str, UplinkReach]  # of one site, by uplink
 
 
 def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkReach:
-    """The state after the port's counters were read."""
+    """Return the state after a reading of the port's counters."""
     new = Counts(received, sent, one.own_received, one.own_sent, now)
     if one.counts and (received < one.counts[-1].received or sent < one.counts[-1].sent):
         return replace(one, counts=(new,), suspect_since=None)  # the switch counts from 0 again
@@ -149,7 +149,7 @@ def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkRea
 
 
 def _windows(counts: tuple[Counts, ...], now: float) -> Iterator[tuple[int, int, float]]:
-    """Packets sent and received over the short window, and over all that is kept."""
+    """Yield packets sent and received over the short window, and over all kept counters."""
     old = [each for each in counts if now - each.at >= WINDOW_S - CLOCK_SLACK_S]
     for first in dict.fromkeys((old[-1], old[0]) if old else ()):
         yield counts[-1].since(first)
@@ -160,18 +160,18 @@ def _returns(sent: int, received: int, over_s: float) -> bool:
 
 
 def asked(one: UplinkReach, number: int, packets: int, far: bool, now: float) -> UplinkReach:
-    """The state after a question, of so many packets, was sent over it."""
+    """Return the state after a question of `packets` packets was sent."""
     kept = tuple(each for each in one.questions if now - each.at <= KEPT_FOR_S)
     return replace(one, questions=(*kept, Question(number, now, far)), own_sent=one.own_sent + packets)
 
 
 def near_asked(one: UplinkReach) -> UplinkReach:
-    """The state after a routine question to its next hop."""
+    """Return the state after a routine question to the next hop."""
     return replace(one, own_sent=one.own_sent + 1)
 
 
 def near_answered(one: UplinkReach, now: float) -> UplinkReach:
-    """The state after the next hop answered. ARP has no numbers, so the answer counts for the last question."""
+    """Return the state after the next hop answered. ARP has no numbers: the last question counts as answered."""
     questions = one.questions
     if questions and not questions[-1].answered(far=False):
         questions = (*questions[:-1], replace(questions[-1], near_at=now))
@@ -179,7 +179,7 @@ def near_answered(one: UplinkReach, now: float) -> UplinkReach:
 
 
 def far_answered(one: UplinkReach, number: int, now: float) -> UplinkReach:
-    """The state after an address beyond the next hop answered."""
+    """Return the state after an address beyond the next hop answered."""
     found = next((each for each in one.questions if each.number == number and each.far), None)
     if found is None:
         return one
@@ -191,7 +191,7 @@ def far_answered(one: UplinkReach, number: int, now: float) -> UplinkReach:
 
 
 def due(reach: Reach, now: float) -> tuple[str, ...]:
-    """The uplinks that are to be asked now."""
+    """Return the uplinks that are due for a question."""
     if len(reach) < 2:
         return ()
     return tuple(name for name, one in reach.items() if _is_due(name, one, reach, now))
@@ -217,13 +217,13 @@ def _asked_since(one: UplinkReach, since: float) -> int:
 
 
 def _waits(one: UplinkReach, since: float, now: float) -> bool:
-    """A question of this suspicion is late: only then are the other uplinks asked, which may cost money."""
+    """Return whether an answer is late. Only then are the other uplinks asked, because that may cost money."""
     late = (each for each in one.questions if each.at >= since and now - each.at + CLOCK_SLACK_S >= ASK_EVERY_S)
     return not all(each.answered(bool(one.targets)) for each in late)
 
 
 def judged(reach: Reach, now: float) -> dict[str, UplinkReach]:
-    """The states after the answers so far."""
+    """Return the states that follow from the answers so far."""
     return {name: _judged(name, one, reach, now) for name, one in reach.items()}
 
 
@@ -248,7 +248,7 @@ def _judged(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkReac
     if seen.judged < LAST_JUDGED or not clear:
         return one
     if not seen.fails:
-        return _rests(one, None, now)  # it answers, though not always
+        return _rests(one, None, now)  # the uplink answers, but not always
     compared = "no other uplink fares better"
     if there := _works(others, bool(one.targets), since, now):
         compared = f"it never did before, and answered {there[1]} over {there[0]}"
@@ -264,13 +264,13 @@ def _named(one: UplinkReach) -> str:
 
 
 def _tally(one: UplinkReach, far: bool, since: float, now: float) -> Tally:
-    """The last settled questions since then."""
+    """Count the last settled questions since `since`."""
     settled = list(_settled(one, far, since, now))[-LAST_JUDGED:]
     return Tally(sum(settled), len(settled) - sum(settled))
 
 
 def _settled(one: UplinkReach, far: bool, since: float, now: float) -> Iterator[bool]:
-    """Whether each question since then was answered, if that is known."""
+    """Yield, for each settled question since `since`, whether it was answered."""
     for each in one.questions:
         if each.at >= since and each.far >= far and (each.answered(far) or _is_lost(each, one, far, now)):
             yield each.answered(far)
@@ -281,7 +281,7 @@ def _is_lost(question: Question, one: UplinkReach, far: bool, now: float) -> boo
 
 
 def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, Tally] | None:
-    """Another uplink over which the answers come."""
+    """Return another uplink over which answers arrive, or None."""
     found = ((name, _tally(each, far, since, now)) for name, each in others.items())
     return next(((name, there) for name, there in found if there.works), None)
 
@@ -306,6 +306,6 @@ def _revived(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkRea
 
 
 def _last_are(one: UplinkReach, answered: bool, far: bool, since: float, now: float) -> bool:
-    """Whether the last settled questions since then were all answered, or all lost."""
+    """Return whether the last BACK_AFTER settled questions were all answered, or all lost."""
     settled = list(_settled(one, far, since, now))
     return len(settled) >= BACK_AFTER and all(each is answered for each in settled[-BACK_AFTER:])

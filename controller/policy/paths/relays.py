@@ -18,9 +18,9 @@ from controller.model.text import counted
 from controller.policy.bandwidth.rates import said
 from controller.policy.paths.leg_throughput import WINDOW_BYTES, Leg, LegRouter, LegThroughput, throughput
 
-WORTH = 1.1  # times what there is now: to leave it for less is not worth it
-OLD_S = 600.0  # what is older says nothing
-BUSY_FROM = 0.8  # of its load: less than that is not felt
+WORTH = 1.1  # a change must promise this many times the present throughput
+OLD_S = 600.0  # older measurements do not count
+BUSY_FROM = 0.8  # a lower load costs no throughput
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Candidate:
     name: str
     near: Leg  # between sender and relay
     far: Leg  # between relay and receiver
-    load: float | None = None  # the part of the relay that is in use, from 0 to 1
-    overhead_ms: float | None = None  # what the relay itself adds to a round trip
+    load: float | None = None  # share of the relay in use, from 0 to 1
+    overhead_ms: float | None = None  # time that the relay adds to a round trip
     draining: bool = False
 
 
@@ -44,17 +44,17 @@ def believed(direct: Leg, near: Leg, far: Leg) -> Leg:
 
 @dataclass(frozen=True, slots=True)
 class RelaySelection:
-    """`relays` are names; none of them: direct."""
+    """The chosen relays by name. An empty tuple means direct."""
 
     relays: tuple[str, ...]
     reason: str
-    predicted_bps: float | None = None  # of what is chosen
+    predicted_bps: float | None = None  # of the choice
     direct_bps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Of paper 001's section 3.2.2, with the values of its section 4.3.1."""
+    """Thresholds of paper 001, section 3.2.2, with the values of section 4.3.1."""
 
     p: float = 0.0
     q: float = 0.5
@@ -66,7 +66,7 @@ PRINTED = Filters()
 
 
 def ping(direct: Leg, candidates: Iterable[Candidate]) -> RelaySelection:
-    """The paper's: the least of the longer legs, where that is shorter than the direct way."""
+    """Choose as the paper's ping rule: the shortest of the longer legs, if shorter than the direct way."""
     shorter = [each for each in _standing(candidates) if _longer_leg(each) < direct.rtt_ms]
     if not shorter:
         return RelaySelection((), f"no relay has both legs shorter than the direct {direct.rtt_ms:.4g} ms")
@@ -80,7 +80,7 @@ def ping(direct: Leg, candidates: Iterable[Candidate]) -> RelaySelection:
 def traceroute(
     direct: Leg, candidates: Iterable[Candidate], draw: float = 0.0, filters: Filters = PRINTED
 ) -> RelaySelection:
-    """The paper's: one of those that both filters leave, by `draw`, a throw of the dice from 0 to less than 1."""
+    """Choose as the paper's traceroute rule: one relay that passes both filters, by `draw` (0 to below 1)."""
     left = surviving(direct, _standing(candidates), filters)
     if not left:
         return RelaySelection((), "both filters of routers leave no relay")
@@ -95,7 +95,7 @@ def surviving(direct: Leg, candidates: Iterable[Candidate], filters: Filters = P
 
 
 def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """The first filter, by numbers of routers."""
+    """Return whether a relay passes the first filter, by numbers of routers."""
     if len(candidate.far.routers) > len(direct.routers):
         return False
     # In section 4.3.1 the paper calls the same ratio that of RN_near, which is nowhere else.
@@ -104,10 +104,10 @@ def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> boo
 
 
 def distances(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """The second, by R_near, the shared router that is nearest to the sender.
+    """Return whether a relay passes the second filter, by R_near, the shared router nearest to the sender.
 
-    p = 0.0 lets those pass that share none and so have no R_near, of which the paper says nothing: they end here. And
-    x = 0.9 wants R_near close to the receiver, though what is sought is in the middle: late is where the ways may meet.
+    With p = 0.0 the first filter passes relays that share no router. They have no R_near, a case that the paper leaves
+    open, and fail here. With x = 0.9 R_near must be close to the receiver: the two ways may meet only late.
     """
     ratio = near_ratio(direct, candidate)
     return ratio is not None and filters.x <= ratio <= filters.y
@@ -127,8 +127,10 @@ def near_ratio(direct: Leg, candidate: Candidate) -> float | None:
 def predicted(
     direct: Leg, candidates: Iterable[Candidate], present: Sequence[str] = (), window_bytes: int = WINDOW_BYTES
 ) -> RelaySelection:
-    """Ours: the relay by which most is predicted, never one by which less is than direct. `present` is what was chosen
-    before, which stays where no other is worth leaving it."""
+    """Return the relay with the highest predicted throughput, or direct if that is faster.
+
+    `present` is the choice in force. It stays unless another one is better by the factor WORTH.
+    """
     return parallel(direct, candidates, present=present, window_bytes=window_bytes, most=1)
 
 
@@ -141,10 +143,10 @@ def parallel(
     window_bytes: int = WINDOW_BYTES,
     uplink_bps: float | None = None,
 ) -> RelaySelection:
-    """Ours: up to so many relays at once, each of them only where it adds what is worth it.
+    """Return up to `most` relays, each of which adds enough throughput.
 
-    All that they carry together goes by the sender's own uplink, as what goes directly does: while nobody knows its
-    rate, no second relay is predicted to add anything."""
+    All of them share the sender's own uplink, like direct traffic. While its rate is unknown, a second relay is
+    predicted to add nothing."""
     direct = replace(direct, bandwidth_bps=_least(direct.bandwidth_bps, uplink_bps))
     alone = throughput(direct, window_bytes)
     if direct.age_s > OLD_S:
@@ -169,8 +171,10 @@ def parallel(
 
 
 def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES) -> LegThroughput | None:
-    """What is predicted by way of this relay: the slower of its legs, as far as the relay itself has time for it.
-    None: it is not to be used, or nothing was measured of what the relay itself costs."""
+    """Return the predicted throughput by this relay: that of the slower leg, less for a busy relay.
+
+    The result is None if the relay is draining, a leg's figures are old, or neither load nor overhead is known.
+    """
     legs = (candidate.near, candidate.far)
     if candidate.draining or any(leg.age_s > OLD_S for leg in legs):
         return None
@@ -182,13 +186,16 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
     if load <= BUSY_FROM:
         return slower
     left = max(0.0, 1 - load) / (1 - BUSY_FROM)
-    bps = left * slower.bps if left else 0.0  # where that is infinite, too
+    bps = left * slower.bps if left else 0.0  # also for an infinite throughput
     return LegThroughput(bps, f"{slower.reason}, and {100 * load:.0f} % of the relay are in use")
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
-    """With what was not measured as it is on the direct way. What has come is read late by one of the two passes of
-    which the overhead consists, and so much later is the window open again."""
+    """Return the leg with missing figures from the direct way, and with the relay's overhead.
+
+    The overhead covers both directions. On one leg the relay reads data half of it late, and opens the window again as
+    late.
+    """
     return replace(
         leg,
         rtt_ms=leg.rtt_ms + overhead_ms / 2,
@@ -225,7 +232,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 def _shared(direct: Leg, candidate: Candidate) -> list[LegRouter]:
-    """Routers of the direct way that are also on the way from the relay to the receiver, the sender's nearest first."""
+    """Return routers of the direct way that are also on the far leg, nearest to the sender first."""
     there = {router.name for router in candidate.far.routers}
     return [router for router in direct.routers if router.name in there]
 

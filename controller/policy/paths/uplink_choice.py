@@ -9,8 +9,8 @@ A lossy uplink may still carry more than a clean one. It is not left for one tha
 delivers, and a terminal returns when the other one, fully used, turns out to carry less. Where the losses do not slow
 the senders down, the terminal moves only to an uplink that is known to carry as much: no trial is made at its cost.
 
-A terminal that was moved a few times in a short while rests, whatever is reported: reports can move it at once, but
-cannot drive it to and fro. Only a port that is down moves it nevertheless, because the switch reports that.
+A terminal that was moved MOST_MOVES times within MOVES_WITHIN_S stays for a while. So false reports can move it, but
+not to and fro. A port that is down still moves it, because the switch reports that.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from controller.policy.paths.health import LIMITED_FOR_S, UplinkHealth, UplinkPa
 RANK = {UplinkHealth.GOOD: 0, UplinkHealth.UNKNOWN: 1, UplinkHealth.LOSSY: 2, UplinkHealth.DEAD: 3}
 RETURN_AFTER_S = 30.0
 RETURN_AT_MOST_S = 600.0
-KEPT_AFTER_S = 60.0  # on the default uplink for so long: the return has not failed
+KEPT_AFTER_S = 60.0  # a return to the default uplink has succeeded after this time
 MOST_MOVES = 3  # away, back when that was worse, and away again
 MOVES_WITHIN_S = 15.0
-REGAINS_S = 10.0  # until an uplink to which a terminal has come back delivers what it did: others' queues run empty
-WORTH = 0.9  # of what was left behind: who carries as much for a clean path is no reason to go back
+REGAINS_S = 10.0  # after a return, until the uplink delivers as before: other queues drain first
+WORTH = 0.9  # a clean uplink that carries this share of the lossy one's rate is preferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class UplinkDecision:
     prefer: str  # an uplink's name
     reason: str
     at: float  # of the core's clock
-    hard: bool  # what is in flight on the old one must be sent again
+    hard: bool  # data in flight on the old uplink must be retransmitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Where a terminal is, and how its returns went."""
+    """A terminal's active uplink, its last moves and its failed returns."""
 
     active: str
     since: float
     returns_failed: int = 0
-    returned: bool = False  # that it is on its default is a return, which can fail
-    moves: tuple[float, ...] = ()  # when the last ones were
+    returned: bool = False  # it came back to its default uplink, which can fail
+    moves: tuple[float, ...] = ()  # times of the last moves
     left: Left | None = None
-    regains: Left | None = None  # it has come back to this one
+    regains: Left | None = None  # set if it has come back to the uplink that it left
 
     def moved(self, to: str, default: str, now: float, left: Left | None = None) -> Course:
         moves = (*self.moves, now)[-MOST_MOVES:]
@@ -71,7 +71,7 @@ class Course:
         return Course(to, now, failed, False, moves, left, regains)
 
     def delivers_bps(self, path: UplinkPath, now: float) -> float:
-        """What the active uplink does, or did, where it has not had the time to show it again."""
+        """Return the rate of the active uplink, or the earlier rate soon after a return."""
         known = self.regains.delivered_bps if self.regains is not None and now - self.since < REGAINS_S else 0.0
         return max(known, path.throughput.delivered_bps(now))
 
@@ -82,7 +82,7 @@ class Course:
 def decide(
     terminal: str, default: str, course: Course, paths: Mapping[str, UplinkPath], now: float
 ) -> UplinkDecision | None:
-    """None: stay. `paths` has every uplink that can carry the terminal, in order of preference."""
+    """Return a move, or None to stay. `paths` has every usable uplink, in order of preference."""
     active = paths.get(course.active)
     if active is None or (course.rests(now) and active.port_up):
         return None
@@ -94,7 +94,7 @@ def decide(
     ]
     ranks = {name: _rank(paths[name], now) for name in worth}
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
-    bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # that nothing is known is no reason to leave
+    bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # an unknown uplink is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
         reason = f"{_told(course.active, active)}; {_told(best, paths[best])}"
         return UplinkDecision(terminal, best, reason, now, hard=active.health is UplinkHealth.DEAD)
@@ -107,20 +107,20 @@ def decide(
 
 
 def _rank(path: UplinkPath, now: float) -> int:
-    """One that was bad when it was last heard of counts as lossy for a while: else two of them take turns."""
+    """Return the rank. An uplink that fell silent while bad counts as lossy for a while, to avoid flapping."""
     suspect = path.health is UplinkHealth.UNKNOWN and path.before in (UplinkHealth.LOSSY, UplinkHealth.DEAD)
     return RANK[UplinkHealth.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
 
 
 def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> Left | None:
-    """What a decision leaves behind, if that could be worth going back to."""
+    """Return the lossy uplink that a decision leaves, with its rate. None: another health, no way back."""
     if path.health is not UplinkHealth.LOSSY:
         return None
     return Left(active, path.throughput.delivered_bps(decision.at))
 
 
 def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) -> str | None:
-    """Why a lossy uplink is not left for others that fare better; None: it would be."""
+    """Return why a lossy uplink is kept although others are healthier, or None."""
     path = paths[course.active]
     if path.health is not UplinkHealth.LOSSY:
         return None
@@ -139,7 +139,7 @@ def _carries(name: str, path: UplinkPath, now: float) -> str:
 
 
 def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: float) -> bool:
-    """Whether the active one, which is not dead, is not left for this one."""
+    """Return whether `other` is no reason to leave the active uplink. A dead one is always left."""
     if active.health is UplinkHealth.DEAD:
         return False
     carries = other.throughput.carries_bps(now)
@@ -149,7 +149,7 @@ def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: fl
 
 
 def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Left | None:
-    """What was left, if the active one has been used up since and carries less."""
+    """Return the uplink left before, if the active one, fully used since, carries less."""
     left, throughput = course.left, paths[course.active].throughput
     if left is None or left.uplink not in paths or paths[left.uplink].health is UplinkHealth.DEAD:
         return None

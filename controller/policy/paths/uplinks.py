@@ -27,12 +27,12 @@ class Leaves(Enum):
     BY_OWN = "own"  # each subflow by its subnet's uplink
     BY_ACTIVE = "active"
     BY_ALL = "all"
-    BY_CLASS = "class"  # some so, some so: which one a packet was of, no report tells
+    BY_CLASS = "class"  # differs by class; reports do not show a packet's class
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Of one terminal, at one moment."""
+    """The uplinks of one terminal's TCP at one moment."""
 
     terminal: str
     leaves: Leaves
@@ -41,12 +41,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where one address of the configuration is."""
+    """The site, terminal and uplink of one configured address."""
 
     site: Site
     terminal: Terminal
-    uplink: str | None  # that its packets return by; None: there is none of its own, the active one stands for it
-    by_relay: bool = False  # the host of its site has it
+    uplink: str | None  # return uplink of its packets; None: no fixed one, the active uplink counts
+    by_relay: bool = False  # the site's host has it, and relays for the terminal
 
 
 def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
@@ -59,7 +59,7 @@ def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
 
 
 def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
-    """By which uplinks its packets go, in a word that changes when those do. `usable`: they are up, and get copies."""
+    """Return a key that changes with the uplinks of a terminal's packets. `usable` are up and get copies."""
     found = way(site, terminal, wanted)
     if found.leaves is Leaves.BY_OWN:
         return "each by its own"
@@ -70,7 +70,7 @@ def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[st
 
 
 def _leaves(mode: Mode, copied: bool) -> Leaves:
-    """`copied`: in mode bicast."""
+    """Return how traffic leaves. `copied`: mode bicast copies it."""
     if mode is Mode.OFF:
         return Leaves.BY_OWN
     return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
@@ -81,7 +81,7 @@ def _holds_tcp(traffic: TrafficClass) -> bool:
 
 
 def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
-    """Those of one terminal. Empty, or of two uplinks at least."""
+    """Return the paths of one terminal's addresses: none, or at least two uplinks."""
     found: dict[str, tuple[str, ...]] = {}
     for at in addresses:
         uplink = site.subnet(at.subnet).uplink
@@ -91,7 +91,7 @@ def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
 
 
 def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
-    """By address; an address may be at home in several sites."""
+    """Return the homes of each address. An address may be in several sites."""
     found: dict[str, tuple[Home, ...]] = {}
     for site in sites:
         for terminal in site.terminals:
@@ -106,13 +106,13 @@ def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
 
 
 def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
-    """The uplinks that lead every family of the terminal's on, in order of preference."""
+    """Return the uplinks with next hops for all of the terminal's families, in order of preference."""
     families = {Family.of(at.address) for at in terminal.addresses}
     return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
 
 
 def rides_none(home: Home, remote: str) -> bool:
-    """Its TCP to this address rides no uplink: it stays inside, or is taken, and what rides is the host's own."""
+    """Return whether TCP to `remote` uses no uplink: it stays inside, or is intercepted and the host connects."""
     if _stays_inside(home.site, remote):
         return True
     return home.terminal.relayed and not home.by_relay and _is_taken(home.site, remote)
