@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One agent as the core keeps it: its session, last report, orders, and the failover that is armed at it.
+"""The state of one agent: its session, last report, open orders and armed failovers.
 
-opened ──► reporting ◄──► silent (three periods without a report: its last report no longer counts)
+opened ──► reporting ◄──► silent (three periods without a message: its last report no longer counts)
               │
-              └──► closed     orders without an answer stay unanswered
+              └──► closed     open orders stay unanswered
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from controller.protocol.reports import (
     Role,
 )
 
-# Armed failover of one agent, as ordered
+# Armed failovers of one agent
 #
-# A failover counts once, and only if it was armed. Its message may have crossed an order: then it belongs to the
-# failover armed before that order.
+# A failover counts once, and only if it was armed. If its message crossed an order on the way, it belongs to the
+# failover that was armed before that order.
 
-CROSSED_S = 5.0  # an agent moves the connections first and reports the failover afterwards
+CROSSED_S = 5.0  # an agent moves the connections before it reports the failover
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,20 @@ class Armed:
     failover: ArmedFailover
     at: float
     refused: str | None = None
-    renew: bool = False  # the hand may have been started anew, and know nothing of it
+    renew: bool = False  # the agent may have restarted and lost it
 
     def stands(self, failover: ArmedFailover, now: float) -> bool:
-        """Whether this one will do where that one is wanted."""
+        """Return whether the armed failover still serves for `failover`, so that no new order is needed."""
         return not self.renew and not failover.outdates(self.failover) and now - self.at < failover.renewed_after_s
 
 
 class Arms:
-    """By terminal, all of it."""
+    """The armed failovers of one agent, by terminal."""
 
     def __init__(self) -> None:
         self._armed: dict[str, Armed] = {}
-        self._before: dict[str, Armed] = {}  # what the last order replaced or ended, and when it was given
-        self._known: set[str] = set()  # what was armed or fired in this session
+        self._before: dict[str, Armed] = {}  # what the last order replaced or disarmed, with the time of that order
+        self._known: set[str] = set()  # terminals with an armed or fired failover in this session
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._armed)
@@ -72,7 +72,7 @@ class Arms:
         return self._armed.get(terminal)
 
     def opened(self) -> None:
-        """What is armed in the hand has outlived the session before, if the hand itself has: it is armed again soon."""
+        """Mark every failover for renewal: the agent keeps them across sessions, but not across a restart."""
         self._known.clear()
         self._armed = {name: replace(armed, renew=True) for name, armed in self._armed.items()}
 
@@ -86,7 +86,7 @@ class Arms:
         self._known.add(failover.terminal)
 
     def disarm(self, terminal: str, now: float) -> bool:
-        """Whether there was something to disarm."""
+        """Return whether a failover was armed."""
         armed = self._armed.pop(terminal, None)
         if armed is not None:
             self._before[terminal] = replace(armed, at=now)
@@ -97,9 +97,9 @@ class Arms:
             self._armed[terminal] = replace(self._armed[terminal], refused=why)
 
     def fired(self, terminal: str, arming: bool, now: float) -> ArmedFailover | None:
-        """Which it was; `arming`: the last order to arm it is not answered. None: none that we know of.
+        """Return the failover that fired, or None if it is unknown. `arming`: the last order to arm has no answer yet.
 
-        One that was disarmed a moment ago counts: the hand has moved, and the gateway would stay behind.
+        A failover disarmed less than CROSSED_S ago counts: the agent has moved, and the gateway must follow.
         """
         before = self._before.pop(terminal, None)
         crossed = before is not None and now - before.at <= CROSSED_S
@@ -109,7 +109,7 @@ class Arms:
         return before.failover if before and crossed else None
 
     def fired_unknown(self, terminal: str) -> bool:
-        """Whether it may be one that was armed before we were started: once in a session, until we have armed one."""
+        """Return whether an earlier run may have armed it: once per session, before the first order to arm."""
         first = terminal not in self._known
         self._known.add(terminal)
         return first
@@ -117,12 +117,12 @@ class Arms:
 
 log = logging.getLogger(__name__)
 
-PERIOD_S = 1.0  # between reports, as they are asked for
+PERIOD_S = 1.0  # requested interval of reports
 GONE_AFTER_S = 3 * PERIOD_S
-ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
-REMEMBERED = 8  # armed failovers of one terminal that fired: more do not fire between two reports
-MOVES = "mptcp"  # the capability
-NOT_OF_ROLE = {  # capabilities that nobody misses there
+ANSWERS_WITHIN_S = 60.0  # an agent executes orders one by one, a few seconds each
+REMEMBERED = 8  # fired failovers per terminal; fewer fire between two reports
+MOVES = "mptcp"  # capability: move connections
+NOT_OF_ROLE = {  # capabilities that the role does not need
     Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
     Role.GATEWAY: {CAPS, CLAMPS, NARROWS, MOVES, RELAYS},
     Role.RELAY: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES},
@@ -136,19 +136,19 @@ class Waiting:
 
 
 class Agent:
-    """`heard_at`, `report` and the like are None or empty until there is such a thing."""
+    """The state of one agent. Fields are None or empty until the agent sends a value."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.session: int | None = None
         self.peer = ""
         self.role = Role.GATEWAY
-        self.terminal = name  # of role terminal: the one that it may speak for
+        self.terminal = name  # role terminal: the terminal in its certificate
         self.path_manager = PathManager.KERNEL
         self.version = ""
         self.capabilities: tuple[Capability, ...] = ()
         self.addresses: tuple[str, ...] = ()
-        self.since = 0.0  # of the session, or of its end
+        self.since = 0.0  # start of the session, or its end
         self.gone_because = ""
         self.heard_at: float | None = None
         self.reported_at: float | None = None
@@ -157,18 +157,18 @@ class Agent:
         self.silent = False
         self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
-        self.listed = False  # of role relay: gateway.yaml lists it, or people added it as a relay
-        self.unconfirmed: frozenset[str] = frozenset()  # terminals of which it reports what nobody else does
-        self.serves_strangers = False  # MPTCP connections of nobody in the configuration
-        self.homes: dict[str, Home] = {}  # by address: what this host is, where it is a terminal
-        self.owns: tuple[str, ...] = ()  # those terminals
-        self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
-        self.owns_nobody: str | None = None  # why it is no terminal of ours, or not one of those that it should be
+        self.listed = False  # role relay: listed in gateway.yaml, or added as a relay
+        self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
+        self.serves_strangers = False  # it has MPTCP connections of hosts outside the configuration
+        self.homes: dict[str, Home] = {}  # by address: the terminals that this host is
+        self.owns: tuple[str, ...] = ()  # the names of these terminals
+        self.concerns: frozenset[str] = frozenset()  # the terminals whose connections it reports
+        self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
         self.arms = Arms()
-        self._doubted = False  # in this session it told of an armed failover that nobody had armed
+        self._doubted = False  # in this session it reported an unarmed failover
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
-        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last armed failovers that it has told of
+        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last fired failovers
 
     @property
     def alive(self) -> bool:
@@ -186,13 +186,13 @@ class Agent:
 
     def settle(self, homes: dict[str, Home], why_not: str | None) -> None:
         owns = tuple(dict.fromkeys(home.terminal.name for home in homes.values()))
-        if owns != self.owns:  # what another one has sent until now is no news
+        if owns != self.owns:  # otherwise past traffic would count as recent
             self.ledger = None
             self.standings = {name: standing for name, standing in self.standings.items() if name in owns}
         self.homes, self.owns, self.owns_nobody = homes, owns, why_not
 
     def close(self, reason: str, now: float) -> list[int]:
-        """The directives that will have no answer."""
+        """End the session and return its unanswered directives."""
         self.session, self.since, self.gone_because = None, now, reason
         self._forget()
         lost, self._waiting, self._preferring = list(self._waiting), {}, {}
@@ -208,7 +208,7 @@ class Agent:
     def weigh(
         self, event: Reported, sends: bool, homes: Mapping[str, Home], wanted: Wanted
     ) -> tuple[Mapping[tuple[str, str], UplinkReading], Mapping[str, Way]]:
-        """What it says of which terminals' uplinks, and how these terminals ride."""
+        """Return readings by terminal and uplink, and the way of each terminal."""
         ways: dict[str, Way] = {}
 
         def way_of(home: Home) -> Way:
@@ -223,13 +223,13 @@ class Agent:
         return weighed.readings, ways
 
     def report_again(self, now: float) -> None:
-        """What the next report tells as well."""
+        """Count a report as received. Its content is not needed: the next report includes it."""
         self.seen(now)
         self.reported_at = now
         self.reports += 1
 
     def falls_silent(self, now: float) -> bool:
-        """Whether it has just been found so."""
+        """Return whether the agent has just become silent."""
         if not self.alive or self.heard_at is None or now - self.heard_at <= GONE_AFTER_S:
             return False
         self.silent = True
@@ -251,23 +251,23 @@ class Agent:
         return Direct(self.session, directive, order)
 
     def answered(self, directive: int) -> Directive | None:
-        """What it was, if it was asked in this session."""
+        """Remove a directive and return its order, or None if this session did not send it."""
         waiting = self._waiting.pop(directive, None)
         return waiting.order if waiting else None
 
     def overdue(self, now: float) -> list[int]:
-        """Directives that are waited for no longer: it lives and does not answer."""
+        """Remove and return the directives that a live agent has not answered in time."""
         late = [number for number, each in self._waiting.items() if now - each.since >= ANSWERS_WITHIN_S]
         for number in late:
             del self._waiting[number]
         return late
 
     def preferring(self, terminal: str) -> bool:
-        """Whether an order to move this terminal is on its way."""
+        """Return whether an order to move this terminal has no answer yet."""
         return self._preferring.get(terminal) in self._waiting
 
     def ordered_of(self, directive: int) -> str | None:
-        """The terminal that this directive, the last such one, moves."""
+        """Return the terminal whose last move this directive is, or None."""
         return next((terminal for terminal, last in self._preferring.items() if last == directive), None)
 
     def arm(self, failover: ArmedFailover, where: Paths, tickets: Tickets, now: float) -> Direct:
@@ -279,7 +279,7 @@ class Agent:
             yield self.order(Disarm(terminal), terminal, tickets, now)
 
     def repeats(self, event: FailoverFired) -> bool:
-        """Where a stream ended before an agent could know that we know, it tells again on the next."""
+        """Return whether this is a repetition: agents repeat what a broken stream left unacknowledged."""
         before = self._fired_at_us.get(event.name, ())
         if event.at_us in before:
             return True
@@ -287,7 +287,7 @@ class Agent:
         return False
 
     def fired(self, terminal: str, now: float) -> ArmedFailover | None:
-        """Which armed failover it was, as far as we know of one; a terminal's agent has none of another's."""
+        """Return the failover that fired, or None. A terminal's agent can only fire for its own terminals."""
         if self.role is Role.TERMINAL and terminal not in self.owns:
             return None
         waiting = (each.order for each in self._waiting.values())
@@ -295,7 +295,7 @@ class Agent:
         return self.arms.fired(terminal, arming, now)
 
     def doubt(self, event: FailoverFired) -> None:
-        """Said once in a session: an agent may tell of it as often as it likes."""
+        """Log the report of an unarmed failover once per session: the agent controls how often it sends one."""
         if not self._doubted:
             said = "agent %s reports that the failover %r fired, which is not armed there; later ones are ignored too"
             log.warning(said, self.name, event.name)
@@ -305,13 +305,13 @@ class Agent:
 
     @property
     def missing(self) -> tuple[Capability, ...]:
-        """Who holds caps is told where somebody is to (features/caps/readout.py)."""
+        """Missing capabilities that the role needs. features/caps/readout.py reports those for caps."""
         expected = NOT_OF_ROLE[self.role]
         return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
 
     @property
     def unable(self) -> str | None:
-        """Why it can move nothing."""
+        """The reason why the agent cannot move connections, or None."""
         if self.session is None:
             return "it is not connected"
         if self.silent:
@@ -322,7 +322,7 @@ class Agent:
         return f"it does not say that it can move connections (capability {MOVES})"
 
     def tokens(self, terminal: str) -> Iterable[int]:
-        """The terminal's connections in the last report."""
+        """Return the tokens of the terminal's connections in the last report."""
         standing = self.standings.get(terminal)
         return standing.connections if standing else ()
 

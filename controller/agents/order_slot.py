@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An order that an agent holds as long as its session lives, sent again when it changes or is no longer held.
+"""An order that an agent keeps for its session. It is sent again when it changes or when the agent loses it.
 
-opened ──► ordered ──► its reports say that it holds ──► they say so no more ──► ordered again
+opened ──► ordered ──► reports confirm it ──► reports no longer confirm it ──► ordered again
                 │
-                └──► refused: ordered again after a while, for the reason may have gone
+                └──► refused: ordered again after AGAIN_AFTER_S, as the reason may be gone
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Order = TypeVar("Order")
 class OrderSlot(Generic[Order]):
     def __init__(self, event: AgentOpened, capability: str) -> None:
         lacking = (one.reason for one in event.capabilities if one.name == capability and not one.available)
-        self.unable: str | None = next(lacking, None)  # and why
-        self.refused: str | None = None  # and why
+        self.unable: str | None = next(lacking, None)  # the reason
+        self.refused: str | None = None  # the reason
         self._ordered: Order | None = None
         self._ordered_at = 0.0
         self._directive: int | None = None  # not answered yet
 
     def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
-        """Whether it is to be told, or told again. `idle`: there is nothing in it, and nothing to be undone."""
+        """Return whether the order must be sent. `idle`: the order is empty, so the first one is not needed."""
         if order != self._ordered:
             return not ((self._ordered is None and idle) or self.unable)
         return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ownership of addresses: whose terminal each is, which agent speaks for it, and which connections count."""
+"""The terminal of each address, the agent that speaks for each terminal, and the connections that count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from controller.model.known import RelayOverride
 from controller.policy.paths.uplinks import Home, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
-# Addresses of terminals, of the host of a gateway, and of the peers of a server
+# Addresses of terminals, of a gateway's host, and of a server's peers
 
 
 class AgentScope(NamedTuple):
-    """An agent as it reports connections."""
+    """The side of the connections that an agent reports, and the terminals concerned."""
 
-    sends: bool  # from the addresses in `homes`; else they are its peers'
-    homes: Mapping[str, Home]  # by address, those of whom it tells
+    sends: bool  # `homes` are local addresses of the connections; otherwise remote ones
+    homes: Mapping[str, Home]  # terminals by address
 
     @property
     def terminals(self) -> set[str]:
@@ -30,11 +30,11 @@ class AgentScope(NamedTuple):
 class AddressIndex:
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._homes = homes(sites)
-        self._by_relay: dict[str, dict[str, Home]] = {}  # by site: whose addresses its host has
+        self._by_relay: dict[str, dict[str, Home]] = {}  # by site: addresses on the gateway's host
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home
-        self._of_site: dict[str, dict[str, Home]] = {}  # by site: its terminals' addresses
+        self._of_site: dict[str, dict[str, Home]] = {}  # by site: addresses of its terminals
         for address, found in self._homes.items():
             for home in found:
                 self._of_site.setdefault(home.site.name, {})[address] = home
@@ -42,7 +42,7 @@ class AddressIndex:
         self.alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
 
     def speaker(self, role: Role, name: str, itself: Mapping[str, Home]) -> AgentScope | None:
-        """`itself`: the terminals that its host is. None: it tells of nobody's connections."""
+        """Return the scope of an agent's reports, or None if it has none. `itself`: the terminals of its own host."""
         match role:
             case Role.TERMINAL:
                 return AgentScope(True, itself)
@@ -53,12 +53,14 @@ class AddressIndex:
                 return AgentScope(False, self.alone)
 
     def own_side(self, role: Role, name: str, itself: Mapping[str, Home]) -> Mapping[str, Home]:
-        """The addresses of the terminals that this agent stands for: those of its host, or of its site."""
+        """Return the addresses that an agent is authoritative for: its site's for a gateway, otherwise its host's."""
         return self._of_site.get(name, {}) if role is Role.GATEWAY else itself
 
     def at_host(self, terminal: str, addresses: Iterable[str]) -> dict[str, Home]:
-        """The addresses of this terminal, where the host is that one: it has one of them at least. Others may come up
-        later."""
+        """Return all addresses of the terminal if the host has at least one of them; the others may come up later.
+
+        Otherwise return nothing.
+        """
         for address in addresses:
             for home in self._homes.get(address, ()):
                 if home.terminal.name == terminal and not home.by_relay:
@@ -80,22 +82,22 @@ class AddressIndex:
 
 # Arbitration between several agents that were enrolled for one terminal and have its addresses
 #
-# An agent speaks only for the terminal that its certificate names. The agent of the terminal's own name wins while it
-# is connected, otherwise the first one that came. The others own nothing of that terminal until it leaves.
+# An agent speaks only for the terminal in its certificate. The agent named like the terminal wins while it is
+# connected, otherwise the first to connect. The others do not own the terminal until the winner leaves.
 
 
 class OwnershipArbiter:
-    """Of agents that are connected."""
+    """The owners of terminals among the connected agents."""
 
     def __init__(self, residents: AddressIndex) -> None:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
-        self._bound: dict[str, str] = {}  # by agent: the terminal that it may speak for
-        self._homes: dict[str, dict[str, Home]] = {}  # by agent: what it would be, by address
-        self._claimants: dict[str, dict[str, None]] = {}  # by terminal: agents, in the order in which they came
+        self._bound: dict[str, str] = {}  # by agent: the terminal in its certificate
+        self._homes: dict[str, dict[str, Home]] = {}  # by agent: the terminal that it claims, by address
+        self._claimants: dict[str, dict[str, None]] = {}  # by terminal: agents in order of connection
 
     def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
-        """The agents whose terminals this may change."""
+        """Add an agent. Return the agents whose terminals may have changed."""
         changed = self.go(agent) | {agent}
         self._addresses[agent], self._bound[agent] = addresses, terminal
         self._homes[agent] = self._residents.at_host(terminal, addresses)
@@ -106,7 +108,7 @@ class OwnershipArbiter:
         return changed
 
     def go(self, agent: str) -> set[str]:
-        """The others whose terminals this may change."""
+        """Remove an agent. Return the other agents whose terminals may have changed."""
         changed: set[str] = set()
         for terminal in self._wanted(agent):
             claimants = self._claimants[terminal]
@@ -118,12 +120,12 @@ class OwnershipArbiter:
         return changed
 
     def homes(self, agent: str) -> dict[str, Home]:
-        """By address, those of the terminals that it speaks for."""
+        """Return the addresses of the terminals that the agent speaks for."""
         homes = self._homes[agent]
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 
     def why_not(self, agent: str) -> str | None:
-        """Why it speaks for nobody; None: it speaks for its terminal."""
+        """Return why the agent does not speak for its terminal, or None if it does."""
         wanted = self._wanted(agent)
         if not wanted:
             return self._residents.why_nobody(self._bound[agent], self._addresses[agent])
@@ -143,25 +145,25 @@ class OwnershipArbiter:
         return tuple(dict.fromkeys(home.terminal.name for home in self._homes.get(agent, {}).values()))
 
 
-# Confirmation: a server's report of a connection counts if the terminal's agent or its gateway's reports the same one
+# Confirmation: a server's report counts if the agent of the terminal or of its gateway reports the same connection
 #
 # Both addresses and both ports must agree, and the server's address must be the claimant's own. Servers that
 # gateway.yaml lists need no confirmation.
 #
 # A claim is one connection in a server's reports. It counts from its second report on, because a reading is the
 # difference of two. If the terminal's own side reports, but not that connection, the claim was a guess. Guesses are
-# remembered, so that new ones in each report do not find a connection that exists.
+# remembered, so that a server cannot find an existing connection by new guesses in each report.
 
-KEPT_S = 3.5  # both ends report each second, but not at the same moment
+KEPT_S = 3.5  # both ends report once per second, but not simultaneously
 GUESSES_KEPT_S = 300.0
-AT_RANDOM, TIMES = 16, 8  # a server with more unconfirmed claims than these has guessed the confirmed ones, too
-MOST_GUESSES = 512  # remembered, of one server about one terminal
+AT_RANDOM, TIMES = 16, 8  # above AT_RANDOM + TIMES * confirmed claims, a server is guessing
+MOST_GUESSES = 512  # remembered per server and terminal
 
 
 def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
-    """Return the addresses that are known to be a server's: those it says itself prove nothing.
+    """Return the addresses that are known to be a server's. Addresses that it reports itself prove nothing.
 
-    `peer` is where its session comes from, as ADDRESS:PORT; `relay` is what a person said of it in `relay add`.
+    `peer` is the source of its session as ADDRESS:PORT; `relay` holds the arguments of `relay add`.
     """
     proved = {str(relay.address)} if relay is not None else set()
     with contextlib.suppress(ValueError):
@@ -171,7 +173,7 @@ def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
 
 
 class Claim:
-    """A connection with a terminal that a server reports."""
+    """A connection with a terminal, as a server reports it."""
 
     __slots__ = ("agrees", "confirmed", "first", "last", "repeated")
 
@@ -184,8 +186,8 @@ class Claim:
 
 class OwnSideReports:
     def __init__(self) -> None:
-        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: its end first, and when it was last reported
-        self._reported_at: dict[str, float] = {}  # by terminal: the last report of its own side
+        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal; keys begin with its end, values are times
+        self._reported_at: dict[str, float] = {}  # by terminal: time of its own side's last report
         self._claims: dict[tuple[str, str], dict[SubflowKey, Claim]] = {}  # by server and terminal, oldest first
 
     def keep(self, terminals: Iterable[str]) -> None:
@@ -195,7 +197,7 @@ class OwnSideReports:
         self._claims = {pair: claims for pair, claims in self._claims.items() if pair[1] in self._seen}
 
     def report(self, event: Reported, homes: Mapping[str, Home], now: float) -> None:
-        """Take a report of the terminals' own side. `homes`: the addresses of those for whom that agent speaks."""
+        """Record a report of the terminals' own side. `homes`: the addresses that the agent speaks for."""
         keys = [subflow.key for connection in event.connections for subflow in connection.subflows]
         if event.capping is not None:
             keys += [
@@ -220,7 +222,7 @@ class OwnSideReports:
         homes: Mapping[str, Home],
         now: float,
     ) -> tuple[frozenset[SubflowKey], frozenset[str]]:
-        """Return the subflows of a server's report that count, and the terminals of which it reports none such.
+        """Return the subflows of a server's report that count, and the terminals without any such subflow.
 
         `own` are the addresses that are known to be the server's.
         """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core: an event in, effects out. It holds the configuration in force, every switch and every feature. Pure."""
+"""The core turns events into effects. It holds the configuration, every switch and every feature. No I/O."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core: every switch, every agent, every override and the configuration in force. An event in, effects out.
+"""The core turns events into effects. It holds every switch, agent and override, and the configuration in force.
 
-It runs in one thread (edges/runtime/service.py) and knows neither OpenFlow nor gRPC nor HTTP.
+The core runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, gRPC or HTTP.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from controller.switches.switch import Switch, Switches
 
 log = logging.getLogger(__name__)
 
-# Decisions that gateways still have to follow
+# Decisions that gateways have not applied yet
 #
 # A gateway's program is compiled once for many decisions: a dead path may move hundreds of terminals, and each
 # compilation covers all of them.
@@ -65,7 +65,7 @@ class PendingSettles:
         self._followed_at: dict[int, float] = {}
 
     def owe(self, ends: tuple[int, ...], entry: LogEntry) -> None:
-        """Of both ends, by dpid; the entry tells what comes of it at the first one, the terminal's own."""
+        """Schedule both ends, by dpid. The entry records the result at the first one, the terminal's own gateway."""
         own, *others = ends
         self._owed.setdefault(own, []).append(entry)
         for other in others:
@@ -85,7 +85,7 @@ class PendingSettles:
 
 
 def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Logbook, now: float) -> Iterator[Effect]:
-    """Settle a gateway, and have the entries tell what came of it."""
+    """Settle a gateway and record the result in the entries."""
     entries, name = list(entries), switch.site.name
     for entry in entries:
         entry.gateway.done, entry.gateway.said = True, f"gateway {name}: its groups did not have to change"
@@ -112,7 +112,7 @@ class Core:
     def __init__(
         self, config: Config, wanted: Wanted, now: float, measured: Mapping[PathDirection, PathEstimate] | None = None
     ) -> None:
-        """`measured` is what was known of paths when the controller ended, its times by this one's clock."""
+        """`measured` holds the estimates of the controller's last run, with times of this run's clock."""
         self.config = config
         self.wanted = wanted
         self.config_failures = 0
@@ -135,7 +135,7 @@ class Core:
         )
         self.relaying = RelayManager(config, wanted, self._tickets, self.measuring.uplink_bps)
         self.moves = PendingSettles()
-        self._moves_by_switch: set[str] = set()  # homes of which a switch alone has found an uplink dead
+        self._moves_by_switch: set[str] = set()  # homes where the switch has found a dead uplink
         self._kept_at = now
 
     def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
@@ -156,7 +156,7 @@ class Core:
         if switch is None:
             for each in self.switches.values():
                 each.duplicate_dpid.on_event(event)
-            return  # of no one who waits either: the last words of a connection that has ended
+            return  # or a late event of a closed connection
         match event:
             case SwitchClosed():
                 log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
@@ -216,7 +216,7 @@ class Core:
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[Outcome]:
-        """Between bursts of events, and at rests_at: what can be done once for many of them."""
+        """Do the work that one run does for many events. Called between bursts of events and at rests_at()."""
         self._decide_of_copies(self.copying.rest(self.wanted, now), now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
@@ -229,7 +229,7 @@ class Core:
         switch = self.switches.get(event.dpid)
         if switch is None:
             reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
-            yield Close(event.session, reason)  # which is where it is told, once for each peer
+            yield Close(event.session, reason)  # the edge logs the reason, once per peer
             return
         if switch.session is not None:
             yield from switch.duplicate_dpid.knock(event, switch.session, now)
@@ -282,7 +282,7 @@ class Core:
         return way(home.site, home.terminal, self.wanted)
 
     def _rides(self, terminal: str) -> str:
-        """By which uplinks its packets go, in a word."""
+        """Return a short description of the uplinks that carry the terminal's packets."""
         steered = self.steering.steered[terminal]
         site, switch = steered.site, self.switches[steered.site.dpid]
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
@@ -290,8 +290,10 @@ class Core:
         return ridden(site, steered.terminal, self.wanted, usable)
 
     def _copy(self, now: float) -> Iterator[Outcome]:
-        """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
-        an end counts as dead for those who ride it."""
+        """Update copies after a change at a peer site.
+
+        A site copies only what the peer site eliminates. An uplink without incoming copies counts as dead.
+        """
         yield from self.ends.tend(now)
         if self._others_eliminate(now):
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
@@ -307,8 +309,11 @@ class Core:
             yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
 
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
-        """Uplinks by which nothing comes back; None: none has ever been so, and policies leave terminals alone of which
-        no agent tells."""
+        """Return the dead uplinks of a site with the reasons.
+
+        None: the switch is not connected, or it never found a dead uplink. Then policies leave terminals without an
+        agent alone.
+        """
         switch = self.switches.get(site.dpid)
         if switch is None or switch.session is None:
             return None
@@ -318,21 +323,21 @@ class Core:
         return found if site.home in self._moves_by_switch else None
 
     def _others_eliminate(self, now: float) -> bool:
-        """Than when this was last asked: kept from now on, whoever asks."""
+        """Store which sites eliminate copies and return whether that changed since the last call."""
         changed = self.ends.changed(now)
         if changed:
             self.wanted = replace(self.wanted, once=self.ends.once)
         return changed
 
     def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
-        """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
+        """Carry out moves: order agents now, and gateways once no other event waits."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
             self.moves.owe(self.config.ends(self.steering.steered[entry.terminal].site), entry)
             yield from self.steering.moved(entry, self.wanted, now)
 
     def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
-        """It is the gateways that copy, at both ends; no agent is ordered."""
+        """Carry out decisions about copies. The gateways at both ends copy; agents get no order."""
         for decision in decisions:
             name = decision.terminal
             does, reason = "copies" if decision.copies else "one path", decision.reason
@@ -343,20 +348,22 @@ class Core:
             self.moves.owe(self.config.ends(self.steering.steered[name].site), entry)
 
     def tells_time(self, moment: Moment, now: float) -> None:
-        """Once a second: budgets are of days, and those who read ask for what is left."""
+        """Pass the time of day to the budgets, which are per day. Called once a second."""
         self.budgets.tells_time(moment)
         if now - self._kept_at >= SPENT_KEPT_EVERY_S:
             self.keep_spent(now)
 
     def keep_spent(self, now: float) -> None:
-        """What a restart would forget of budgets, it finds in the counters of switches; but not of those that restart
-        too."""
+        """Save the use of budgets.
+
+        After a restart the switches' counters supply the rest, except for switches that restart as well.
+        """
         self._kept_at = now
         if self.budgets.spent != self.wanted.spent:
             self.wanted = replace(self.wanted, spent=self.budgets.spent)
 
     def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
-        """A meter that is changed counts anew: so it is, where the switch has just been read."""
+        """Apply budgets. A changed meter restarts its counter, so it changes only right after the switch was read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)
@@ -379,7 +386,7 @@ class Core:
     # Configuration
 
     def reconfigure(self, config: Config, now: float) -> Iterator[Outcome]:
-        """Take a new configuration whole."""
+        """Apply a new configuration."""
         self.ends.reconfigure(config)
         self._others_eliminate(now)
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
@@ -402,13 +409,13 @@ class Core:
     # People
 
     def want(self, wanted: Wanted) -> bool:
-        """What people wish counts from here on; whether it is another than before."""
-        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # which may have been decided meanwhile
+        """Apply overrides and return whether they changed anything."""
+        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # decisions may have changed since
         changed, self.wanted = wanted != self.wanted, wanted
         return changed
 
     def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
-        """Agents have joined, or were revoked."""
+        """Apply a new list of enrolled agents."""
         yield from self.relaying.vouch(vouched, self.wanted, now)
         self.ends.tunnels.vouch(vouched)
         yield from self._copy(now)

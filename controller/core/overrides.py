@@ -31,7 +31,7 @@ Placed = tuple[Site, Terminal]  # a terminal and where it is
 
 
 def having(terminals: list[Placed], traffic: str) -> list[Placed]:
-    """Those whose site has the class; one at least, or UnknownClass."""
+    """Return the terminals whose site has the class. Raise UnknownClass if there are none."""
     found = [(site, terminal) for site, terminal in terminals if traffic in (each.name for each in site.named)]
     if not found:
         there = dict.fromkeys(each.name for site, _ in terminals for each in site.named)
@@ -42,8 +42,11 @@ def having(terminals: list[Placed], traffic: str) -> list[Placed]:
 def set_mode(
     wanted: Wanted, terminals: list[Placed], traffic: str | None, mode: Mode | None
 ) -> tuple[Wanted, list[tuple[Site, str]]]:
-    """What is wanted then, and a sentence for each terminal. No class: all that is in none with a mode of its own; no
-    mode: that of the configuration, now and as it changes."""
+    """Return the new state and a sentence for each terminal.
+
+    Without a class, the mode is for all traffic outside classes with their own mode. Without a mode, the configuration
+    decides, also after it changes.
+    """
     keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
     if mode is None:
         after = replace(wanted, modes=without(wanted.modes, keys))
@@ -62,7 +65,7 @@ def set_mode(
 
 
 def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
-    """Whether nothing of it rides its active uplink."""
+    """Return whether all of the terminal's traffic is in mode off, so that none follows the active uplink."""
     modes = (wanted.mode(terminal), *(wanted.mode_of(terminal, each.name) for each in site.named))
     return all(mode is Mode.OFF for mode in modes)
 
@@ -83,7 +86,7 @@ def _except(wanted: Wanted, site: Site, terminal: Terminal) -> str:
 
 
 def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
-    """Of the classes that do not follow the terminal."""
+    """Yield the modes of the classes that do not follow the terminal's mode."""
     for each in site.named:
         if in_class(terminal.name, each.name) in wanted.modes or each.name in dict(terminal.modes):
             yield each.name, wanted.mode_of(terminal, each.name)
@@ -97,11 +100,11 @@ class Done:
     wanted: Wanted
     said: list[tuple[Placed, str]]  # a sentence for each terminal
     entries: list[LogEntry]
-    moved: list[Placed]  # whom it concerns
+    moved: list[Placed]  # the terminals concerned
 
 
 def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
-    """Or Impossible, and nothing has changed."""
+    """Set the active uplink of terminals. Raise Impossible, and change nothing, if one of them cannot have it."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
         choice = steering.choice(terminal.name, uplink, now)
@@ -140,13 +143,13 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
 
 # Execution: the core and a request in, an answer and effects out
 #
-# features/relays/requests.py decides what a request about relays changes; here it takes effect.
+# features/relays/requests.py decides what a request about relays changes; of_relays() applies it.
 
 
 def mode(
     core: Core, name: str, wished: Mode | None, now: float, traffic: str | None = None
 ) -> tuple[OverrideResult, list[Outcome]]:
-    """`traffic` is the name of a class."""
+    """Set the mode of terminals, or of one class of their traffic. `traffic` is the name of the class."""
     terminals = named(core.config.sites, name)
     if traffic is not None:
         terminals = having(terminals, traffic)
@@ -155,7 +158,7 @@ def mode(
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[Outcome], list[LogEntry]]:
-    """The entries tell what agents make of it, when they have answered."""
+    """Set the active uplink of terminals. The entries show the agents' results once they have answered."""
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
         done = left_to_policies(core.wanted, core.steering, terminals, now)
@@ -167,7 +170,7 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
 
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[Outcome]]:
-    """Or Impossible, or UnknownRelay, and nothing has changed."""
+    """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
     wanted, said = wish(core.config, core.wanted, core.relaying.carries)
     changed = core.want(wanted)
     done = said if changed else f"{said}, as it was already"
@@ -192,7 +195,7 @@ def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[Ove
 
 
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
-    """Gateways that have not answered yet what followed from a wish for this terminal, by name."""
+    """Return the gateways that have not confirmed an override for this terminal yet."""
     switches = [core.switches[dpid] for dpid in _gateways(core, named(core.config.sites, name))]
     orders = ((each.site.name, core.steering.logbook.unconfirmed(each.session)) for each in switches)
     return [(gateway, moved) for gateway, moved in orders if moved is not None]
@@ -201,7 +204,7 @@ def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
 def _granted(
     core: Core, wanted: Wanted, terminals: list[Placed], said: tuple[str, ...], entries: list[LogEntry], now: float
 ) -> tuple[OverrideResult, list[Outcome]]:
-    learned: list[Outcome] = list(core.rest(now))  # its messages are not the wish's
+    learned: list[Outcome] = list(core.rest(now))  # these messages do not belong to the override
     changed = core.want(wanted)
     effects: list[Effect] = []
     for dpid in _gateways(core, terminals):

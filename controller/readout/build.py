@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The builder of the Snapshot: the core at one moment."""
+"""Build the Snapshot: the state of the core at one moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from controller.switches.switch import Switch
 
 
 def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> Snapshot:
-    """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
+    """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
         gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
@@ -201,7 +201,7 @@ def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) ->
 
 
 def _flows_counted(switch: Switch) -> dict[int, list[Counters]]:
-    """What the flows that lead to each group have counted: a group's own counters begin anew when it is modified."""
+    """Return the counters of the flows to each group. A group's own counters restart when it is modified."""
     by_group: dict[int, list[Counters]] = {}
     for key, counters in switch.installed.flow_counters.items():
         flow = switch.installed.program.flows.get(key)

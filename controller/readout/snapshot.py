@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot: all that can be read of the controller at one moment. The core replaces it whole.
+"""The snapshot: the readable state of the controller at one moment. The core replaces the whole value.
 
-`sent` and `received` of a terminal are its own: what it sent is counted by the flows that took its packets, what it
-received by the groups that deliver to it. Times are Unix seconds. Counters are those of the switch's last reading.
+`sent` and `received` of a terminal are from its point of view. The flows that match its packets count `sent`, those
+that lead to its delivery groups `received`. Times are Unix seconds. Counters are those of the switch's last reading.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from controller.switches.switch import GatewayState
 
 class AgentState(StrEnum):
     HERE = "here"
-    SILENT = "silent"  # three periods without a word: its last report counts no more
+    SILENT = "silent"  # no message for three periods: its last report no longer counts
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class NextHopView:
     address: Address
-    mac: str | None  # None: neither written nor learned yet
+    mac: str | None  # None: neither configured nor learned yet
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelView:
     up: bool
-    reason: str | None  # why not
-    end: TunnelEnd | None  # None: nobody tells
+    reason: str | None  # why the tunnel is down
+    end: TunnelEnd | None  # None: no agent reports it
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """What copies have used of an uplink, and what they may; None: no bound."""
+    """The use of an uplink by copies, and its limits. A limit of None is no limit."""
 
     copied_bytes: int  # today
     budget_bytes_per_day: int | None
-    share: float  # of all that was sent in the last minutes
+    share: float  # of the bytes sent in the last minutes
     max_share: float | None
-    barred: str | None  # why there are none now
+    barred: str | None  # why copies are suspended
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class UplinkView:
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHopView, ...]
     counters: PortCounters | None
-    tunnel: TunnelView | None  # None: it is none
-    budget: BudgetView | None = None  # None: it has none, or it is counted at the other end
+    tunnel: TunnelView | None  # None: the uplink is no tunnel
+    budget: BudgetView | None = None  # None: no budget, or the peer site counts it
 
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    uplink: str | None  # None: it leaves towards a terminal
+    uplink: str | None  # None: it delivers to a terminal
     counters: Counters | None
 
 
@@ -81,7 +81,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class SilentView:
-    """An uplink by which no copies come in, while others bring them: a latent error."""
+    """An uplink without incoming copies while other uplinks have them: a latent fault."""
 
     uplink: str
     reason: str
@@ -89,7 +89,7 @@ class SilentView:
 
 @dataclass(frozen=True, slots=True)
 class UnidentifiedView:
-    """An uplink of which more than 1 % of the packets cannot be told from others: every copy of these passes."""
+    """An uplink with over 1 % packets that cannot be identified. Every copy of such a packet passes."""
 
     uplink: str
     reason: str
@@ -97,23 +97,23 @@ class UnidentifiedView:
 
 @dataclass(frozen=True, slots=True)
 class CopiesView:
-    """Of a site whose uplinks end at another site of ours."""
+    """The copies of a site with a peer site."""
 
-    copied: tuple[str, ...]  # the protocols that leave by every uplink in mode bicast, or "all"
-    eliminated: bool  # of several copies of a packet that come in the first passes, and no other
-    reason: str | None  # why not
-    window_us: int | None  # within which a copy comes; None: nobody says
-    paths: tuple[PathCopies, ...]  # since the order was given; empty: nobody says
+    copied: tuple[str, ...]  # protocols copied to every uplink in mode bicast, or "all"
+    eliminated: bool  # only the first copy of an incoming packet passes
+    reason: str | None  # why copies are not eliminated
+    window_us: int | None  # time in which copies are recognised; None: no report
+    paths: tuple[PathCopies, ...]  # counted since the order; empty: no report
     silent: tuple[SilentView, ...]
     unidentified: tuple[UnidentifiedView, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FittingView:
-    """What senders inside are told of the tunnels' room."""
+    """The packet size of tunnels that hosts inside learn."""
 
     largest_bytes: int | None  # of an IP packet; None: not known
-    missing: tuple[tuple[str, str], ...]  # ports where they are not told, and why
+    missing: tuple[tuple[str, str], ...]  # ports where hosts do not learn it, with the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +124,17 @@ class GatewayView:
     state: GatewayState
     since: float  # of the state
     peer: str | None  # None: not connected
-    rival: str | None  # another peer with this dpid, which is sent away as long as the first one answers
+    rival: str | None  # another peer with this dpid, rejected while the first one answers
     last_error: str | None
     reconciles: int
     changes_sent: int
     last_changes: int  # sent by the last reconcile
     refusals: int
-    conflicts: tuple[str, ...]  # foreign flows that stand where ours would
+    conflicts: tuple[str, ...]  # foreign flows in the place of ours
     uplinks: tuple[UplinkView, ...]
     groups: tuple[GroupView, ...]
-    copies: CopiesView | None  # None: no site of ours is at the other end of its uplinks
-    fitting: FittingView | None  # None: no tunnels, or nobody tells
+    copies: CopiesView | None  # None: the site has no peer site
+    fitting: FittingView | None  # None: no tunnels, or no report
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,42 +142,42 @@ class AddressView:
     address: Address
     subnet: str
     port: str
-    mac: str | None  # None: neither written nor learned yet
+    mac: str | None  # None: neither configured nor learned yet
 
 
 class ActiveBy(StrEnum):
-    """Who has chosen the active uplink."""
+    """The origin of the active uplink."""
 
     PEOPLE = "people"
     POLICIES = "policies"
-    DEFAULT = "default"  # nobody: it is the one of the configuration
+    DEFAULT = "default"  # the configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ClassView:
-    """A class of a terminal's traffic that has a name."""
+    """A named class of a terminal's traffic."""
 
     name: str
     mode: Mode
-    mode_overridden: bool  # somebody set it, as a terminal's
-    acting: Mode  # what `mode` comes to just now: never auto
+    mode_overridden: bool  # an override set it
+    acting: Mode  # the mode that is in force now; never auto
 
 
 @dataclass(frozen=True, slots=True)
 class PassedView:
     """Packets of one class of a terminal's traffic, in one direction."""
 
-    traffic: str  # a class that has a name, or protocols, or "everything", or "everything else"
-    sent: bool  # by the terminal; else to it
-    copied: int  # by several uplinks
-    alone: int  # by one
+    traffic: str  # a named class, protocols, "everything" or "everything else"
+    sent: bool  # by the terminal; otherwise to the terminal
+    copied: int  # over several uplinks
+    alone: int  # over one uplink
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficView:
-    """What passed of late, by the switches' counters."""
+    """Recent traffic, from the switches' counters."""
 
-    seconds: float  # so long, up to the last reading
+    seconds: float  # the interval, which ends at the last reading
     passed: tuple[PassedView, ...]
 
 
@@ -185,13 +185,13 @@ class TrafficView:
 class TerminalView:
     name: str
     gateway: str
-    mode: Mode  # of what is in none of `classes`
-    acting: Mode  # what that comes to just now: never auto
+    mode: Mode  # of traffic outside `classes`
+    acting: Mode  # the mode that is in force now; never auto
     active_uplink: str
     default_uplink: str
     access_point: str | None
     active_by: ActiveBy
-    mode_overridden: bool  # somebody set its mode: that holds, whatever the file says, as active_by "people" does
+    mode_overridden: bool  # an override set the mode and takes precedence over the file, as active_by "people" does
     addresses: tuple[AddressView, ...]
     sent: Counters | None
     received: Counters | None
@@ -210,39 +210,39 @@ class AgentView:
     name: str
     role: Role
     state: AgentState
-    since: float  # of the session, or of its end
+    since: float  # start of the session, or its end
     peer: str
     version: str
     path_manager: PathManager
-    reported_at: float | None  # the last report; None: there was none
+    reported_at: float | None  # time of the last report; None: no report yet
     reports: int
-    terminals: tuple[str, ...]  # of which it tells
+    terminals: tuple[str, ...]  # whose connections it reports
     missing: tuple[MissingView, ...]
-    cpu_us: int | None  # since the agent was started
+    cpu_us: int | None  # since the agent started
     rss_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthView:
-    """An uplink as one terminal fares on it."""
+    """The health of an uplink for one terminal."""
 
     uplink: str
     health: UplinkHealth
     reason: str
     since: float
-    addresses: tuple[str, ...]  # the terminal's there; none: its connections have no path of their own there
+    addresses: tuple[str, ...]  # the terminal's addresses there; none: its connections have no path of their own there
 
 
 @dataclass(frozen=True, slots=True)
 class HandView:
-    """What an agent, or the gateway where `agent` is None, made of a decision."""
+    """The result of a decision at an agent, or at the gateway if `agent` is None."""
 
     agent: str | None
-    done: bool | None  # None: it has not answered yet
+    done: bool | None  # None: no answer yet
     said: str
     connections: int
     took_us: int
-    orders: int  # the later ones took new connections along
+    orders: int  # later orders move connections opened since
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,11 @@ class DecisionView:
     uplink: str
     left: str
     reason: str
-    hard: bool  # what was in flight on the path that was left is sent again
-    copies: bool | None  # in mode auto they begin, or end; None: it is of the uplink
-    hands: tuple[HandView, ...]  # the gateway's first
-    unmoved: str | None  # why no agent was ordered
-    reporters: tuple[str, ...] = ()  # the agents whose reports it follows from; none: people, ports and time
+    hard: bool  # data in flight on the old path is retransmitted
+    copies: bool | None  # mode auto starts or ends copies; None: the decision is about the uplink
+    hands: tuple[HandView, ...]  # the gateway comes first
+    unmoved: str | None  # why no agent got an order
+    reporters: tuple[str, ...] = ()  # agents whose reports caused it; empty: a person, a port or a timer did
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,43 +267,41 @@ class ArmedFailoverView:
     fallback: str
     no_progress_ms: int
     until: float
-    refused: str | None  # why the agent did not arm it
-    away: str | None  # why no word reaches the agent: it keeps what it has until then, or has ended with it
+    refused: str | None  # why the agent refused it
+    away: str | None  # why the agent is unreachable: it keeps the failover until `until`, unless it has ended
 
 
 @dataclass(frozen=True, slots=True)
 class EndView:
-    """Who tells of a terminal's connections at one end of them."""
+    """The agents that report one end of a terminal's connections."""
 
     agents: tuple[str, ...]
-    nobody: str | None  # why nobody does
+    nobody: str | None  # why no agent does
 
 
 @dataclass(frozen=True, slots=True)
 class CopyingView:
-    """Whether a terminal's packets are copied just now, and why: in mode auto that is decided."""
+    """The state of copying for a terminal, and the reason. In mode auto a policy decides."""
 
     mode: Mode
     acting: Mode  # never auto
     reason: str
-    since: float | None  # it is decided so; None: it is not decided, or was not yet
-    copied: tuple[
-        str, ...
-    ] = ()  # what is copied in mode bicast: classes that have names, and protocols, or "everything"
-    whole: str | None = None  # why not everything is; None: everything is, or what is was written
+    since: float | None  # time of the decision; None: no decision
+    copied: tuple[str, ...] = ()  # traffic copied in mode bicast: named classes and protocols, or "everything"
+    whole: str | None = None  # why not everything is copied; None: everything is, or the file limits it
     traffic: TrafficView = TrafficView(0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
 class CourseView:
-    """Where one terminal is, why, and what it could do."""
+    """The uplink of one terminal, the reason, and the alternatives."""
 
     terminal: str
     copying: CopyingView
     active_uplink: str
     active_by: ActiveBy
-    movers: tuple[str, ...]  # the agents that move its connections
-    unmoved: str | None  # why there is none
+    movers: tuple[str, ...]  # agents that move its connections
+    unmoved: str | None  # why there is no such agent
     own_end: EndView
     other_end: EndView
     uplinks: tuple[HealthView, ...]
@@ -319,7 +317,7 @@ class Snapshot:
     config_path: str
     config_loaded_at: float
     config_failures: int
-    config_error: str | None  # why the file as it is now was refused; the one loaded before it is in force
+    config_error: str | None  # why the current file was refused; the previous one stays in force
     access_points: tuple[AccessPointView, ...]
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views of agents and of one terminal's course: parts of a Snapshot, and the answer to `why`."""
+"""The views of agents, and the answer to `why` for one terminal."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 
 def _because(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
-    """Why it is copied, or is not, and since when that was decided, by the core's clock."""
+    """Return why packets are copied or not, and the time of the decision by the core's clock."""
     watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
     if mode is Mode.BICAST and barred is not None:
         return barred, None
@@ -138,7 +138,7 @@ def _why_not_whole(core: Core, site: Site) -> str | None:
     if other is None:
         return f"no site mirrors {site.name}, and what is not TCP would come twice"
     if core.ends.eliminates(other.name):
-        return None  # it is written so
+        return None  # the file limits it
     return f"at {other.name} no agent lets the first of several copies pass: {core.ends.why_not(other.name)}"
 
 
@@ -150,7 +150,7 @@ def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -
 
 
 def _named(site: Site, traffic: TrafficClass) -> str:
-    """A class as people know it."""
+    """Return the name of a class for people."""
     if traffic in site.named:
         return traffic.name
     if traffic.protocols:
@@ -174,7 +174,7 @@ def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 
 def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
-    """Of what is relayed, the end is its host."""
+    """Return the agents at the terminal's end. For relayed traffic, this end is the gateway's host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
     telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
@@ -208,7 +208,7 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
 
 
 def _away(agent: Agent) -> str | None:
-    """Why no word reaches it."""
+    """Return why the agent is unreachable, or None."""
     if agent.session is None:
         return f"is gone ({agent.gone_because})"
     return "is silent" if agent.silent else None

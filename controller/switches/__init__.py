@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches as the core keeps them: known state, open questions and orders on their way. Pure."""
+"""The state of the switches: observations, open requests and unconfirmed changes. No I/O."""

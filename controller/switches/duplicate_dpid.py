@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arbitration between two connections of one dpid: the second waits until the first is known to be alive or dead.
+"""Arbitration between two connections with one dpid: the second waits until the first proves alive or dead.
 
-If the first answers a barrier, two bridges have one dpid, or one bridge has two targets that both lead here. Then the
-first one stays: if each newcomer replaced it, both would lose their controller again and again. If the first does not
-answer, its TCP is dead, and the newcomer is the same switch.
+If the first answers a barrier, two bridges share a dpid, or one bridge has two targets that both lead here. Then the
+first stays: if each newcomer replaced it, both would lose their controller repeatedly. If the first does not answer,
+its TCP connection is dead, and the newcomer is the same switch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from controller.protocol.orders import Tickets
 from controller.protocol.switch_messages import Apply, Close, Effect, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened
 
 ANSWERS_WITHIN_S = 2.0
-TOLD_FOR_S = 30.0  # Open vSwitch tries again every 8 s at the latest
+TOLD_FOR_S = 30.0  # Open vSwitch reconnects at least every 8 s
 
 
 class DuplicateDpid:
     def __init__(self, tickets: Tickets) -> None:
-        self.rival: str | None = None  # the peer that was last sent away, while it may still be trying
+        self.rival: str | None = None  # the peer last rejected, while it may still reconnect
         self._sent_away_at = 0.0
         self._tickets = tickets
         self._waiting: SwitchOpened | None = None
@@ -28,7 +28,7 @@ class DuplicateDpid:
         self._asked_at = 0.0
 
     def knock(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
-        """While session `served` is asked for a sign of life, the newest of those who came waits."""
+        """Send a barrier to session `served`. Only the newest newcomer waits; an older one is closed."""
         if self._waiting is not None:
             yield Close(self._waiting.session, f"the same switch has connected again, from {newcomer.peer}")
         self._waiting = newcomer
@@ -37,7 +37,7 @@ class DuplicateDpid:
             yield Apply(served, self._question, ())
 
     def answered(self, ticket: int, peer: str | None, now: float) -> Iterator[Effect]:
-        """The one that is served, at `peer`, has passed a barrier."""
+        """Close the newcomer, because the served switch at `peer` has answered the barrier."""
         if ticket != self._question:
             return
         gone = self.leave()
@@ -50,16 +50,16 @@ class DuplicateDpid:
             )
 
     def silent(self, now: float) -> bool:
-        """Somebody waits, and the one that is served has had its time to answer."""
+        """Return whether a newcomer waits and the served switch did not answer in time."""
         return self._waiting is not None and now - self._asked_at >= ANSWERS_WITHIN_S
 
     def enter(self) -> SwitchOpened | None:
-        """Nobody is served any more: who comes in, if anybody waits."""
+        """Return the newcomer that is served next, or None. The old connection has ended."""
         self.rival = None
         return self.leave()
 
     def leave(self) -> SwitchOpened | None:
-        """Nobody waits any more: who did."""
+        """Return the waiting newcomer, or None, and stop waiting."""
         gone, self._waiting, self._question = self._waiting, None, None
         return gone
 
@@ -68,7 +68,7 @@ class DuplicateDpid:
             self.rival = None
 
     def on_event(self, event: SwitchEvent) -> None:
-        """What the one that waits says meanwhile."""
+        """Apply an event of the waiting newcomer."""
         if self._waiting is None or self._waiting.session != event.session:
             return
         if isinstance(event, SwitchClosed):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neighbours of a bridge: when each is asked for its MAC, which answers count, and proxy replies."""
+"""The neighbours of a bridge: the schedule of MAC requests, the answers that count, and proxy replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.model.traffic import Address, Family
 from controller.program.neighbour_proxy import subnet_answered
 from controller.protocol.switch_messages import Advertise, Ask, Solicited
 
-# Damping: a first MAC counts at once, a changed one at most once a second
+# Damping: a first MAC counts at once, a changed MAC at most once a second
 #
 # Each change costs a compilation, and a host may claim a new MAC a thousand times a second.
 
@@ -22,10 +22,10 @@ CHANGE_EVERY_S = 1.0
 class NeighbourDamping:
     def __init__(self) -> None:
         self._changed_at: dict[Neighbour, float] = {}
-        self._waiting: dict[Neighbour, str] = {}  # the newest that was told too early
+        self._waiting: dict[Neighbour, str] = {}  # the newest MAC that came too early
 
     def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
-        """Whether `mac` takes the place of the known one now; if not, it may be due later."""
+        """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
         self._waiting.pop(where, None)
         if mac == known:
             return False
@@ -36,7 +36,7 @@ class NeighbourDamping:
         return True
 
     def due(self, now: float) -> dict[Neighbour, str]:
-        """What waited long enough; it is for the caller to take. Asked for at each tick: many are one compilation."""
+        """Remove and return the MACs that waited long enough. One tick takes them all: one compilation serves many."""
         due = {where: mac for where, mac in self._waiting.items() if now - self._changed_at[where] >= CHANGE_EVERY_S}
         for where in due:
             del self._waiting[where]
@@ -44,22 +44,21 @@ class NeighbourDamping:
         return due
 
 
-# Schedule of questions: frequent until an answer comes, then rare, to notice a change
+# Schedule of requests: frequent until an answer comes, then rare, to notice a change
 
-NEXT_HOP_EVERY_S = 1.0  # nothing leaves by an uplink until its next hop has answered
-TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # an absent phone is not worth a broadcast a second
+NEXT_HOP_EVERY_S = 1.0  # no packet leaves by an uplink until its next hop has answered
+TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # backoff: an absent phone is not worth a broadcast per second
 KNOWN_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class SoughtNeighbour:
-    """An address whose MAC is not in the file, or whose sign of life is waited for, and the address and MAC that ask
-    for it."""
+    """A neighbour to ask for its MAC or for a sign of life, with the source address and MAC of the request."""
 
     where: Neighbour
     source: Address
     source_mac: str
-    uplink: str | None  # whose next hop it is; None: it is a terminal's
+    uplink: str | None  # the uplink of a next hop; None: a terminal
 
 
 def sought(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[SoughtNeighbour]:
@@ -79,23 +78,23 @@ def sought(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
-    """Every address whose MAC is not in the file."""
+    """Return every address whose MAC is not in gateway.yaml."""
     hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
     places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
     return frozenset((*hops, *places))
 
 
 class Schedule:
-    """Remembers when each address was asked for, and asks again in time.
+    """The time of the next request to each address.
 
-    What was learned over an earlier connection, or before something changed on the port, still counts as unheard.
+    Answers over an earlier connection, or from before a change of the port, do not count.
     """
 
     def __init__(self) -> None:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
         self._heard: set[Neighbour] = set()
-        self._doubted: frozenset[str] = frozenset()  # uplinks: their next hops are asked for as if they never answered
+        self._doubted: frozenset[str] = frozenset()  # uplinks whose next hops are asked as if they had never answered
 
     def due(
         self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()
@@ -123,7 +122,7 @@ class Schedule:
         return pause
 
     def at_once(self, port: str) -> None:
-        """Something changed on this port: whoever is behind it may be another now."""
+        """Ask every neighbour on a changed port again: other hosts may be behind it now."""
         for where in [where for where in self._next if where[0] == port]:
             del self._next[where]
             self._pause_s.pop(where, None)
@@ -141,21 +140,21 @@ class Neighbourhood:
         self._site, self._learnable = site, learnable(site)
 
     def opened(self) -> None:
-        """Over a new connection nobody has answered."""
+        """Forget all answers: over a new connection no neighbour has answered yet."""
         self._schedule = Schedule()
 
     def port_changed(self, port: str) -> None:
         self._schedule.at_once(port)
 
     def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
-        """Whether `mac` takes the place of the known one now; if not, it may be due later."""
+        """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
         if where not in self._learnable:
             return False
         self._schedule.heard(where)
         return self._learning.told(where, mac, known, now)
 
     def due(self, now: float) -> Mapping[Neighbour, str]:
-        """It is for the caller to take."""
+        """Remove and return the MACs that are due."""
         return self._learning.due(now)
 
     def asked(self, session: int, observed: Observed, doubted: frozenset[str], now: float) -> Iterator[Ask]:
@@ -164,11 +163,12 @@ class Neighbourhood:
             yield Ask(session, observed.ports[name].number, each.source_mac, each.source, address)
 
 
-# Advertisements of the app, where no flow can answer
+# Advertisements that the controller sends where no flow can answer
 #
-# That is duplicate address detection, and every solicitation on Open vSwitch's kernel datapath (program/responders.py).
+# These answer duplicate address detection, and on Open vSwitch's kernel datapath every solicitation
+# (program/responders.py).
 
-EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
+EVERY_S = 0.9  # per asker, which asks again after 1 s (RFC 4861, 10)
 
 
 def advertisement(site: Site, observed: Observed, event: Solicited) -> Advertise | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pace of a switch: when it is read, how long an answer may take, and how often its program is compiled."""
+"""The pace of a switch: the schedule of readings, the timeouts of answers, and the rate of compilations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from controller.program.program import EMPTY, Program
 
-# Readings, for counters and for changes that others made
+# Readings, for counters and for changes made by others
 
 EVERY_S = 10
-COUNTED_EVERY_S = 1  # where copies are paid for by the byte, or somebody decides by what terminals send
+COUNTED_EVERY_S = 1  # if a budget or a decision depends on the counters
 
 
 class ReadSchedule:
@@ -26,19 +26,19 @@ class ReadSchedule:
         return now >= self._next_at
 
     def taken(self, session: int, now: float) -> None:
-        """The next one is in the session's own second of ten: hundreds of switches do not all speak at once."""
+        """Schedule the next reading at a second that depends on the session, so that switches take turns."""
         soon = math.floor(now) + 1
         self._next_at = soon + (session - soon) % self.every_s
 
     def hasten(self, now: float) -> None:
-        """It is due a second after the last one."""
+        """Make the next reading due within a second."""
         self._next_at = min(self._next_at, math.floor(now) + 1)
 
     def postponed(self, now: float) -> None:
         self._next_at = now + EVERY_S
 
 
-# Cache: a program that was read and found right is not compared field by field again
+# Cache: a program that was read and verified is not compared field by field again
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,14 +46,16 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ReadCache:
-    """A program as it was read, and the compiled one that it was equal to."""
+    """A program as read, and the equal compiled one."""
 
     read: Program = EMPTY
     meant: Program = EMPTY
 
     def recognised(self, read: Program) -> Program:
-        """With the compiled value for each that is the very one of then (edges/openflow/multipart.py keeps them): that
-        thousands of them still are equal is seen by identity, not field by field."""
+        """Replace each value that is identical to the earlier reading by its compiled value.
+
+        edges/openflow/multipart.py keeps the objects, so thousands of equal values compare by identity.
+        """
         return replace(
             read,
             flows=_recognised(read.flows, self.read.flows, self.meant.flows),
@@ -65,7 +67,7 @@ def _recognised(found: Mapping[K, V], before: Mapping[K, V], meant: Mapping[K, V
     return {key: meant[key] if before.get(key) is value else value for key, value in found.items()}
 
 
-# Timeouts: a switch that answers echoes and nothing else must not be waited for for ever
+# Timeouts: a switch may answer echoes and nothing else
 
 ANSWERS_WITHIN_S = 10.0
 
@@ -80,11 +82,11 @@ class ReplyTimeouts:
         self._since: dict[SwitchQuery, float] = {}
 
     def asked(self, question: SwitchQuery, now: float) -> None:
-        """Asked once more before it is answered does not begin anew."""
+        """Start the timeout. A repeated question does not restart it."""
         self._since.setdefault(question, now)
 
     def heard(self, question: SwitchQuery, now: float) -> None:
-        """Not the last answer, but one: it is at it."""
+        """Restart the timeout: an answer to an earlier question shows progress."""
         if question in self._since:
             self._since[question] = now
 
@@ -92,20 +94,20 @@ class ReplyTimeouts:
         self._since.pop(question, None)
 
     def ended(self, now: float) -> str | None:
-        """Why it is waited for no more."""
+        """Return which answer is overdue, as part of a sentence, or None."""
         late = (question for question, since in self._since.items() if now - since >= ANSWERS_WITHIN_S)
         return next(
             (f"has not said {question} for {ANSWERS_WITHIN_S:g} s, and answers echoes" for question in late), None
         )
 
 
-# Rate limits for work that an outsider can cause at any rate
+# Rate limits for work that outsiders can cause
 
 REMEMBERED = 4096
 
 
 class Seldom:
-    """Once in a while for each."""
+    """A rate limit: one event per key and interval."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -121,9 +123,12 @@ class Seldom:
 
 
 class Compilations:
-    """For changed ports: so many as they come, so many more when nothing else waits; at the next tick in any case."""
+    """Token bucket for compilations after port changes: AT_ONCE immediately, AT_REST more when no event waits.
 
-    AT_ONCE, AT_REST, PER_S = 4, 4, 15.0  # so that one that waits its turn has left the buckets within 100 ms
+    The next tick compiles in any case.
+    """
+
+    AT_ONCE, AT_REST, PER_S = 4, 4, 15.0  # so that a delayed change is in the buckets within 100 ms
 
     def __init__(self) -> None:
         self._left = float(self.AT_ONCE + self.AT_REST)
@@ -132,11 +137,11 @@ class Compilations:
 
     @property
     def next_at(self) -> float | None:
-        """When it is worth while to ask at rest."""
+        """The time from which at_rest() may return True, or None if no change waits."""
         return self._at + max(0.0, 1 - self._left) / self.PER_S if self.owed else None
 
     def at_once(self, now: float) -> bool:
-        """A port has changed."""
+        """Record a port change and return whether to compile now."""
         self.owed = True
         return self._take(now, keep=self.AT_REST)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bridge as the core keeps it: what is known of it, the program that it should hold, and what is on its way.
+"""The state of one bridge: observations, the program that it should hold, and unconfirmed changes.
 
         opened ──► reading ──► installing ──► steady
                                    ▲ ▲          │
-                                   │ └ a change ┘      refused: the switch said no; tried again at the next reading
+                                   │ └ a change ┘      refused: the switch sent an error; retried at the next reading
 
-`expected` is the program that the switch holds when everything sent has arrived. OpenFlow keeps the order on one
-connection, so the next difference is taken against it without waiting. Now and then (pacing.py) the switch is read
-again, for its counters and for changes that others made.
+`expected` is the program that the switch holds once every sent message has arrived. OpenFlow keeps the order on one
+connection, so the next difference is computed against it without waiting. The switch is read again at intervals
+(pacing.py), for its counters and for changes made by others.
 """
 
 from __future__ import annotations
@@ -68,29 +68,29 @@ log = logging.getLogger(__name__)
 
 
 class GatewayState(StrEnum):
-    """How far a switch is on its way to what is wanted of it."""
+    """The progress of a switch towards its program."""
 
     ABSENT = "absent"  # not connected
-    READING = "reading"  # connected, and asked what is installed
-    INSTALLING = "installing"  # changes are sent, their barrier is not yet answered
-    STEADY = "steady"  # what is installed is what is wanted
-    REFUSED = "refused"  # the switch refused something: `last_error` names it
+    READING = "reading"  # connected; the reading has no answer yet
+    INSTALLING = "installing"  # changes are sent; their barrier has no answer yet
+    STEADY = "steady"  # the installed program is the wanted one
+    REFUSED = "refused"  # the switch refused a change; see `last_error`
 
 
-LOST_EVERY_S = 1.0  # a reading because flows were lost
-COUNT_EVERY_S = 0.5  # the ports' counters, while packets leave by an uplink
+LOST_EVERY_S = 1.0  # readings after lost flows
+COUNT_EVERY_S = 0.5  # port counters, while packets leave by an uplink
 COUNT_IDLE_EVERY_S = 1.0
 JUDGE_EVERY_S = 0.1  # while an uplink is suspect
-TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
+TOLD_EVERY_S = 60.0  # log lines that a switch can cause at any rate
 
 
 class Switch:
     def __init__(self, site: Site, tickets: Tickets, now: float) -> None:
         self.site = site
         self.observed = Observed()
-        self.screened: frozenset[str] = frozenset()  # uplinks, until they are settled anew with others
-        self.rates: Mapping[str, CopyRateLimit] = {}  # of copies, likewise
-        self.installed = Installed(EMPTY)  # as last read, for its counters
+        self.screened: frozenset[str] = frozenset()  # excluded uplinks; the next settle() applies a change
+        self.rates: Mapping[str, CopyRateLimit] = {}  # limits of copies, set by the core
+        self.installed = Installed(EMPTY)  # the last reading, for its counters
         self.session: int | None = None
         self.peer: str | None = None
         self.since = now
@@ -100,12 +100,12 @@ class Switch:
         self._tickets = tickets
         self.duplicate_dpid = DuplicateDpid(tickets)
         self._neighbourhood = Neighbourhood(site)
-        self._reach: dict[str, UplinkReach] = {}  # of several uplinks, over this connection
+        self._reach: dict[str, UplinkReach] = {}  # by uplink, for this connection; empty with one uplink
         self._reach_at = self._count_at = now
         self._echo_number = 0
-        self.dead_changed = False  # other uplinks are dead than when the core last looked
-        self._learned = False  # MACs that no program holds yet
-        self._port_changes = Compilations()  # nor ports
+        self.dead_changed = False  # the set of dead uplinks changed since the core last read it
+        self._learned = False  # there are MACs that no program contains yet
+        self._port_changes = Compilations()  # port changes that no program contains yet
         self._advertised = Seldom(neighbours.EVERY_S)
         self._told = Seldom(TOLD_EVERY_S)
         self._doubted = Seldom(EVERY_S)
@@ -113,15 +113,15 @@ class Switch:
         self._patience = ReplyTimeouts()
         self._expected: Program | None = None
         self._agreed = ReadCache()
-        self._read_ticket: int | None = None  # asked and not answered
-        self._read_asked_at = self.installed_asked_at = now  # the last question, and the one that was answered last
+        self._read_ticket: int | None = None  # None: no reading is open
+        self._read_asked_at = self.installed_asked_at = now  # times of the last request, and of the last answered one
         self._apply_ticket = 0  # the last one sent
         self._applied = True
         self._verified = False
         self._refused = False
-        self._corrected = False  # the last reading differed from what was wanted
-        self._flows_deleted = False  # by somebody else, since the last reading was asked for
-        self._compared_at = float("-inf")  # with what is wanted
+        self._corrected = False  # the last reading differed from the wanted program
+        self._flows_deleted = False  # by others, since the last reading was requested
+        self._compared_at = float("-inf")  # time of the last full comparison
         self._looks, self._often = ReadSchedule(now), False
         self._counts()
 
@@ -161,7 +161,7 @@ class Switch:
         self.session, self.peer, self._expected, self.since = None, None, None, now
 
     def silent(self, now: float) -> str | None:
-        """Why this connection is to be ended."""
+        """Return why to close the connection, or None."""
         if self.duplicate_dpid.silent(now):
             return "has not answered, and the same switch has connected again"
         why = self._patience.ended(now)
@@ -180,16 +180,16 @@ class Switch:
             if not self._verified and self._applied:
                 yield self._read(now)
             return
-        if self._expected is None:  # what was learned before a restart; what was seen since then is newer
+        if self._expected is None:  # MACs from before a restart; newer observations win
             old = remembered(self.site, self.observed.ports, event.installed.program.groups)
             self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
-        # Two differences in a row are the switch's fault only if neither the program nor somebody else changed.
+        # Two differences in a row are the switch's fault only if neither our program nor others changed it.
         excused = known_to_fail or self._learned or self._port_changes.owed or self._flows_deleted
         before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
         as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected
         if as_it_was and now - self._compared_at < EVERY_S:
-            return  # it was read for its counters
+            return  # this reading was for its counters
         self._compared_at = now
         changes = yield from self.settle(wanted, now)
         if not changes:
@@ -207,7 +207,7 @@ class Switch:
             return
         self._patience.answered(SwitchQuery.APPLY)
         self._applied = True
-        # After a deletion the next reading is a second away at most. Read at once, deletions would set the pace.
+        # After a deletion the next reading is at most a second away. Otherwise deletions would set its pace.
         if not self._verified and not self._refused and self._read_ticket is None and not self._flows_deleted:
             yield self._read(now)
 
@@ -217,20 +217,20 @@ class Switch:
             self._read_ticket = None
             self._patience.answered(SwitchQuery.READ)
             self._fail(f"the switch refused to be read: {event.reason}", now)
-        elif event.change is None:  # a packet sent out of a port that has gone, say: nothing that is installed
+        elif event.change is None:  # no installed state, for example a packet to a removed port
             level = logging.WARNING if self._told.allows(SwitchRefused, now) else logging.DEBUG
             log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
-        elif not self._refused:  # the first is the cause, what follows it leans on what was refused
+        elif not self._refused:  # later errors follow from the first
             what = describe(event.change, self.observed.ports)
             self._fail(f"the switch refused {what}: {event.reason}", now)
             if isinstance(event.change, ModifyGroup) and self._doubted.allows(self.session, now):
-                yield self._read(now)  # somebody has taken the group away, most likely
+                yield self._read(now)  # most likely another controller deleted the group
 
     def flows_lost(self, now: float) -> Iterator[Effect]:
-        """Read the switch after somebody else deleted flows of ours: at once, or within a second of the last reading.
+        """Read the switch after others deleted flows of ours: at once, or within a second of the last reading.
 
-        The switch announces further deletions only after the next reading (edges/openflow/speaker.py), so nothing may
-        put that reading off.
+        The switch announces further deletions only after the next reading (edges/openflow/speaker.py), so that
+        reading must not be postponed.
         """
         if self._told.allows(FlowsLost, now):
             log.warning("%s: somebody deleted flows of ours; they are sent again", self.site.name)
@@ -241,7 +241,7 @@ class Switch:
             self._looks.hasten(now)
 
     def _fail(self, error: str, now: float) -> None:
-        """Said once, shown until it is mended, and tried again at the next look."""
+        """Log an error once, keep it as `last_error` and try again at the next reading."""
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
@@ -271,9 +271,9 @@ class Switch:
         return where
 
     def _learn(self, macs: Mapping[Neighbour, str]) -> None:
-        """Carried out at the next rest: hundreds may answer at once."""
+        """Record MACs. The next rest or tick compiles them together, as hundreds may answer at once."""
         for where, mac in macs.items():
-            known = where in self.observed.macs  # one that changes all the time must not fill the log
+            known = where in self.observed.macs  # a MAC that keeps changing must not fill the log
             log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, where[1], mac)
         self.observed = replace(self.observed, macs={**self.observed.macs, **macs})
         self._learned = True
@@ -310,14 +310,14 @@ class Switch:
     # The program
 
     def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
-        """Send what is missing; returns the changes."""
+        """Send the difference to the wanted program and return it."""
         if self._expected is None or self.session is None:
             return ()
         self._learned = self._port_changes.owed = False
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened, self.rates)))
         changes = diff(self._expected, target)
-        self._expected = target  # also where it is equal: the next difference finds the very same values
+        self._expected = target  # even if equal: the next diff then compares identical objects
         self.last_changes = len(changes)
         if not changes:
             return ()
@@ -331,7 +331,7 @@ class Switch:
         return changes
 
     def count_often(self, often: bool) -> None:
-        """Whether it is read each second, for somebody who decides by its counters."""
+        """Set whether the switch is read each second, for decisions that use its counters."""
         self._often = often
         self._counts()
 
@@ -359,16 +359,16 @@ class Switch:
 
     @property
     def brings_nothing(self) -> dict[str, str]:
-        """Dead uplinks, and the reasons."""
+        """The dead uplinks, with the reasons."""
         return {name: one.dead for name, one in self._reach.items() if one.dead is not None}
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Uplinks that bring nothing back although nothing could be concluded, and why it could not."""
+        """The uplinks without answers that cannot be judged, with the reasons."""
         return {name: one.doubt for name, one in self._reach.items() if one.doubt is not None}
 
     def _reached(self, before: Mapping[str, UplinkReach]) -> dict[str, UplinkReach]:
-        """The states of several uplinks; those of before, for the same addresses to ask, are kept."""
+        """Return the state of each uplink, or nothing with one uplink. A state survives if its targets are the same."""
         if len(self.site.uplinks) < 2:
             return {}
         targets = {uplink.name: tuple(map(str, uplink.reach)) for uplink in self.site.uplinks}
@@ -396,7 +396,7 @@ class Switch:
                 self._reached_by(uplink, partial(reachability.far_answered, number=event.number, now=now))
 
     def _look_for_dead(self, now: float) -> Iterator[Effect]:
-        """Judge the answers, ask again and count, each when it is time."""
+        """Judge the answers, send probes and request counters, each when due."""
         if self.session is None or not self._reach:
             return
         before = self.brings_nothing
@@ -473,11 +473,11 @@ class Switches(dict[int, Switch]):
         return next((each for each in self.values() if each.session == session), None)
 
     def ports(self) -> dict[int, Mapping[str, Port]]:
-        """Of those that are connected."""
+        """Return the ports of the connected switches, by dpid."""
         return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
 
     def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
-        """A site that is gone keeps what it has on its switch, which is let go."""
+        """Apply new sites. A removed site's switch keeps its flows and is disconnected."""
         old = dict(self)
         self.clear()
         for site in sites:
