@@ -101,7 +101,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	towards.Begin(ctx)
 	all.Await(towards, proxy.FullStore)
 	proxied.By(&proxy.Plan{
-		Inside: all, Networks: order.From, Relays: []*proxy.Relay{towards}, Choices: proxy.Chosen(nil), Sought: &proxy.Sought{},
+		Inside: all, Networks: order.From, Relays: []*proxy.Relay{towards}, Choices: proxy.Chosen(nil), Undecided: &proxy.Undecided{},
 		Block: order.Block,
 	})
 	if _, err := proxied.Write(order); err != nil {

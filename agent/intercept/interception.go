@@ -60,7 +60,7 @@ func begin(h *Executor) (s *interception, err error) {
 		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
 		joins: &joins{kernel: h.kernel, trouble: &ratelog.Logger{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*proxy.Relay{},
 		terminals: map[string]*taken{}, said: map[*proxy.Relay]string{},
-		plan: proxy.Plan{Choices: proxy.Chosen(nil), Sought: &proxy.Sought{}},
+		plan: proxy.Plan{Choices: proxy.Chosen(nil), Undecided: &proxy.Undecided{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.proxy, err = proxy.Open(s.ctx, proxy.Settings{Within: h.within, Mark: divert.Answering, Log: h.log, Failed: func(err error) {

@@ -41,7 +41,7 @@ func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 			report.Terminals = append(report.Terminals, message(each.GetName(), one.way.Totals()))
 		}
 	}
-	for _, each := range s.plan.Sought.Last(s.plan.Choices) {
+	for _, each := range s.plan.Undecided.Last(s.plan.Choices) {
 		report.Sought = append(report.Sought, &agentv1.Sought{
 			Prefix: each.Prefix.String(), Address: each.To.Addr().String(), Port: uint32(each.To.Port()),
 		})

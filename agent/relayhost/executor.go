@@ -147,7 +147,7 @@ func (e *Executor) lead(ways []onward.Way) error {
 func (e *Executor) tend(now time.Time) {
 	err := e.lead(e.wanted.onward)
 	if err == nil && e.passes != nil {
-		guests, lost := e.relay.server.Lately(now), false
+		guests, lost := e.relay.server.RecentNetworks(now), false
 		err = e.within(func() (err error) {
 			if lost, err = e.passes.Tend(); err != nil {
 				return err

@@ -15,7 +15,7 @@ type Plan struct {
 	Networks  []netip.Prefix
 	Relays    []*Relay
 	Choices   *Choices
-	Sought    *Sought
+	Undecided *Undecided
 	Block     bool // reset what cannot be relayed; otherwise connect directly
 }
 
@@ -46,7 +46,7 @@ func (p *Plan) paths(terminal *Terminal, to netip.AddrPort) (paths []*relayPath,
 	choice, chosen := p.Choices.of(to.Addr())
 	relays := choice.Relays
 	if !chosen {
-		p.Sought.note(to)
+		p.Undecided.note(to)
 		relays = p.fastest()
 	}
 	for _, relay := range relays {

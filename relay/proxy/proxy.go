@@ -56,7 +56,7 @@ type Settings struct {
 // and before Write no connections are redirected to it.
 func Open(ctx context.Context, s Settings) (*Proxy, error) {
 	p := &Proxy{Trouble: &ratelog.Logger{Log: s.Log}, maxConnections: memlimit.Connections(), within: s.Within, end: func() {}}
-	p.By(&Plan{Choices: Chosen(nil), Sought: &Sought{}})
+	p.By(&Plan{Choices: Chosen(nil), Undecided: &Undecided{}})
 	if err := s.Within(func() (err error) {
 		p.Diversion, err = divert.Claim()
 		return err

@@ -108,7 +108,7 @@ class Run:
 
 
 def shares(off: Run, ideal: Run) -> list[float]:
-    """What each capped terminal gets, of its share under `off`."""
+    """Return the part of its share under `off` that each capped terminal gets."""
     alike = [
         [bps for bps, one in zip(off.bps, off.drawn.capped, strict=True) if bool(one.burst_s) == pauses]
         for pauses in (False, True)

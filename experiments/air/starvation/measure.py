@@ -33,7 +33,7 @@ from topologies.access_point import AIR_BPS, SERVERS, AccessPointTopo, address
 
 JOINS_S, ENDS_S = 8.0, 28.0  # the guest begins, and from then on all is counted; the run ends
 KILLED_S = 5.0  # its lease ends 3 s later
-LATE_S = 10.0  # of the end, which are told by themselves
+LATE_S = 10.0  # the end of a run, which has figures of its own
 LOOK_S = 0.5
 DATAGRAMS_BPS = 5_000_000
 BURST_S = 3.0
@@ -190,7 +190,7 @@ def _timeline(come: Sequence[Received], told: Sequence[tuple[float, str, str]], 
 
 
 def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float, str, str]]:
-    """What the controller says of the caps: the moment, why they are released, and each terminal's."""
+    """Yield the moment, the reason of a release, and each terminal's cap, as the controller reports them."""
     while time.monotonic() < until:
         told = _told(lab)
         caps = " ".join(
@@ -209,7 +209,7 @@ def released(lab: Laboratory, until: float) -> Iterator[str]:
 
 
 def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> None:
-    """What the guest does where it is no upload; it ends with the block."""
+    """Start the guest's traffic if it is no upload. It ends with the block."""
     server = SERVERS[server_at(mix.guest_rtt_ms)]
     if mix.guest is Guest.DOWNLOAD:
         where = lab.servers[server_at(mix.guest_rtt_ms)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is held, who is not, how far their servers are, and under which rules."""
+"""Plan the capped terminals, the sender without a cap, the distances of their servers, and the rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from topologies.access_point import TERMINALS
 
-GUEST = "t7"  # whom nobody holds
+GUEST = "t7"  # has no cap
 HELD = TERMINALS[:6]
 RTTS_MS = {"s4": 4, "s16": 16, "s64": 128, "s256": 256}  # in this laboratory
 

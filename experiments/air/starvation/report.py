@@ -36,6 +36,6 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _shares(off: Sequence[Run]) -> list[float]:
-    """What each held terminal gets with the rule off, and no more than the mean of them."""
+    """Return the rate of each capped terminal with the rule off, at most their mean."""
     gets = [mean(run.bps[number] for run in off) for number in range(len(HELD))]
     return [min(each, mean(gets)) for each in gets]

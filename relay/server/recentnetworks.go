@@ -25,9 +25,9 @@ func networkOf(address netip.Addr) netip.Prefix {
 	return network
 }
 
-// Lately returns the networks of authenticated gateways that are connected or were within the last ten minutes, in
+// RecentNetworks returns the networks of authenticated gateways that are connected or were within the last ten minutes, in
 // order.
-func (s *Server) Lately(now time.Time) (networks []netip.Prefix) {
+func (s *Server) RecentNetworks(now time.Time) (networks []netip.Prefix) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for visit := range s.visits {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	maxSought = 64
-	soughtTTL = time.Minute
+	maxUndecided = 64
+	undecidedTTL = time.Minute
 
 	prefix4, prefix6 = 24, 48 // prefix lengths of a choice
 )
 
-// Sought records destinations without a choice.
-type Sought struct {
+// Undecided records destinations without a choice.
+type Undecided struct {
 	mutex sync.Mutex
 	last  []Wanted // the newest last
 }
@@ -31,7 +31,7 @@ type Wanted struct {
 	at     time.Time
 }
 
-func (s *Sought) note(to netip.AddrPort) {
+func (s *Undecided) note(to netip.AddrPort) {
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 	length := prefix4
 	if to.Addr().Is6() {
@@ -45,18 +45,18 @@ func (s *Sought) note(to netip.AddrPort) {
 	defer s.mutex.Unlock()
 	s.last = slices.DeleteFunc(s.last, func(w Wanted) bool { return w.Prefix == prefix })
 	s.last = append(s.last, Wanted{prefix, to, time.Now()})
-	if len(s.last) > maxSought {
+	if len(s.last) > maxUndecided {
 		s.last = slices.Delete(s.last, 0, 1)
 	}
 }
 
 // Last returns the destinations of the last minute without a choice, the newest first.
-func (s *Sought) Last(choices *Choices) []Wanted {
+func (s *Undecided) Last(choices *Choices) []Wanted {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.last = slices.DeleteFunc(s.last, func(w Wanted) bool {
 		_, chosen := choices.of(w.To.Addr())
-		return chosen || time.Since(w.at) > soughtTTL
+		return chosen || time.Since(w.at) > undecidedTTL
 	})
 	newest := slices.Clone(s.last)
 	slices.Reverse(newest)
