@@ -15,7 +15,7 @@ OK = 0
 REFUSED = 1  # what was asked is not so, or was refused
 USAGE = 2  # argparse's own
 UNREACHABLE = 3  # the controller does not answer
-PARTLY = 4  # it was done, but for what was told on stderr
+PARTLY = 4  # done, except for what stderr names
 INTERRUPTED = 130  # by Ctrl-C, in the shell's numbers
 
 LONGEST = 500  # characters shown of a sentence: one connection moved between two paths takes 260, in IPv6 up to 400

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def told(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
-    """As --json has it."""
+    """Return the estimates as --json prints them."""
     by_packet, by_trains = rate(probed.samples, alpha), estimators.rate_of_trains(probed.trains)
     measured = [
         Measured(method, each, 0.0)

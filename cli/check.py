@@ -51,7 +51,7 @@ def _counts(config: Config) -> dict[str, dict[str, int]]:
 
 
 def _of_site(site: Site) -> dict[str, int]:
-    """As they are written: relaying adds subnets of its own."""
+    """Count a site's parts as the file has them: relaying adds subnets of its own."""
     counts = {
         "uplinks": len(site.uplinks),
         "subnets": sum(not each.name.startswith(RELAYING) for each in site.subnets),

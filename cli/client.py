@@ -19,7 +19,7 @@ DEFAULT_API = str(settings.DEFAULT_API)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every verb that talks to a running controller takes."""
+    """Add the options of every verb that talks to a running controller."""
     parser.add_argument(
         "--api",
         metavar="HOST:PORT",

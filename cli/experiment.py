@@ -21,7 +21,7 @@ from lab.stage.isolate import WorldError
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is told of one before it is loaded. Durations are of two cores with nothing else to do."""
+    """An experiment that is not loaded yet. Its durations hold for two idle cores."""
 
     module: str
     summary: str

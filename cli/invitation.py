@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab that stands offers people: an agent at each end of its connections, and lines with which to try them."""
+"""The offer of a running lab: an agent at each end of its connections, and commands to try."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ router {router})."""
 
 
 def seen_outside(pid: int) -> int:
-    """What the machine calls a process of this world; the last number of its NSpid is what the world calls it."""
+    """Return the machine's PID of a process in this namespace. The last number of its NSpid is the PID here."""
     machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
     ours = Path("/proc/self/ns/pid").readlink()
     for process in machine.glob("[0-9]*"):

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
-    """By this probe. One that was not whole, a train being left out, may have told it; it calibrates no hosts."""
+    """Return whether this probe measured the direction. A probe without a train may; it calibrates no hosts."""
     if way["bps"] is None or not way["error"]:
         return way["bps"] is not None
     ages_s = [one["age_s"] for one in way["by_method"] if one["age_s"] is not None]
@@ -69,7 +69,7 @@ def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
 
 
 def _meant(client: Client, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Those that are measured, by either end's name."""
+    """Return the measured paths with the uplink's name, at the site if one is given."""
     paths = [path for path in client.get("paths") if path["uplink"] == args.uplink and path["directions"]]
     return [path for path in paths if args.site in (None, path["site"], path["near"], path["far"])]
 

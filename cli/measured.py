@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, as `status` and others show it: with where it is known from, and for how long."""
+"""Measured values as `status` and others show them, with their source and age."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _way(way: dict[str, Any], why_not: str | None) -> str:
 
 
 def _health(health: dict[str, Any] | None) -> tuple[str, str]:
-    """Of the last minute."""
+    """Return loss and round trip of the last minute."""
     window = max(health["windows"], key=lambda one: one["seconds"], default=None) if health is not None else None
     if window is None or not window["sent"]:
         return "-", "-"
@@ -65,7 +65,7 @@ def interval(rate: dict[str, Any]) -> str:
 
 
 def bandwidth(access_point: dict[str, Any]) -> str:
-    """Of an access point, with where it is known from."""
+    """Return the bandwidth of an access point with its source."""
     bps, measured = access_point["bandwidth_bps"], access_point["measured"]
     if bps is None:
         return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"

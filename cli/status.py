@@ -95,7 +95,7 @@ def _is_wished(terminal: dict[str, Any]) -> bool:
 def _enrolled(client: Client) -> list[dict[str, Any]]:
     try:
         agents: list[dict[str, Any]] = client.get("agents")
-    except Denied:  # it serves none, which is no news to whoever wrote so
+    except Denied:  # the controller serves no agents, as its file says
         return []
     return agents
 
@@ -143,7 +143,7 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """What came in more than once, where two of our sites are each other's ends."""
+    """Yield the table of copies that arrived at sites with a peer site."""
     ends = [one for one in status["gateways"] if one["copies"] is not None]
     if ends:
         yield ("COPIES AT", "BY", "FIRST", "ELIMINATED", "LATE", "ROGUE", "EVICTED", "WINDOW", "COPIED FROM HERE")
@@ -157,7 +157,7 @@ def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Of uplinks that are paid for by the byte."""
+    """Yield the table of metered uplinks."""
     paid = [(gateway["name"], one) for gateway in status["gateways"] for one in gateway["uplinks"] if one["budget"]]
     if paid:
         yield ("COPIES BY", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
@@ -214,7 +214,7 @@ def _copied(traffic: dict[str, Any]) -> str:
 
 
 def _mode(one: dict[str, Any]) -> str:
-    """Of a terminal, or of one class of its traffic; and what it comes to, where that is another."""
+    """Return the mode of a terminal or a class, and the acting mode if it differs."""
     mode = str(one["mode"]) + ("*" if one["mode_overridden"] else "")
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 

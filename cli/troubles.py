@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a status needs somebody's attention, in sentences."""
+"""Sentences about everything in a status that needs attention."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
 
 
 def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
-    """Where a rule is not followed, or what was said of a terminal is not believed."""
+    """Yield caps that are not enforced and reports that are not believed."""
     for place in access_points:
         name = f"{place['gateway']}: access point {place['name']}"
         if place["released"] is not None:
@@ -106,14 +106,14 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
 
 
 def _enrols(one: dict[str, Any]) -> str:
-    """As it was enrolled before."""
+    """Return the command that enrols the agent again, with its role and terminal."""
     role = f" --role {one['role']}" if one["role"] else ""
     terminal = f" --terminal {one['terminal']}" if one["terminal"] not in (None, one["name"]) else ""
     return f"./bicast enroll {one['name']}{role}{terminal}"
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
-    """Who was to ride an uplink that is not up, and rides another."""
+    """Return a phrase that names terminals which use another uplink because this one is down."""
     rides: dict[str, list[str]] = {}
     for one in status["terminals"]:
         if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):

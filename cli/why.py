@@ -89,7 +89,7 @@ def _copying(one: dict[str, Any]) -> str:
 
 
 def _copied(one: dict[str, Any]) -> Iterator[str]:
-    """What is copied and what is not, and how many packets that was."""
+    """Yield the classes that are copied and those that are not, with their packets."""
     if one["acting"] == "bicast":
         why_not = f" alone: {one['whole']}" if one["whole"] is not None else ""
         yield f"copied is {', '.join(one['copied'])}{why_not}"

@@ -95,8 +95,7 @@ def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
-    """What Open vSwitch has in its database and could not make: it answers a change that it could not carry out with
-    success all the same, and a later one not at all."""
+    """Return what Open vSwitch has in its database and could not make. It reports success for such a change."""
     seen, here = ovs.read(), {link.name for link in links.read()}
     told: list[str] = []
     for site in sites:

@@ -61,7 +61,7 @@ NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_o
 
 
 def examine(scene: Scene) -> Iterator[Finding]:
-    """What a check cannot look at is a finding too; an Open vSwitch that is silent is one, not four."""
+    """Yield the findings of all checks. A check that cannot run is one; a silent Open vSwitch is one, not four."""
     silent = False
     for check in CHECKS:
         if check in NEEDS_OVS and (silent or not scene.sites):

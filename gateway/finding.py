@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check says: how it is, how it should be, and the line that mends it."""
+"""The result of a check: the state found, the state expected, and the command that mends it."""
 
 from __future__ import annotations
 

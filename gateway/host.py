@@ -77,5 +77,5 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """What is wrong; OVS's tools add where their log is."""
+    """Return the first line of an error. OVS's tools add the place of their log."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -36,7 +36,7 @@ class Link:
 
     @property
     def carries(self) -> str:
-        """What would miss it, "" when nothing would."""
+        """Return what depends on the link: addresses and default routes; "" if nothing does."""
         reasons = [", ".join(str(address) for address in self.addresses)] if self.addresses else []
         if self.default_routes:
             reasons.append("this host's default route")

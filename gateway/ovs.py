@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Open vSwitch has in its database, read in one transaction, as plain values."""
+"""The database of an Open vSwitch, read in one transaction, as plain values."""
 
 from __future__ import annotations
 

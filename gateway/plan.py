@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be done so that a bridge is as gateway.yaml wants it. Pure: a file and what is seen in, steps out.
+"""The steps that make a bridge as gateway.yaml describes it. Pure: a file and the host's state in, steps out.
 
 The same plan is carried out by `bridge` and read by `doctor`, so that the two cannot disagree.
 """
@@ -35,7 +35,7 @@ CONTROLLER_COLUMNS = {
 
 
 def meeting(listen: Endpoint) -> Endpoint:
-    """Where the switch finds the controller; a controller that listens everywhere is found at the loopback."""
+    """Return the address for the switch. A controller that listens on every address is reached at the loopback."""
     address = ip_address(listen.host)
     if address.is_unspecified:
         return replace(listen, host="127.0.0.1" if address.version == 4 else "::1")

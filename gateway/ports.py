@@ -33,7 +33,7 @@ def made_by_agent(site: Site) -> tuple[str, ...]:
 
 
 def underlays_of(site: Site) -> dict[str, str]:
-    """The devices that tunnels are told to leave by; of each, a port of a tunnel that does."""
+    """Return the written outer devices of tunnels, each with the port of one such tunnel."""
     tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
     return {device: port for device, port in tunnels if device}
 
@@ -96,7 +96,7 @@ def unopened(port: SeenPort) -> str:
 
 
 def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
-    """Who has a number keeps it; the others get the lowest that nobody has or asked for."""
+    """Return the numbers of ports. A port keeps its number; the others get the lowest free ones."""
     numbers = {port.name: port.number or port.requested for port in ports}
     taken = {number for port in ports for number in (port.number, port.requested) if number}
     free = iter(number for number in range(1, HIGHEST) if number not in taken)

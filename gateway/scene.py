@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks look at, each part read once and only when a check asks for it."""
+"""The state that checks read, each part once and only when a check needs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scene:
 
     @cached_property
     def files(self) -> Files | None:
-        """Those of TLS."""
+        """The TLS files of the configuration."""
         if self.config is None or self.config.settings.tls is None:
             return None
         try:

@@ -48,7 +48,7 @@ def room() -> int | None:
 
 
 def widen(bridge: str) -> None:
-    """By this bridge it is made to send where it has not yet."""
+    """Enlarge the daemon's send buffers. If it has no socket yet, make it send through this bridge first."""
     pid = _daemon()
     with _sockets(pid) as those:
         found = bool(those)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made of, as values: what is seen of a host, what must be so on it, and what would be harmed."""
+"""The values of a plan: the host's state, the required state, and what a step would harm."""
 
 from __future__ import annotations
 

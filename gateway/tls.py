@@ -7,8 +7,8 @@
     tls.certificate, tls.key          switch-1.pem, switch-1.key
       the controller's                  that of the bridge with dpid 1, beside the CA
 
-A certificate says what it is for, so that a switch's stolen key cannot play the controller, and of which dpids it is,
-so that it can play no other switch. An Open vSwitch has one for all its bridges: switch-1-2.pem is that of two.
+A certificate names its purpose, so that a switch's stolen key cannot impersonate the controller. It names its dpids, so
+that the key cannot impersonate another switch. An Open vSwitch has one for all its bridges: switch-1-2.pem is for two.
 """
 
 from __future__ import annotations

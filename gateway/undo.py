@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be done so that nothing of ours is left: the way back of a plan, as pure as that is."""
+"""The steps that remove everything of ours: the reverse of a plan, and as pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which hands this host can hold the windows of those who share an access point. Its agent knows, and is asked."""
+"""The ways in which this host can cap windows. Its agent is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATEWAYS = "window"  # the hand of a gateway: the others are of terminals
 
 
 def hands(scene: Scene) -> Iterator[Finding]:
-    """Of terminals nothing is known here; where they are on this host, the kernel is theirs, too."""
+    """Yield a finding for each way. Terminals on other hosts are not checked."""
     ruled = [one.name for site in scene.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return

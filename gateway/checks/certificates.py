@@ -86,7 +86,7 @@ def _public(path: Path, kind: str) -> str:
 
 
 def _makes(files: Files, scene: Scene) -> bool:
-    """Whether `bridge` would make what is missing rather than refuse."""
+    """Return whether `bridge` would make the missing files rather than refuse."""
     assert scene.config is not None
     try:
         return any(made.commands for made in tls.makings(files, scene.config.settings))
@@ -95,7 +95,7 @@ def _makes(files: Files, scene: Scene) -> bool:
 
 
 def _again(files: Files, pair: Pair, scene: Scene) -> str | None:
-    """Put the old ones aside and have them made anew; with the CA goes all that it signed."""
+    """Return the commands that move the old files away and make new ones; with the CA go all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)

@@ -82,7 +82,7 @@ def reached(scene: Scene) -> Iterator[Finding]:
 
 
 def _led(scene: Scene) -> bool:
-    """Whether the bridges are connected: then the controller is spared a stranger who says nothing."""
+    """Return whether the bridges are connected: then no test connection to the controller is needed."""
     try:
         bridges = [scene.seen.ovs.bridge(site.bridge) for site in scene.sites]
     except HostError:

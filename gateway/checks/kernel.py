@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel can do, found out by doing it in a network namespace that is thrown away."""
+"""Abilities of the kernel, tried in a temporary network namespace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def datapath(scene: Scene) -> Iterator[Finding]:
         expected = f"yes, for {', '.join(needed)}; or `datapath: netdev` there; or {KERNEL}"
         yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
     else:
-        # without a file nobody knows which datapath will be asked for
+        # without a file the datapath is not known
         unable = not can and not scene.sites
         found = "no: write `datapath: netdev` into gateway.yaml, where saying nothing means `system`"
         state = State.WARNING if unable else State.OK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What taking terminals' TCP needs of the host, where a site is to: a kernel that can. The devices its agent makes."""
+"""Needs of interception at a site with relaying: a kernel that can. The agent makes the devices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What uplinks of kind tunnel need of the host: a kernel that can, a way to the other end, and answers that come in.
+"""Needs of uplinks of kind tunnel: a kernel that can, a route to the other end, and answers that arrive.
 
 Where a tunnel has no `device` its packets leave as the host's routes say, and come in wherever they come.
 """
@@ -122,7 +122,7 @@ def rp_filter(scene: Scene) -> Iterator[Finding]:
 
 
 def merging(scene: Scene) -> Iterator[Finding]:
-    """That of a `device` is turned off by `bridge`, and undone by it."""
+    """Check merging (GRO) where tunnels without a `device` arrive. `bridge` turns it off for a written `device`."""
     for site in scene.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
         if not nowhere:
