@@ -34,7 +34,7 @@ from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, A
 Numbers = NDArray[np.float64]
 
 ROUNDS = 200
-NEAR = 1e-6  # of the spread: what another round would change less is left
+NEAR = 1e-6  # of the spread: the fit ends when a round changes less
 NORMAL = NormalDist()
 
 
@@ -55,10 +55,10 @@ def least_squares(columns: Numbers, values: Numbers) -> Line:
 
 
 def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
-    """So many of the points are below the line (quantile regression).
+    """Return the line that has the share `quantile` of the points below it (quantile regression).
 
-    The check function is lowered by steps of weighted least squares that each lie above it; near zero it is rounded
-    off, and less from round to round.
+    The check function is minimized by weighted least squares that majorize it. It is rounded off near zero, less with
+    each round.
     """
     coefficients = least_squares(columns, values).coefficients
     left = values - columns @ coefficients
@@ -78,8 +78,8 @@ def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
 
 
 def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
-    """By how far apart the points are about the line (Koenker's sandwich, with Hall's and Sheather's width)."""
-    # It goes through as many points as it has coefficients: these tell nothing of how close the others are.
+    """Return errors from the density of points near the line (Koenker's sandwich, Hall-Sheather bandwidth)."""
+    # The line passes through as many points as it has coefficients: these do not show the density.
     left = np.delete(left, np.argsort(np.abs(left))[: columns.shape[1]])
     points = len(left)
     normal = NORMAL.inv_cdf(quantile)
@@ -97,42 +97,42 @@ def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
 # A crystal is off by tens of millionths and wanders with its temperature: over seconds, a line with some bends.
 
 BENDS = 3
-STEP_S = 0.5e-3  # less is not told from packets that waited
-FAST = 0.01  # of the packets are faster than one that hardly waited
-FASTEST = 200e-6  # no crystal is so far off: the clock is being pulled
+STEP_S = 0.5e-3  # a smaller step cannot be distinguished from waiting packets
+FAST = 0.01  # quantile of the delay that counts as hardly waiting
+FASTEST = 200e-6  # seconds per second; a larger drift means that the clock is being adjusted
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What a fit over time is made of: a slope from the first packet on, and what it changes by at each bend."""
+    """Columns of a fit over time: a slope from the first packet, and its change at each bend."""
 
     columns: Numbers
     span_s: float
 
     def mean(self, coefficients: Numbers) -> float:
-        """Seconds a second, from the first packet to the last."""
+        """Return the mean drift in seconds per second, from the first packet to the last."""
         ends = self.columns[[0, -1]] @ coefficients
         return float(ends[1] - ends[0]) / self.span_s
 
 
 def drift(sent: Numbers) -> Drift:
-    """`sent` grows."""
+    """Return the columns for these times of sending, which must be ascending."""
     bends = np.linspace(sent[0], sent[-1], BENDS + 2)[:-1]
     columns = np.maximum(sent[:, None] - bends[None, :], 0)
     return Drift(columns - columns.mean(axis=0), float(sent[-1] - sent[0]))
 
 
 def step_s(forth: Numbers, back: Numbers) -> float:
-    """By how much one clock was set against the other meanwhile; 0: it was not.
+    """Return the step in seconds of one clock against the other during the measurement, or 0.
 
-    Setting a clock makes the way there longer by what it makes the way back shorter. Those that hardly waited, there
-    and back together, tell it from waiting: their half difference is the clocks', but for a part of what they waited.
+    Setting a clock lengthens one direction and shortens the other. Packets that hardly waited show it: half the
+    difference of their directions is the clocks' offset, apart from a part of their waiting.
     """
     known = np.isfinite(forth + back)
     if known.sum() < 2:
         return 0.0
     together, half = (forth + back)[known], ((forth - back) / 2)[known]
-    # Not the fastest of all: who was under way when our own clock was put back seems to have been faster than the path.
+    # Not the minimum: a packet in flight while our clock was set back seems faster than the path.
     fast = np.quantile(together, FAST)
     apart = np.diff(half[np.abs(together - fast) <= STEP_S / 2])
     if not len(apart):
@@ -143,33 +143,33 @@ def step_s(forth: Numbers, back: Numbers) -> float:
 
 # Rates from delays
 
-EDGE = 0.05  # so many of the packets are faster than the line: clock errors, not the path
+EDGE = 0.05  # share of packets below the line, due to clock errors
 SURE = 1.96  # standard deviations, for 95 %
 LEAST_ERROR = 1e-15
-UNSURE_PART = 0.003  # of the slope: the edge of what had to wait now and then is not quite the path's
-WIDEST = 1.5  # the upper end of an interval that tells something is no more than so many times its lower one
-FEWEST = 60
-FEWEST_SIZES = 4
+UNSURE_PART = 0.003  # of the slope: the lower edge of packets that sometimes wait is not exactly the path's
+WIDEST = 1.5  # largest ratio of an interval's ends that is still a result
+FEWEST = 60  # packets
+FEWEST_SIZES = 4  # packet lengths
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Packets that came, in the order in which they were sent; times in seconds, each of the clock of its own end."""
+    """Arrived packets, in the order of sending. Times are seconds of each end's own clock."""
 
     lengths: Numbers
     sent: Numbers
     received: Numbers
-    answered: Numbers  # by the far end; nan: not known
-    heard: Numbers  # the answer; nan: it was lost
+    answered: Numbers  # when the far end answered; nan: unknown
+    heard: Numbers  # when the answer arrived; nan: it was lost
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Seconds a byte, with one standard deviation."""
+    """Seconds per byte, with one standard deviation."""
 
     s_per_byte: float
     error: float
-    drift: float = 0.0  # of the far end's clock: seconds a second
+    drift: float = 0.0  # of the far end's clock, in seconds per second
 
 
 def paper(samples: Samples) -> Slope:
@@ -197,7 +197,7 @@ def round_trip(samples: Samples) -> Slope:
 
 
 def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
-    """By both ways of ours, where packets came back; the interval has room for what they differ by."""
+    """Return the rate by `one_way`, and by `round_trip` if answers arrived. A difference widens the interval."""
     if unfit := _unfit(samples):
         return Unknown(unfit)
     forth = one_way(samples)
@@ -212,7 +212,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     s_per_byte = slope.s_per_byte - alpha.s_per_byte
     unsure = SURE * math.hypot(slope.error, alpha.error, UNSURE_PART / 2 * slope.s_per_byte)
     least, most = s_per_byte - unsure, s_per_byte + unsure
-    if not least > 0:  # nor where it is no number
+    if not least > 0:  # also if it is NaN
         return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
     if most > WIDEST * least:
         return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
@@ -220,12 +220,12 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
 
 
 def calibrated(slope: Slope, link_bps: float) -> Alpha:
-    """By a link of known rate between the same two hosts."""
+    """Return alpha, measured over a link of known rate between the same two hosts."""
     return Alpha(slope.s_per_byte - 8 / link_bps, math.hypot(slope.error, UNSURE_S_PER_BYTE / SURE))
 
 
 def _together(forth: Slope, back: Slope) -> Slope:
-    """Each by its own certainty; no surer than the surer one, for both have the same packets, nor than they agree."""
+    """Return the weighted mean. Both use the same packets, so the error is not below the smaller one."""
     weights = np.maximum([forth.error, back.error], LEAST_ERROR) ** -2.0
     both = float(weights @ [forth.s_per_byte, back.s_per_byte] / weights.sum())
     apart = max(abs(forth.s_per_byte - both), abs(back.s_per_byte - both))
@@ -252,15 +252,15 @@ def _unfit(samples: Samples) -> str:
 # A shaper may let a burst pass at full speed first, so only the end of a train counts. Packets of others spread a
 # train, so the median of many trains counts.
 
-FEWEST_PACKETS = 8  # in what is looked at
-FEWEST_TRAINS = 6  # of five the least and the most have the median between them in 94 of 100 cases
-END = 0.5  # this part of a train
-TRAINS_UNSURE_PART = 0.01  # headers that nobody counts, a burst, interrupts: no number of trains makes it less
-APART_S = 20e-6  # what comes closer is spaced by the hosts: by their interrupts, and by who reads
+FEWEST_PACKETS = 8  # in the end of a train
+FEWEST_TRAINS = 6  # with five, minimum and maximum contain the median in 94 % of cases
+END = 0.5  # share of a train that counts
+TRAINS_UNSURE_PART = 0.01  # uncounted headers, bursts, interrupts: more trains do not reduce it
+APART_S = 20e-6  # closer packets are spaced by the hosts' interrupts and reads, not by the path
 
 
 def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
-    """Bits a second of its end; None: too few of it came, or all at once. `on_the_wire`: the bytes of each packet."""
+    """Return the bit/s of a train's end, or None with too little data. `on_the_wire`: bytes of each packet."""
     end = slice(int(len(arrived) * (1 - END)), None)
     times, lengths = arrived[end], on_the_wire[end]
     if len(times) < FEWEST_PACKETS or times[-1] <= times[0]:
@@ -275,7 +275,7 @@ def _longest(trains: Sequence[tuple[Numbers, Numbers]]) -> float:
 
 
 def rate_of_trains(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
-    """The middle one's, between those that have the true median between them in 95 of 100 (by their order alone)."""
+    """Return the median rate. Its 95 % interval is distribution-free, from the order of the trains' rates."""
     rates = np.sort([bps for each in trains if (bps := of_train(*each))])
     if len(rates) < FEWEST_TRAINS:
         return Unknown(f"{len(rates)} trains of {len(trains)} came, expected {FEWEST_TRAINS} at least")

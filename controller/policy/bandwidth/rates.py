@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-UNSURE_S_PER_BYTE = 0.3e-9  # what alpha moves by from run to run
+UNSURE_S_PER_BYTE = 0.3e-9  # alpha's variation between runs
 
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """What two hosts take for each byte beside the link."""
+    """The two hosts' own time per byte, besides the link's."""
 
     s_per_byte: float = 0.0
     error: float = UNSURE_S_PER_BYTE
@@ -29,7 +29,7 @@ class Alpha:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """With an interval that has it in 95 of 100."""
+    """A rate with its 95 % interval."""
 
     bps: float
     least_bps: float
@@ -42,7 +42,7 @@ class Unknown:
 
 
 CALIBRATED = Alpha()
-UNCALIBRATED = Alpha(error=1.1e-9)  # never less than none, and was seen from 0.1 to 2 ns on processors of our time
+UNCALIBRATED = Alpha(error=1.1e-9)  # alpha is not negative; 0.1 to 2 ns per byte on present processors
 
 
 def said(bps: float) -> str:
@@ -50,8 +50,8 @@ def said(bps: float) -> str:
     return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
 
 
-KEPT_S = 3600.0  # what was measured longer ago says nothing, unless it is measured more seldom
-DELIVERED_WITHIN_S = 60.0
+KEPT_S = 3600.0  # default age limit of a measurement; longer for rarer measurements
+DELIVERED_WITHIN_S = 60.0  # age limit of a delivery
 
 
 class Method(StrEnum):
@@ -70,12 +70,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FusedRate:
-    """`most_bps` is infinite where nothing tells how much more there may be."""
+    """The fusion of several measurements. `most_bps` is infinite without an upper bound."""
 
     bps: float
     least_bps: float
     most_bps: float
-    at: float  # the oldest of what it is made of
+    at: float  # time of the oldest measurement in it
     methods: tuple[Method, ...]
 
     def age_s(self, now: float) -> float:
@@ -124,7 +124,7 @@ def _width(rate: Rate) -> float:
 
 
 def _at_least(figure: FusedRate, delivered: Measured) -> FusedRate:
-    """What a flow got in these moments was there, whatever was measured before."""
+    """Return the delivered rate if it exceeds the figure: a flow has just got it."""
     got = delivered.rate
     if got.least_bps <= figure.most_bps:
         return figure

@@ -27,28 +27,28 @@ from controller.policy.caps.terminal_cap import TerminalCap
 from controller.policy.caps.windows import SEGMENT_US
 
 LEAST_BPS, MOST_BPS = 10_000.0, 1e12
-QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above so much has a queue in it, or something like it
-QUEUED_SEGMENTS = 20  # that stand there where no cap is used up: a call's few packets that are late are no queue
-MOSTLY = 0.75  # of what is delivered comes through that queue
-USED = 0.8  # of what a terminal may deliver: no less, and its cap is what holds it
-LONGER = 1.1  # round trips
-MORE, LESS = 1.02, 0.95  # of the figure: what is between is the same
-FIRST_STEP, MOST_STEP = 0.1, 0.5  # by what part more is allowed
-WIDEST_STEP = 4.0  # where less is no whole segment for anybody
-SETTLES_S = 1.0  # until new caps are in force, besides two round trips
-RESTS_S, MOST_RESTS_S = 10.0, 80.0
-KEPT_S = 300.0  # a figure, while nothing comes that could confirm it
+QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above shortest * factor + µs counts as queued
+QUEUED_SEGMENTS = 20  # in the queue, if no cap is used up: a call's few late packets are no queue
+MOSTLY = 0.75  # share of the deliveries that passes the queue
+USED = 0.8  # share of what its cap allows from which a terminal counts as held by it
+LONGER = 1.1  # factor from which round trips have grown
+MORE, LESS = 1.02, 0.95  # factors of the figure between which nothing has changed
+FIRST_STEP, MOST_STEP = 0.1, 0.5  # share by which a trial allows more
+WIDEST_STEP = 4.0  # if a smaller step adds no whole segment for any terminal
+SETTLES_S = 1.0  # until new caps are in force, plus two round trips
+RESTS_S, MOST_RESTS_S = 10.0, 80.0  # between trials; doubles after a useless lowering
+KEPT_S = 300.0  # a figure without confirmation expires
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one terminal makes of the air just now."""
+    """One terminal's present use of the airtime."""
 
     terminal: str
     bps: float
-    granted_bps: float | None = None  # what its caps let through; None: it has none
-    segments: int = 0  # of its caps together
-    rtt_us: int | None = None  # where that is the least above the shortest; None: not known
+    granted_bps: float | None = None  # rate that its caps allow; None: a connection has no cap
+    segments: int = 0  # sum of its caps
+    rtt_us: int | None = None  # of the pair least above its shortest; None: unknown
     shortest_us: int | None = None
 
     @property
@@ -71,42 +71,42 @@ class Use:
 @dataclass(frozen=True, slots=True)
 class Trial:
     base_bps: float  # the figure before it
-    part: float  # of that by which it is more, or less where this is negative
-    who: frozenset[str]
-    before_bps: float  # that these delivered
-    segments: int  # that they might have on their way
-    rtt_us: float  # the mean of theirs
+    part: float  # relative change of the figure; negative: less
+    who: frozenset[str]  # terminals whose caps change
+    before_bps: float  # their deliveries before
+    segments: int  # the sum of their caps before
+    rtt_us: float  # their mean before
     active: int
     until: float
 
     def allowed(self, who: Collection[Use]) -> float:
-        """The part by which more is allowed, or less; windows are of whole segments."""
+        """Return the relative change that windows of whole segments allow."""
         return sum(use.segments for use in who) / self.segments - 1 if self.segments else self.part
 
     def is_none(self, who: Collection[Use]) -> bool:
-        """What was to be more is the same for everybody."""
+        """Return whether an increase changed no window."""
         return 0 < self.part < WIDEST_STEP and self.allowed(who) <= 0
 
 
 @dataclass(frozen=True, slots=True)
 class AirRate:
-    """A new one is made with every look."""
+    """The capacity estimate. Each evaluation returns a new value."""
 
     bps: float | None = None  # None: not known
-    least_bps: float = 0.0  # that came through when this was confirmed last
-    most_bps: float | None = None  # that was allowed, and did not come; None: no more was tried
-    at: float = 0.0  # when that was
+    least_bps: float = 0.0  # delivered at the last confirmation
+    most_bps: float | None = None  # allowed but not delivered; None: no more was tried
+    at: float = 0.0  # time of the last confirmation
     active: int = 0
     trial: Trial | None = None
     queued_since: float | None = None
-    low_since: float | None = None  # a queue stands, and less comes than the figure
-    tries_at: float = 0.0  # not before
-    lowers_at: float = 0.0
-    rests_s: float = RESTS_S  # after it was lowered for nothing
-    probed: bool = False  # by trains, and by nothing that was delivered yet
+    low_since: float | None = None  # a queue stands, and deliveries are below the figure
+    tries_at: float = 0.0  # earliest next trial
+    lowers_at: float = 0.0  # earliest next lowering
+    rests_s: float = RESTS_S  # pause after a useless lowering
+    probed: bool = False  # from packet trains; no delivery has confirmed it yet
 
     def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
-        """`active`: how many terminals share the air; `may_try`: the figure may become another one as a trial."""
+        """Return the next estimate. `active` terminals share the air; `may_try` allows trials."""
         delivered_bps = min(sum(use.bps for use in uses), MOST_BPS)
         if delivered_bps < LEAST_BPS:
             return self._idle(now)
@@ -132,11 +132,11 @@ class AirRate:
 
     @property
     def asks_trains(self) -> bool:
-        """Nothing was delivered yet that tells more."""
+        """Return whether packet trains are of use: no delivery has shown the capacity yet."""
         return self.trial is None and (self.bps is None or self.probed)
 
     def by_trains(self, found: FusedRate | None, now: float) -> AirRate:
-        """`found`: what they tell; None: nothing of late."""
+        """Return the estimate after packet trains. `found` is None without a recent result."""
         if found is None:
             return AirRate(queued_since=self.queued_since, active=self.active) if self.probed else self
         bps = min(max(found.bps, LEAST_BPS), MOST_BPS)
@@ -147,7 +147,7 @@ class AirRate:
         return replace(rate, probed=True, low_since=None, tries_at=now + SETTLES_S)
 
     def _idle(self, now: float) -> AirRate:
-        """What is not confirmed for long is forgotten."""
+        """Return the estimate while nothing is delivered. It expires after KEPT_S."""
         bps = self.trial.base_bps if self.trial is not None else self.bps
         if bps is None or now - self.at > KEPT_S:
             return AirRate()
@@ -198,7 +198,7 @@ class AirRate:
         came = sum(use.bps for use in who) / trial.before_bps if trial.before_bps else 0.0
         followed = came - 1 >= trial.allowed(who) / 2
         if trial.part < 0:
-            slower = _rtt_us(who) > LONGER * trial.rtt_us  # with less on its way: the air itself is
+            slower = _rtt_us(who) > LONGER * trial.rtt_us  # with fewer segments in flight: the air itself is slower
             return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
         rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
@@ -207,8 +207,11 @@ class AirRate:
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:
-        """`part`: only that is delivered of what was before, for no queue stood; None: it was right. What is allowed
-        then lets through what came before, and no more."""
+        """Return the estimate after a trial that lowered the figure.
+
+        `part` is None if lowering was right. Otherwise there was no queue, and deliveries fell to this share. The
+        figure then rises to what restores them, at most to the one before the trial.
+        """
         assert self.bps is not None
         if part is None:
             rate = self._confirmed(self.bps, delivered_bps, now)
@@ -223,18 +226,18 @@ def _held_bps(uses: Collection[Use]) -> float:
 
 
 def _rtt_us(uses: Collection[Use]) -> float:
-    """Their mean; 0: not known."""
+    """Return the mean round trip in microseconds, or 0 if unknown."""
     known = [use.rtt_us for use in uses if use.rtt_us is not None]
     return sum(known) / len(known) if known else 0.0
 
 
 def _waiting(uses: Collection[Use]) -> float:
-    """Segments in the queue."""
+    """Return the number of segments in the queue."""
     return sum(use.waiting_segments for use in uses)
 
 
 def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
-    """`bps`: what it delivers; `cap` is None where nothing was decided for it."""
+    """Return a sharer's use of the air. `bps` is its delivery rate; `cap` is None without a decision."""
     srtts: dict[Pair, int] = {}
     for path in (path for live in sharer.live for path in live.in_use if path.srtt_us is not None):
         srtts[path.pair] = min(path.srtt_us or 0, srtts.get(path.pair, path.srtt_us or 0))
@@ -249,7 +252,7 @@ def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
 
 
 def _granted_bps(sharer: Sharer, cap: TerminalCap, srtts: Mapping[Pair, int]) -> float | None:
-    """Of its connections together; None: some have no cap."""
+    """Return the rate that all its caps together allow. None: a connection has no cap."""
     total = 0.0
     for live in sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]:
         pairs = [path.pair for path in live.in_use if path.pair in cap.windows and path.pair in srtts]

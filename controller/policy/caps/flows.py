@@ -11,9 +11,9 @@ from itertools import islice
 
 from controller.protocol.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
 
-MOST_RTT_US = 60_000_000  # longer than TCP keeps sending without an answer
-MOST_BYTES = 10**15  # of one connection: at 1 Gbit/s three months
-SHORTEST_ABOVE_US = 10_000  # the smoothed round trip may be below the shortest for a moment, and by little
+MOST_RTT_US = 60_000_000  # above this a report is wrong
+MOST_BYTES = 10**15  # per connection: three months at 1 Gbit/s
+SHORTEST_ABOVE_US = 10_000  # tolerance: a smoothed round trip is briefly below the shortest
 
 TcpFlowKey = tuple[str, int, str, int]  # address and port of the terminal's end, and of the other
 Pair = tuple[str, str]  # address of the terminal, and of the other end
@@ -24,12 +24,12 @@ class TcpFlow:
     """A TCP connection, or a subflow of an MPTCP connection."""
 
     key: TcpFlowKey
-    token: int  # of its MPTCP connection; 0: plain, or seen by a gateway, which cannot know
-    bytes_sent: int  # acknowledged, in all
+    token: int  # of its MPTCP connection; 0: plain TCP, or unknown to a gateway
+    bytes_sent: int  # acknowledged in total
     srtt_us: int | None  # None: not known yet
     min_rtt_us: int | None
     waits: bool = False  # for acknowledgements
-    joined: bool = False  # a further subflow, nobody knows of which connection
+    joined: bool = False  # a further subflow of an unknown connection
 
     @property
     def terminal_address(self) -> str:
@@ -45,22 +45,22 @@ class TcpFlow:
 
     @property
     def connection(self) -> TcpFlowKey | int:
-        """What the subflows of one have in common."""
+        """Return a key that the subflows of a connection share."""
         return self.token or self.key
 
 
 def of_connections(connections: Iterable[Connection]) -> tuple[TcpFlow, ...]:
-    """As the agent of a terminal reports them."""
+    """Return the flows that a terminal's agent reports."""
     return tuple(_subflow(one.token, each) for one in connections for each in one.subflows)
 
 
 def of_passing(passing: Iterable[Passing]) -> tuple[TcpFlow, ...]:
-    """As the agent of a gateway reports them."""
+    """Return the flows that a gateway's agent reports."""
     return tuple(map(_passing, passing))
 
 
 def wrong(flow: TcpFlow) -> str | None:
-    """What about it cannot be so; None: nothing."""
+    """Return what is impossible about a reported flow, or None."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
     if not _leads_elsewhere(flow.pair):
         return "a connection to what is no other host"
@@ -77,7 +77,7 @@ def wrong(flow: TcpFlow) -> str | None:
 
 @lru_cache(maxsize=1 << 14)
 def _leads_elsewhere(pair: Pair) -> bool:
-    """A hand refuses an order whole for one cap that is not between two hosts."""
+    """Return whether the pair is two hosts. An agent refuses a whole order for one bad pair."""
     try:
         terminal, other = both = tuple(map(ip_address, pair))
     except ValueError:
@@ -91,7 +91,7 @@ def _subflow(token: int, one: Subflow) -> TcpFlow:
         key=one.key,
         token=token,
         bytes_sent=one.bytes_acked,
-        # What was acknowledged took its time: then 0 is no want of knowledge.
+        # With acknowledged bytes a round trip of 0 is wrong; without, it is unknown.
         srtt_us=one.srtt_us if one.srtt_us or one.bytes_acked else None,
         min_rtt_us=one.min_rtt_us or None,
         waits=one.in_flight_segments > 0,
@@ -114,14 +114,14 @@ def _passing(one: Passing) -> TcpFlow:
 #
 # A connection counts from its first report on.
 
-OVER_S = 1.0  # what is taken together
-NEARLY = 0.95  # of it: reports may come a little early
-PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448  # what caps count, and what of it is acknowledged
+OVER_S = 1.0  # window of the rate
+NEARLY = 0.95  # share of the window that is enough: reports may come early
+PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448  # a packet as caps count it, and its acknowledged payload
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From one report to the next."""
+    """The bytes delivered between two reports."""
 
     seconds: float
     bytes: int
@@ -129,15 +129,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TerminalDelivery:
-    """A new one is made with every report."""
+    """The deliveries of one terminal. Each report returns a new value."""
 
     heard_at: float
-    spans: tuple[Span, ...] = ()  # the newest first; no more of them than make a second
+    spans: tuple[Span, ...] = ()  # newest first; just enough for OVER_S
     known: Mapping[TcpFlowKey, int] = field(default_factory=dict)
 
     @property
     def bps(self) -> float | None:
-        """With headers, as the air has it; None: it was not told of for so long."""
+        """Return the rate including headers. None: the reports do not cover OVER_S yet."""
         seconds = sum(span.seconds for span in self.spans)
         if seconds < NEARLY * OVER_S:
             return None
@@ -147,7 +147,7 @@ class TerminalDelivery:
 def delivery_after(
     before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float
 ) -> TerminalDelivery:
-    """`before` is None where nothing was told for long, or somebody else told."""
+    """Return the deliveries after a report. `before` is None after a silence or a change of the reporter."""
     told = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS) if wrong(flow) is None}
     if before is None or seconds <= 0:
         return TerminalDelivery(now, known=told)

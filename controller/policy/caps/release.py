@@ -25,38 +25,38 @@ from dataclasses import dataclass, replace
 
 from controller.policy.caps.capacity import Use
 
-QUEUED_FACTOR, QUEUED_US = 1.25, 2000  # above the queue that caps explain; smoothed round trips are not exact
-QUEUED_S = 1.5  # until the last second's deliveries, which reports bring late, are all from a full link
-AVERAGED_S = 1.0
+QUEUED_FACTOR, QUEUED_US = 1.25, 2000  # tolerance above the queue that caps explain: smoothed round trips are inexact
+QUEUED_S = 1.5  # until the reported deliveries, which lag, are all from a full link
+AVERAGED_S = 1.0  # time constant of the averages
 JOINED_S = 2.0  # a queue soon after a terminal joined is what it sent before it had a cap
-FULL_SHARE = 0.9  # of the bandwidth
-KEPT_S = 5.0  # what terminals deliver varies while a sender without a cap comes and goes
+FULL_SHARE = 0.9  # share of the bandwidth; caps return when terminals deliver it
+KEPT_S = 5.0  # full for this time: deliveries vary as uncapped senders come and go
 GIVEN_SHARE = 0.95  # of an equal share: the lower limit of each
-TRIAL_S, BEFORE_S = 8.0, 5.0  # its first part shows what terminals get before larger windows have any effect
-MORE, LESS = 1.1, 0.8
-YIELDS = 1.25  # of what terminals deliver on average, which loss would lower ever more
-REST_S = 60.0
-RETRY_S = 60.0  # caps return as a test; it ends at once where terminals get less
+TRIAL_S, BEFORE_S = 8.0, 5.0  # trial length; deliveries before BEFORE_S are from before larger windows took effect
+MORE, LESS = 1.1, 0.8  # factors of deliveries: a trial's gain, and a loss that ends a rest
+YIELDS = 1.25  # factor of the mean delivery; without margin, loss would lower it ever more
+REST_S = 60.0  # capped after a trial without gain
+RETRY_S = 60.0  # then caps return as a test, which ends if terminals get less
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Immutable state; each look returns a new value."""
+    """Immutable state. Each evaluation returns a new value."""
 
     since: float | None = None  # caps are released; None: they are not
     reason: str | None = None  # None: it is not known yet whether a sender has no cap
     queued_since: float | None = None
     delivered: float | None = None  # share of the bandwidth, averaged; None: no queue stands, or not long enough
-    fair: float = 0.0  # the same of deliveries up to an equal share each
+    fair: float = 0.0  # the same, counting each terminal up to an equal share
     full_since: float | None = None  # the terminals deliver the bandwidth
-    lowest: float = math.inf  # that this was before larger windows had any effect
-    queue_us: float = 0.0  # that stands now
-    capped_bps: float = 0.0  # share of each terminal, where all senders have caps
-    share_bps: float = 0.0  # of each terminal, where one sender has no cap
-    each_bps: float = 0.0  # that terminals deliver, on average
+    lowest: float = math.inf  # lowest `fair` before larger windows took effect
+    queue_us: float = 0.0  # present queue
+    capped_bps: float = 0.0  # share of each terminal if all senders have caps
+    share_bps: float = 0.0  # share of each terminal if one sender has no cap
+    each_bps: float = 0.0  # mean delivery per terminal
     rests_until: float = -math.inf
     active: int = 0
-    joined_at: float = -math.inf  # a terminal
+    joined_at: float = -math.inf  # when a terminal last joined
     at: float = 0.0
 
     @property
@@ -65,13 +65,16 @@ class Release:
 
     @property
     def rests(self) -> bool:
-        """Whether larger windows gained nothing."""
+        """Return whether caps are kept because larger windows gained nothing."""
         return self.at < self.rests_until
 
     @property
     def least_bps(self) -> float:
-        """The rate that each terminal's lower limit allows: its share at first, because the other windows are larger
-        and have to yield; then no more than what gets through, because the bandwidth may be less."""
+        """Return the rate of each terminal's lower limit.
+
+        At first it is the terminal's share, because larger windows must yield. Later it follows the deliveries,
+        because the bandwidth may be lower.
+        """
         if self.since is not None and self.at - self.since < TRIAL_S:
             return GIVEN_SHARE * self.capped_bps
         return min(GIVEN_SHARE * self.share_bps, YIELDS * self.each_bps)
@@ -84,7 +87,7 @@ class Release:
         explained_us: float,
         now: float,
     ) -> Release:
-        """`uses`: of capped terminals; `active`: terminals that send; `explained_us`: the queue of the caps alone."""
+        """Return the next state. `uses`: capped terminals; `active`: senders; `explained_us`: the caps' own queue."""
         waiting = [_queue_us(one) for one in uses if _queue_us(one) > _most_queue_us(one, explained_us)]
         sending = max(1, min(active, len(uses)))
         share_bps = bandwidth_bps / (sending + 1)

@@ -7,9 +7,9 @@
                less than 2 kB in two reports, and nothing is on its way or it stands still
 
 A shell or a keepalive makes no terminal a sharer. A round trip counts only if its connection sent since the last
-report: an idle connection's may belong to another route. Round trips are remembered for a while, so that the next
-connection to the same place has them, and no longer, so that a route may change and a lie ends. (The kernel remembers
-a connection's own for up to 300 s.)
+report: an idle connection's may belong to another route. The next connection to the same place uses the remembered
+round trips. They expire, because routes change and reports may be false. (The kernel remembers a connection's own for
+up to 300 s.)
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from controller.model.text import counted
 from controller.policy.caps.flows import Pair, TcpFlow, TcpFlowKey, wrong
 from controller.protocol.reports import MOST_SUBFLOWS
 
-BULK_BYTES = 10_000  # seven segments, which is what a sender begins with and less
+BULK_BYTES = 10_000  # per WITHIN_S: seven segments, less than an initial window (RFC 6928)
 WITHIN_S = 1.0
-TRICKLE_BYTES = 2_000
-QUIET_S = 0.45  # two periods between reports, each of which may come a little early
-STALLED_S = 2.0  # data waits, and nothing comes back
-PERIOD_S = 0.25  # between reports, where a rule is on
+TRICKLE_BYTES = 2_000  # a live connection with less in QUIET_S becomes idle
+QUIET_S = 0.45  # two report intervals, less some jitter
+STALLED_S = 2.0  # longest wait for an acknowledgement that is due
+PERIOD_S = 0.25  # report interval while a cap rule is on
 MOST_PERIOD_S = 1.0
-SILENT_PERIODS = 3
-REMEMBERED_S = 30.0  # a round trip, and up to three times as long
-SETTLED_S = 2.0  # after a move: smoothed round trips are of the new way
-DOUBTED_S = 60.0  # a doubt is told
-MOST_JOINED = 7  # subflows that the kernel lets join a connection
-MOST_PAIRS = 2 * MOST_SUBFLOWS  # that are remembered
-MOST_QUIET = 4 * MOST_SUBFLOWS  # connections, too
+SILENT_PERIODS = 3  # without a report: the terminal is gone
+REMEMBERED_S = 30.0  # a round trip is kept for two to three times this
+SETTLED_S = 2.0  # after a change of uplinks, until smoothed round trips are the new path's
+DOUBTED_S = 60.0  # how long a doubt is shown
+MOST_JOINED = 7  # further subflows that the kernel allows per connection
+MOST_PAIRS = 2 * MOST_SUBFLOWS  # remembered pairs
+MOST_QUIET = 4 * MOST_SUBFLOWS  # remembered quiet connections
 
 ConnectionKey = TcpFlowKey | int
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """What was sent since it was last enough to count."""
+    """The bytes sent since they were last enough to count as live."""
 
     since: float
     more_bytes: int = 0
@@ -60,7 +60,7 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """The shortest round trip of late: of this while and of the one before."""
+    """The shortest round trip in this period of REMEMBERED_S and in the one before."""
 
     since: float
     us: int
@@ -83,8 +83,8 @@ class Least:
 class SharerPath:
     pair: Pair
     srtt_us: int | None
-    moves: bool  # something was acknowledged since the report before
-    older: bool = False  # than the way that its packets go: its shortest round trip may be another's
+    moves: bool  # bytes were acknowledged since the previous report
+    older: bool = False  # began before the last change of uplinks: its shortest round trip may be stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,19 @@ class Live:
     """A connection that sends, with the paths of its subflows."""
 
     paths: tuple[SharerPath, ...]
-    joined: bool  # a subflow of another one
+    joined: bool  # a further subflow of an unknown connection
 
     @property
     def in_use(self) -> tuple[SharerPath, ...]:
-        """Without those that stand by, as far as that is known."""
+        """Return the paths in use: those that move, or all if none does."""
         return tuple(path for path in self.paths if path.moves) or self.paths
 
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    said: tuple[str, ...] = ()  # a sentence a kind
+    said: tuple[str, ...] = ()  # one sentence per kind
     at: float = 0.0
-    total: int = 0  # how much was not believed, ever
+    total: int = 0  # disbelieved items since the start
 
     def after(self, found: Mapping[str, int], now: float) -> Doubts:
         if found:
@@ -115,26 +115,26 @@ class Doubts:
 
 @dataclass(frozen=True, slots=True)
 class Sharer:
-    """A new one is made with every report."""
+    """The state of one terminal. Each report returns a new value."""
 
     terminal: str
     heard_at: float
     period_s: float = PERIOD_S
     live: tuple[Live, ...] = ()
-    moving: Moving = field(default_factory=lambda: Moving(0.0))  # all of it together
+    moving: Moving = field(default_factory=lambda: Moving(0.0))  # of all connections together
     least: Mapping[Pair, Least] = field(default_factory=dict)
     doubts: Doubts = field(default_factory=Doubts)
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
     bytes_sent: Mapping[TcpFlowKey, int] = field(default_factory=dict)
-    quiet_bytes: Mapping[TcpFlowKey, int] = field(default_factory=dict)  # of those that are not told of just now
-    rides: str = ""  # the uplinks by which its packets go
+    quiet_bytes: Mapping[TcpFlowKey, int] = field(default_factory=dict)  # of connections missing in the last report
+    rides: str = ""  # key of the uplinks of its packets
     rides_since: float = float("-inf")
-    older: frozenset[TcpFlowKey] = frozenset()  # connections that began before
-    told_by: str = ""  # an agent that tells of several terminals; empty: nobody tells of it and of another
+    older: frozenset[TcpFlowKey] = frozenset()  # connections that began before `rides_since`
+    told_by: str = ""  # the agent that reports it, perhaps with other terminals; empty: its gateway
 
     @property
     def witness(self) -> str:
-        """Who tells of several is one, whatever it says of each."""
+        """Return the name of the witness. An agent that reports several terminals is one witness."""
         return self.told_by or self.terminal
 
     @property
@@ -143,8 +143,11 @@ class Sharer:
 
     @property
     def live_connections(self) -> int:
-        """Among which its part is divided. What has joined one of them is none by itself; but no connection has two
-        subflows between the same addresses, nor very many."""
+        """Return the number of connections that divide the terminal's share.
+
+        Joined subflows do not count, within limits: a connection has at most MOST_JOINED of them, and no two between
+        the same addresses.
+        """
         joined = sum(one.joined for one in self.live)
         between = Counter(one.paths[0].pair for one in self.live)
         return max(len(self.live) - joined, -(-joined // MOST_JOINED), *between.values(), 0)
@@ -155,7 +158,7 @@ class Sharer:
 
 
 def silent(sharer: Sharer, now: float) -> bool:
-    """Not heard of for three periods: gone."""
+    """Return whether three report intervals have passed without a report."""
     return now - sharer.heard_at > SILENT_PERIODS * sharer.period_s
 
 
@@ -169,8 +172,11 @@ def heard(
     cut: bool = False,
     rides: str = "",
 ) -> Sharer:
-    """`addresses` are the terminal's own; `cut`: more was told than `flows`; `rides`: by which uplinks it goes. A first
-    report, also one after a silence, is where counting begins. What stays within the terminal uses no air."""
+    """Return the terminal's state after a report.
+
+    `addresses` are the terminal's own; flows between them use no air. `cut`: the report had more flows than these.
+    `rides` is the key of its uplinks. A first report, also after a silence, only starts the counters.
+    """
     flows = [flow for flow in flows if flow.other_address not in addresses]
     before = before or Sharer(terminal, float("-inf"), rides=rides)
     if rides != before.rides:
@@ -196,7 +202,7 @@ def heard(
         key: _moving(None if begins else before.connections.get(key), each, more, now)
         for key, each in of_connections.items()
     }
-    # Also of what is not believed: what it said must not seem to have been sent at once when it is.
+    # Disbelieved flows count too: once believed, their old bytes must not look like a burst.
     bytes_sent = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS)}
     total = _moving(None if begins else before.moving, known.values(), more, now)
     return Sharer(
@@ -232,8 +238,11 @@ def _doubt(
 
 
 def _before(flow: TcpFlow, before: Sharer) -> int:
-    """How many bytes were known of. A gateway tells of no connection that is quiet for a minute; what has fewer than
-    such a one had is another, of the same ports."""
+    """Return the bytes known before.
+
+    A gateway drops connections that are quiet for a minute. One that returns with fewer bytes is a new connection with
+    the same ports.
+    """
     quiet = before.quiet_bytes.get(flow.key, 0)
     return before.bytes_sent.get(flow.key, quiet if quiet <= flow.bytes_sent else 0)
 
@@ -253,7 +262,7 @@ def _moving(before: Moving | None, flows: Iterable[TcpFlow], more: Mapping[TcpFl
     sent, patience_s = 0, QUIET_S
     for flow in flows:
         sent += more[flow.key]
-        if flow.waits and flow.srtt_us is not None:  # an acknowledgement that is due says more than silence
+        if flow.waits and flow.srtt_us is not None:  # an acknowledgement that is due proves more than silence
             patience_s = max(patience_s, min(1.5 * flow.srtt_us / 1e6, STALLED_S))
     return (before or Moving(now)).after(sent, patience_s, now)
 
@@ -267,7 +276,7 @@ def _least(before: Mapping[Pair, Least], moved: Iterable[TcpFlow], now: float) -
     least = {pair: one for pair, one in before.items() if not one.is_over(now)}
     for flow in moved:
         if flow.min_rtt_us is not None:
-            old = least.pop(flow.pair, None)  # so that the one that was heard of last is the last
+            old = least.pop(flow.pair, None)  # reinserted below: the newest pair is last
             us = flow.min_rtt_us
             least[flow.pair] = old.after(us, now) if old else Least(now, us, us)
     return dict(islice(least.items(), max(0, len(least) - MOST_PAIRS), None))

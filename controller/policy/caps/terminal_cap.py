@@ -35,11 +35,11 @@ from controller.policy.caps.witnesses import RttWitnesses
 
 # Sentences
 
-MOST_PLACES = 3  # in one sentence
+MOST_PLACES = 3  # destinations in one sentence
 
 
 def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]) -> str:
-    """`windows` has one at least, and the round trips of each."""
+    """Return the sentence that explains the windows. There is at least one, with its round trips."""
     places = list({other: pair for pair in sorted(windows) for _, other in (pair,)}.items())
     rule = part.access_point.rule
     told = _paper if rule is CapRule.PAPER else _ideal
@@ -92,57 +92,57 @@ def _besides(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Ite
 # three on 8 KB.
 BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
 
-QUEUED_FACTOR = 1.25  # round trips are not all alike
-NEAR_US = 100.0  # of a queue's length
+QUEUED_FACTOR = 1.25  # tolerance: round trips vary
+NEAR_US = 100.0  # precision of the queue's length
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalCap:
-    """Of one terminal."""
+    """The cap of one terminal, with its reason and figures."""
 
     active: bool
-    connections: int  # among which its part is divided
+    connections: int  # connections that divide its share
     reason: str
-    windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection of a pair
-    held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # the same, where nothing is released
-    most_segments: int | None = None  # of its connections together; None: no cap
+    windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection between a pair
+    held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # the same without a release
+    most_segments: int | None = None  # sum over its connections; None: no cap
     least_segments: int | None = None
-    ratio: float | None = None  # of its round trip to the shortest one, where that is largest; None: not known
+    ratio: float | None = None  # largest ratio of a round trip to its shortest; None: unknown
     doubts: tuple[str, ...] = ()
-    doubted: int = 0  # how much was not believed, ever
-    bounded: int = 0  # of that, how many round trips, ever
-    bounding: frozenset[Pair] = frozenset()  # those now
-    shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # round trips that it goes by
-    rides: str = ""  # what they are of
-    # Of each connection: segments at most where nothing is released, and its way in microseconds
+    doubted: int = 0  # disbelieved items since the start
+    bounded: int = 0  # disbelieved round trips among them
+    bounding: frozenset[Pair] = frozenset()  # pairs whose round trips are disbelieved now
+    shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # shortest round trips in use
+    rides: str = ""  # key of the uplinks that they belong to
+    # For each connection: the cap in segments without a release, and its round trip in microseconds
     on_their_way: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
     access_point: AccessPoint
-    caps: Mapping[str, TerminalCap] = field(default_factory=dict)  # by terminal, of those that are heard
+    caps: Mapping[str, TerminalCap] = field(default_factory=dict)  # by terminal, for those that report
     active: int = 0
-    block_bytes: int = 0  # 0: as programs like
+    block_bytes: int = 0  # 0: no recommendation
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Of a terminal's live connections: their pairs' round trips, in microseconds."""
+    """Round trips of the pairs of a terminal's live connections, in microseconds."""
 
-    rtt_us: Mapping[Pair, int]  # that a cap goes by; without those of which it is not known
-    shortest_us: Mapping[Pair, int]  # of each by itself
+    rtt_us: Mapping[Pair, int]  # basis of a cap; unknown ones are missing
+    shortest_us: Mapping[Pair, int]  # of each pair alone
     srtt_us: Mapping[Pair, int]
-    bounded: Mapping[Pair, str]  # those that are not believed, and why
+    bounded: Mapping[Pair, str]  # disbelieved round trips, with the reason
     ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What caps are while they are released (release.py)."""
+    """The limits of caps while they are released (release.py)."""
 
-    least_bps: float  # that each terminal's lower limit allows
-    queue_us: float  # that stands, and is no part of any path
+    least_bps: float  # rate of each terminal's lower limit
+    queue_us: float  # present queue, which is no part of a path
 
 
 def decide(
@@ -156,7 +156,7 @@ def decide(
         return Ruling(access_point)
     here = [sharer for sharer in sharers if not silent(sharer, now)]
     active = sum(sharer.active for sharer in here)
-    # Also where its bandwidth has become another: of round trips the same is known.
+    # A new bandwidth keeps the state: round trips stay known.
     if before is None or replace(before.access_point, bandwidth_bps=access_point.bandwidth_bps) != access_point:
         before = Ruling(access_point)
     witnesses, queue_us = RttWitnesses(here), explained_us(before)
@@ -182,15 +182,14 @@ def _cap(
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
     part = Part(access_point, active, max(connections, 1))
-    # What others do now acts at once, and so does another bandwidth; only what a terminal's own figures do by
-    # themselves is left to settle.
+    # Hysteresis only covers changes of the terminal's own round trips. Others' changes and a new bandwidth act at once.
     same = before.access_point == access_point and before.active == active
     settled = old.held_windows if old and same and old.connections == connections else {}
     measured = {} if part.wants_bandwidth else known.rtt_us
     held = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
     windows = held
     if release is not None:
-        has_floor = bool(sharer.told_by)  # its own agent holds it
+        has_floor = bool(sharer.told_by)  # its own agent enforces the lower limit
         shares = RELEASED_SHARE if has_floor else WON_SHARES
         windows = {
             pair: released(part, one, known.srtt_us[pair], release.least_bps, shares) for pair, one in held.items()
@@ -216,8 +215,11 @@ def _cap(
 
 
 def explained_us(before: Ruling) -> float:
-    """How long the queue may be in which all that has a cap stands: what is on a long way stands in none. A kernel
-    forgets after minutes that it ever saw a shorter round trip, and caps by a queue would make it longer still."""
+    """Return the length in microseconds of the queue that capped connections alone may cause.
+
+    Segments on a long path are in no queue. A kernel forgets a shorter round trip after minutes; caps computed from a
+    queued one would lengthen the queue further.
+    """
     bandwidth_bps = before.access_point.bandwidth_bps
     every = [one for cap in before.caps.values() for one in cap.on_their_way]
     if not bandwidth_bps or _sent_bps(every, 0) <= bandwidth_bps:
@@ -248,7 +250,7 @@ def _known(sharer: Sharer, witnesses: RttWitnesses, before_us: Mapping[Pair, int
             srtts[path.pair] = min(path.srtt_us, srtts.get(path.pair, path.srtt_us))
     rtts: dict[Pair, int | None] = {}
     for live in sharer.live:
-        # The subflows of one connection share a window, which must do for the longest way that is in use.
+        # The subflows of a connection share a window, which must fit the longest path in use.
         ways = [shortest[path.pair] if path.pair in srtts else None for path in live.in_use]
         rtt_us = None if None in ways else max(way for way in ways if way is not None)
         for path in live.paths:
@@ -265,14 +267,14 @@ def _known(sharer: Sharer, witnesses: RttWitnesses, before_us: Mapping[Pair, int
 
 
 def _now(rtt_us: int | None, path: SharerPath, queue_us: float) -> int | None:
-    """Of a connection that is older than the way that its packets go: what it takes now beyond any queue of ours."""
+    """Return the shortest round trip. A connection older than its uplinks uses the current one less the queue."""
     if rtt_us is None or not path.older or path.srtt_us is None or path.srtt_us <= _explained_us(rtt_us, queue_us):
         return rtt_us
     return max(rtt_us, round(path.srtt_us - queue_us))
 
 
 def _explained_us(rtt_us: int, queue_us: float) -> float:
-    """A round trip that is no longer may be nothing but the queue before it, if any can stand."""
+    """Return the longest round trip that the queue alone can explain."""
     return QUEUED_FACTOR * (rtt_us + queue_us) + TURNS_US if queue_us else rtt_us
 
 
@@ -290,7 +292,7 @@ def _on_their_way(sharer: Sharer, windows: Mapping[Pair, Window], known: _Known)
 
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:
-    """Of a terminal's connections, each of which has one window for all its subflows."""
+    """Return the sums of upper and lower limits. A connection has one window for all its subflows."""
     alone = sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]
     each = [
         max((windows[path.pair] for path in live.paths if path.pair in windows), key=lambda one: one.most, default=None)

@@ -22,7 +22,7 @@ from controller.policy.paths.evidence import QUEUE_US
 # their number grows, down to two segments.
 
 CASE_B_FROM_US = 100_000
-LEAST_MAX, LEAST_MIN = 2, 1  # of what the paper does not print
+LEAST_MAX, LEAST_MIN = 2, 1  # lower bounds beyond the printed rows
 
 
 class Case(IntEnum):
@@ -32,13 +32,13 @@ class Case(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a terminal's congestion windows together, in segments."""
+    """The bounds of the sum of a terminal's congestion windows, in segments."""
 
     most: int
     least: int
 
     def smaller(self, other: Bounds) -> Bounds:
-        """Each by itself."""
+        """Return the smaller upper bound and the smaller lower bound."""
         return Bounds(min(self.most, other.most), min(self.least, other.least))
 
 
@@ -119,7 +119,7 @@ def by_ratio(tables: CapTables, case: Case, row: int) -> Bounds:
 
 
 def row_of(case: Case, ratio: float) -> int:
-    """The first one also for what is less than 1, which a smoothed round trip may be for a moment."""
+    """Return the row of a ratio. Ratios below 1, brief effects of smoothing, have the first row."""
     return max(0, bisect_right(RATIOS[case], ratio) - 1)
 
 
@@ -129,15 +129,15 @@ def _bounds(row: Row, case: Case) -> Bounds:
 
 SEGMENT_BYTES = 1500
 SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # at 1 bit/s
-TURNS_US = 2000  # a packet's, at both hosts and in the air, on machines that do other things besides
-FEWEST_SEGMENTS = 2  # of one alone the receiver would wait to acknowledge a second
-MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
+TURNS_US = 2000  # processing of a packet at both hosts and in the air, on busy machines
+FEWEST_SEGMENTS = 2  # a receiver delays the acknowledgement of a single segment
+MOST_SEGMENTS = 1 << 20  # above TCP's largest window
 # A pace counts payload, and headers use the air too: 66 bytes of 1514. The rest is margin: paces that exceed the
 # bandwidth together would fill the queue again.
 PACED_PART = 0.92
-LEFT_AT = 0.95
-RELEASED_SHARE = 0.95  # of an equal share: capped senders alone drain the queue
-WON_SHARES = 2.0  # where there is no lower limit: a sender has to win its share
+LEFT_AT = 0.95  # hysteresis: a smaller fall leaves a window or row as it is
+RELEASED_SHARE = 0.95  # of an equal share while released, so capped senders alone drain the queue
+WON_SHARES = 2.0  # equal shares without a lower limit: the sender must compete for its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,37 +145,39 @@ class Window:
     most: int
     least: int = 0  # 0: none
     pace_bps: int = 0  # 0: no bound
-    queues: bool = False  # there is no floor because a queue stands on the way
-    released: bool = False  # it grows with the round trip
+    queues: bool = False  # no lower limit, because a queue stands on the path
+    released: bool = False  # caps are released: it grows with the round trip
     case: Case = Case.A  # of the paper's tables
     row: int = 0  # of its table 3
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a connection gets a window of."""
+    """One terminal's share of an access point, and the connections that divide it."""
 
     access_point: AccessPoint
     active: int  # terminals
-    connections: int  # of this one
+    connections: int  # of this terminal
 
     def fitting(self, rtt_us: int) -> int:
-        """Segments of this terminal that fit on the way."""
+        """Return this terminal's segments that fit on the path."""
         return self._part(rtt_us + self.spare_us(rtt_us))
 
     def spare_us(self, rtt_us: int) -> int:
-        """Taken for the way's besides, where all have so much and no queue is longer than the way itself."""
+        """Return TURNS_US, or 0 where that much for all terminals makes a queue longer than the path."""
         roomy = (self._part(rtt_us + TURNS_US) + 1) * self.active
         return TURNS_US if roomy * SEGMENT_US <= 2 * self.bandwidth_bps * rtt_us else 0
 
     def _part(self, rtt_us: int) -> int:
-        """One more for all together: a whole segment's way is longer, by its own length, than the shortest round trip,
-        which a packet of few bytes had."""
+        """Return the terminal's share of the bandwidth-delay product, plus one segment for all terminals together.
+
+        The shortest round trip comes from a small packet. A full segment takes longer by its own transmission time.
+        """
         return -(-(self.bandwidth_bps * rtt_us + SEGMENT_US) // (SEGMENT_US * max(1, self.active)))
 
     @property
     def wants_bandwidth(self) -> bool:
-        """And has none: nothing can be divided."""
+        """Return whether the rule needs a bandwidth that is unknown."""
         return self.access_point.rule is CapRule.IDEAL and self.access_point.bandwidth_bps is None
 
     @property
@@ -185,15 +187,17 @@ class Part:
 
 
 def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
-    """`before` is None where something else than round trips has changed since."""
+    """Return the window of a connection. `before` is None if more than round trips has changed."""
     if part.access_point.rule is CapRule.PAPER:
         return _paper(part, rtt_us, srtt_us, before)
     return _ideal(part, rtt_us, srtt_us, before)
 
 
 def released(part: Part, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
-    """Return the window of a terminal while caps are released (release.py): it lets so many equal shares through at the
-    current round trip, and at least `least_bps`."""
+    """Return the window while caps are released (release.py).
+
+    It allows `shares` equal shares at the current round trip, and at least `least_bps`.
+    """
     each = SEGMENT_US * part.connections
     fitting = shares * part.bandwidth_bps * srtt_us / max(1, part.active) / each
     most = min(max(one.most, math.floor(fitting)), MOST_SEGMENTS)
@@ -202,7 +206,7 @@ def released(part: Part, one: Window, srtt_us: int, least_bps: float, shares: fl
 
 
 def bounds(part: Part, one: Window) -> tuple[Bounds, Bounds]:
-    """What the paper's tables say of a terminal, by number and by ratio."""
+    """Return the bounds of the paper's tables, by number and by ratio."""
     tables = part.access_point.tables
     return by_terminals(tables, one.case, part.active), by_ratio(tables, one.case, one.row)
 
@@ -220,8 +224,10 @@ def _ideal(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Wind
 
 
 def _queues(rtt_us: int, srtt_us: int, before: bool) -> bool:
-    """Whether others' packets stand before its own, or what it sent itself before it had a cap: a floor would hold them
-    there. Loss alone makes no round trip longer."""
+    """Return whether a queue stands on the path, of others' packets or from before the cap.
+
+    A lower limit would keep it full. Loss alone does not lengthen a round trip.
+    """
     above_us = 2 * rtt_us + QUEUE_US
     return srtt_us > (above_us * 3 // 4 if before else above_us)
 

@@ -17,9 +17,9 @@ from controller.model.text import counted
 from controller.policy.caps.flows import Pair
 from controller.policy.caps.sharers import Sharer
 
-OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # above what others know, for another uplink, and air that is worse
-WITNESSES = 2  # of one alone nobody knows whether it is the one that errs
-AS_LONG = 1.1  # round trips that are smoothed, and not at the same moment
+OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # tolerance above others' round trips: other uplinks and worse air
+WITNESSES = 2  # a single other witness may be the one in error
+AS_LONG = 1.1  # tolerance for smoothed round trips of different moments
 
 
 _Way = tuple[str, str]  # the uplinks, and the other end
@@ -27,7 +27,7 @@ _Way = tuple[str, str]  # the uplinks, and the other end
 
 @dataclass(slots=True)
 class _Place:
-    """Whoever knows the way to it, by what each knows."""
+    """The round trips of all witnesses to one place, each list sorted by length."""
 
     shortest: list[tuple[int, str]] = field(default_factory=list)
     now: list[tuple[int, str]] = field(default_factory=list)
@@ -36,9 +36,7 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class Believed:
     rtt_us: int | None  # None: not known
-    doubt: str | None = (
-        None  # why it is not what the terminal itself says, where that is more than a beginning in a queue
-    )
+    doubt: str | None = None  # why the terminal's own figure is disbelieved; a beginning in a queue is no doubt
 
 
 class RttWitnesses:
@@ -79,7 +77,7 @@ class RttWitnesses:
 
 
 class _Others:
-    """Of a sorted list, all but one's own."""
+    """A sorted list without the terminal's own entry."""
 
     def __init__(self, every: list[tuple[int, str]], own: tuple[int, str] | None) -> None:
         self._every = every
@@ -93,17 +91,17 @@ class _Others:
 
     @property
     def middle_us(self) -> int:
-        """The upper one of two: one that errs is not the one that counts."""
+        """Return the upper median, so that one low error does not count."""
         return self._at(len(self) // 2)
 
     @property
     def lower_middle_us(self) -> int:
-        """Of two the one in whose way no more stands: one that errs makes no queue."""
+        """Return the lower median, so that one high error makes no queue."""
         return self._at((len(self) - 1) // 2)
 
     @property
     def low_us(self) -> int:
-        """What a third of them, and more than one, know to be possible."""
+        """Return the round trip that a third of the others, and at least WITNESSES, have reached."""
         return self._at(max(WITNESSES, -(-len(self) // 3)) - 1)
 
 
