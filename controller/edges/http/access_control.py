@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 LARGEST_BODY_BYTES = 16 << 10
 WITHOUT_BODY = ("GET", "HEAD")
-REFUSALS_EACH_S = 20  # with a word of their own; those beyond are told to wait
-QUIET_S = 60.0  # between two lines of the log
+REFUSALS_EACH_S = 20  # answered with 401; later ones in that second get 429
+QUIET_S = 60.0  # between two log lines
 
 
 class CannotServe(Exception):
-    """One sentence: why the API cannot be offered, and what to change."""
+    """The API cannot start. The sentence gives the reason and the remedy."""
 
 
 class TokenRefusals(Collector):
-    """How often the token was missing or wrong. Used in the API's thread, read from any."""
+    """The count of requests with a missing or wrong token. Written in the API's thread, read from any."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,7 +41,7 @@ class TokenRefusals(Collector):
         self._second, self._of_this_second = 0, 0
 
     def note(self, peer: str, now: float) -> bool:
-        """Return whether this one is among too many of this second."""
+        """Count one refusal. Return whether it exceeds the limit of this second."""
         self.count += 1
         if now - self._logged_at >= QUIET_S:
             more = self.count - self._logged - 1
@@ -63,7 +63,7 @@ class TokenRefusals(Collector):
 
 
 class Gate:
-    """ASGI middleware."""
+    """ASGI middleware that checks token, body size and body type of every request."""
 
     def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals) -> None:
         self.app = app
@@ -82,7 +82,7 @@ class Gate:
             return await problem(scope, 413, detail, headers={"Connection": "close"})(scope, receive, send)
         if refusal := self._wrong_type(scope, headers, body):
             return await refusal(scope, receive, send)
-        if scope["method"] == "HEAD":  # what GET would be told; the server keeps the body to itself (RFC 9110, 9.3.2)
+        if scope["method"] == "HEAD":  # answered like GET; the server omits the body (RFC 9110, 9.3.2)
             scope = {**scope, "method": "GET"}
         return await self.app(scope, _replay(body, receive), send)
 
@@ -112,7 +112,7 @@ class Gate:
 
 
 async def _read(headers: Headers, receive: Receive) -> bytes | None:
-    """The whole body, or None as soon as it is too large or its sender is gone."""
+    """Return the whole body, or None if it is too large or the client has disconnected."""
     announced = headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > LARGEST_BODY_BYTES:
         return None

@@ -106,7 +106,7 @@ class ListedProgram:
 
 
 def listed(gateway: str, program: Program) -> ListedProgram:
-    """In the order in which a switch looks: by table, then the higher priority first."""
+    """Return flows in the order in which a switch matches: by table, then the higher priority first."""
     flows = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
     return ListedProgram(
         gateway,
@@ -139,7 +139,7 @@ DESCRIPTION = (
 
 
 class _Unknown(Exception):
-    """A gateway that is not there, or has no program yet."""
+    """The gateway does not exist or has no program yet."""
 
 
 STATUSES: dict[type[Exception], int] = {
@@ -156,7 +156,7 @@ STATUSES: dict[type[Exception], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """That the core answers is the news; how the gateways are is told by /api/v1/status."""
+    """The answer of a working core. The state of the gateways is at /api/v1/status."""
 
     status: str
 
@@ -169,9 +169,9 @@ def make_app(
     token: str,
     enroller: Enroller = NO_AGENTS,
 ) -> FastAPI:
-    """All of them may wait for the core, so they are called from threads of their own and may raise NotAnswered.
+    """Make the application. All callbacks may wait for the core: they run in worker threads and may raise NotAnswered.
 
-    `program` is asked for gateways of the snapshot only.
+    `program` is only called for gateways of the snapshot.
     """
     app = FastAPI(
         title="bicast",
@@ -306,12 +306,12 @@ def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's own document, with our problems in the place of its validation errors."""
+    """Return FastAPI's OpenAPI document, with problem details in place of its validation errors."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path in document["paths"].values():
             for operation in path.values():
-                if "requestBody" not in operation:  # FastAPI promises a 422 to every parameter; a string is never wrong
+                if "requestBody" not in operation:  # FastAPI adds a 422 for any parameter; strings are valid
                     operation["responses"].pop("422", None)
         components = document["components"]
         del components["schemas"]["HTTPValidationError"], components["schemas"]["ValidationError"]

@@ -21,23 +21,23 @@ TIMEOUT_S = 10  # longer than the controller waits for its core
 
 
 class NoAnswer(Exception):
-    """No controller answers there, or it cannot answer now."""
+    """No controller answers at this address, or it cannot answer now."""
 
 
 class Denied(Exception):
-    """The controller's own sentence on what it will not do."""
+    """The controller refused the request. The sentence is its own."""
 
 
 class NoToken(Denied):
-    """The controller asks for a token, or for another one."""
+    """The controller requires a token, or another one."""
 
 
 class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
-        """Without a `token`, that of the controller of this machine is looked for at each question."""
+        """Without a `token`, each request reads the token that this machine's controller keeps."""
         self._url = url
         self._token = token
-        self._opener = build_opener(ProxyHandler({}), _AnyStatus, _Local)  # a proxy has no way to our loopback
+        self._opener = build_opener(ProxyHandler({}), _AnyStatus, _Local)  # a proxy cannot reach our loopback
 
     @property
     def host(self) -> str:
@@ -103,7 +103,7 @@ class Client:
         try:
             return self._answer(method, path, body, token)
         except NoToken:
-            # A controller that starts, or starts again, listens a moment before it keeps its token.
+            # A starting controller listens shortly before it writes its token.
             newer = self._token or self._of_this_machine()
             if newer == token:
                 raise
@@ -136,7 +136,7 @@ class Client:
 
 
 class _Local(HTTPHandler):
-    """Sends nothing over loopback to a process that is neither root's, nor the controller's, nor our own."""
+    """An HTTP handler. Over loopback it sends only to processes of root, the controller or this user."""
 
     def http_open(self, request: Request) -> HTTPResponse:
         return self.do_open(_LocalConnection, request)

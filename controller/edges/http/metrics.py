@@ -28,7 +28,7 @@ Told = Sequence[tuple[list[str], object]]  # with labels
 
 @dataclass(frozen=True, slots=True)
 class RelayMetric:
-    """One that an agent tells, and what it is."""
+    """One metric of a relay that an agent reports."""
 
     of: str  # the attribute
     name: str
@@ -139,7 +139,7 @@ VERDICTS = ("first", "eliminated", "late", "rogue", "evicted", "unidentified", "
 
 
 def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
-    """A registry of its own: one snapshot a scrape, and nothing of the process beside it."""
+    """Return a separate registry: it takes one snapshot per scrape and has no process metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_SnapshotCollector(reader))
     return registry
@@ -243,7 +243,7 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
-    """What came in of a packet by more than one uplink."""
+    """Yield the metrics of received copies: packets by uplink and verdict, silent uplinks and skew."""
     eliminates = GaugeMetricFamily(
         "bicast_copies_eliminated", "1 where one copy of each packet passes", labels=["gateway"]
     )
@@ -272,7 +272,7 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 
 def _copied(snapshot: Snapshot) -> Iterator[Family]:
-    """Whose packets are copied, and what copies have used of uplinks with limits."""
+    """Yield the terminals whose packets are copied, and what copies have used of uplinks with budgets."""
     had = GaugeMetricFamily(
         "bicast_copies_had", "1 while the terminal's packets are copied", labels=["gateway", "terminal", "mode"]
     )
@@ -289,14 +289,14 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:
-    """Steps of powers of two, in nanoseconds, as Prometheus adds them up."""
+    """Return cumulative Prometheus buckets, in seconds, of counts by powers of two in nanoseconds."""
     sums = list(accumulate(steps))
     bounds = [(str(2 ** (step + 1) / 1e9), float(so_far)) for step, so_far in enumerate(sums)]
     return [*bounds, ("+Inf", float(sums[-1] if sums else 0))], None
 
 
 def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
-    """Buckets towards uplinks; what goes to a terminal is counted as the terminal's own."""
+    """Yield counters of buckets towards uplinks. `_terminals` counts packets to terminals."""
     traffic = _Traffic("bicast_bucket", "a group's bucket", ["gateway", "group", "uplink"])
     for gateway in gateways:
         sums: dict[tuple[str, str], Counters] = defaultdict(lambda: Counters(0, 0))
@@ -323,7 +323,7 @@ def _terminals(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
-    """Their names are those of certificates that this controller has given out."""
+    """Yield metrics by agent. Labels come from issued certificates, so their number is bounded."""
     state = GaugeMetricFamily(
         "bicast_agent_state", "1 for the state the agent is in, 0 for the others", labels=["agent", "state"]
     )
@@ -381,7 +381,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
             at = [one.gateway, one.name, each.terminal]
             active.add_metric(at, float(each.active))
             held.add_metric(at, float(each.held))
-            if each.heard:  # else nobody knows of any, which is not to look like a counter that began anew
+            if each.heard:  # without a report a 0 would look like a counter reset
                 doubts.add_metric(at, each.doubted)
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:
@@ -390,7 +390,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
 
 
 class _Traffic:
-    """Packets and bytes of one kind of place, always both."""
+    """The packet counter and the byte counter of one kind of place."""
 
     def __init__(self, prefix: str, place: str, labels: list[str]) -> None:
         self._packets = CounterMetricFamily(f"{prefix}_packets", f"Packets through {place}", labels=labels)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 LISTEN = "0A"  # include/net/tcp_states.h
-WORD_BYTES = 4  # an address is written in words of the machine's byte order
+WORD_BYTES = 4  # an address is printed as words in the machine's byte order
 ORDER = -1 if sys.byteorder == "little" else 1
 
 

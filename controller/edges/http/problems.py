@@ -23,7 +23,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
-LONGEST_ECHO = 100  # characters of a value that was sent to us
+LONGEST_ECHO = 100  # characters of a received value
 WHERE_TO_LOOK = "/api/v1/openapi.json lists what there is"
 
 SCHEMA: dict[str, Any] = {
@@ -58,7 +58,7 @@ EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a request."""
+    """One invalid part of a request."""
 
     where: str
     value: object
@@ -81,12 +81,12 @@ def problem(
     }
     if faults:
         body["errors"] = [asdict(fault) for fault in faults]
-    # ASCII only: JSON may have brought us lone surrogates, which no UTF-8 can carry back.
+    # ASCII only: received JSON may contain lone surrogates, which UTF-8 cannot encode.
     return Response(json.dumps(body, allow_nan=False).encode("ascii"), status, headers, MEDIA_TYPE)
 
 
 def on_http_exception(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself: no such route, not that method, a body that is no text."""
+    """Answer what the framework refuses itself: an unknown route, a wrong method, a body that is no text."""
     assert isinstance(error, HTTPException)
     path = quote(request.url.path)
     if error.status_code == HTTPStatus.NOT_FOUND:
@@ -101,7 +101,7 @@ def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Of all that stand at this path: the framework tells of the first alone."""
+    """Return the methods of all routes at this path. The framework names only those of the first."""
     there = (route for route in request.app.routes if isinstance(route, Route))
     found = (route.methods or set() for route in there if route.matches(request.scope)[0] is not Match.NONE)
     return set().union(*found)
@@ -113,7 +113,7 @@ def on_invalid(request: Request, error: Exception) -> Response:
 
 
 def on_failure(request: Request, _error: Exception) -> Response:
-    """Ours, not the asker's. The server logs the error itself; none of it leaves the house."""
+    """Answer an error of the controller itself. The server logs it; the client gets no details."""
     return problem(request.scope, 500, "the controller failed on this request; its log says at which line")
 
 
@@ -123,7 +123,7 @@ def malformed(request: Request, faults: Sequence[Fault]) -> Response:
 
 
 def described(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Responses for the OpenAPI document, in the shape that FastAPI takes; their schema is added there, once."""
+    """Return responses in FastAPI's form for the OpenAPI document, which adds their schema once."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()
@@ -141,7 +141,7 @@ def _fault(error: Mapping[str, Any], body: object) -> Fault:
 
 
 def _echo(value: object) -> object:
-    """A value as it was sent, when it is short and JSON can say it; else the beginning of it as text."""
+    """Return a short value as it was sent, if JSON can express it. Otherwise return its beginning as text."""
     plain = value is None or isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))
     text = value if isinstance(value, str) else json.dumps(value, default=repr)
     if len(text) > LONGEST_ECHO:

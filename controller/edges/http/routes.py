@@ -34,7 +34,7 @@ class RequestedMode(StrEnum):
     SINGLE = Mode.SINGLE
     OFF = Mode.OFF
     AUTO = Mode.AUTO
-    FILE = WRITTEN  # that of the configuration
+    FILE = WRITTEN  # the configured mode
 
     @property
     def mode(self) -> Mode | None:
@@ -147,7 +147,7 @@ def add_paths(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> N
 
 
 def _whole(value: object) -> object:
-    """JSON has one kind of number: 443.0 is 443."""
+    """Return 443 for 443.0: JSON has one number type."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -164,7 +164,7 @@ WEB = [PortRangeRequest(first=80, last=80), PortRangeRequest(first=443, last=443
 
 
 class RelayRequest(BaseModel):
-    """`ports` are those of servers that it reaches, `congestion` is what it sends with: null is as its kernel likes."""
+    """`ports` are the server ports that the relay may reach. `congestion` null: the kernel's default algorithm."""
 
     model_config = ConfigDict(extra="forbid")
     address: StrictStr
@@ -179,21 +179,21 @@ class DrainingRequest(BaseModel):
 
 
 class TrialRequest(BaseModel):
-    """`address` is a destination of which is told what the relay does for it."""
+    """`address` is a destination: the answer says what the relay does for it."""
 
     model_config = ConfigDict(extra="forbid")
     address: StrictStr | None = None
 
 
 class DestinationRequest(BaseModel):
-    """Null: from every site whose terminals are relayed."""
+    """`site` null: from every site with relayed terminals."""
 
     model_config = ConfigDict(extra="forbid")
     site: StrictStr | None = None
 
 
 class Asker(Protocol):
-    """Where it is not known agents walk, for which a few seconds are waited."""
+    """Requests about relays. If a distance is unknown, agents measure it, which takes a few seconds."""
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]: ...
 
@@ -225,7 +225,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         responses=described(wrong),
     )
     def set_relay(name: str, wish: RelayRequest) -> OverrideResult:
-        enroller.enrolled()  # who serves no agents can have no relays
+        enroller.enrolled()  # raises if this controller serves no agents, so it has no relays
         return writer.set_relay(name, _relay(wish))
 
     @app.delete(
@@ -237,9 +237,9 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         answer = writer.remove_relay(name)
         try:
             revoked = enroller.revoke(name)
-        except UnknownAgent:  # it never came so far
+        except UnknownAgent:  # its agent has never been enrolled
             return answer
-        except (Impossible, NotAnswered) as error:  # it is no relay any more all the same
+        except (Impossible, NotAnswered) as error:  # the relay is removed nevertheless
             return replace(answer, failed=(*answer.failed, str(error)))
         return replace(answer, done=(*answer.done, *revoked.done), failed=(*answer.failed, *revoked.failed))
 
@@ -277,7 +277,7 @@ def _relay(wish: RelayRequest) -> RelayOverride:
 
 
 def _address(text: str) -> Address:
-    """Names are not resolved: what they lead to changes, and everybody who asks is told something else."""
+    """Parse an address. Names are not resolved: their addresses change with time and client."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -293,8 +293,10 @@ def _address(text: str) -> Address:
 
 
 class TokenRequest(BaseModel):
-    """`role` is needed for a name alone that gateway.yaml does not have and that is no relay. `terminal` is whom a
-    terminal's agent speaks for, where that terminal has another name."""
+    """`role` is needed only for a name that is neither in gateway.yaml nor a relay's.
+
+    `terminal` names the terminal of a terminal's agent if the two names differ.
+    """
 
     model_config = ConfigDict(extra="forbid")
     role: Role | None = None

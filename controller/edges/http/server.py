@@ -26,7 +26,7 @@ from controller.edges.http.access_control import CannotServe
 from controller.edges.http.token import is_loopback
 from controller.model.settings import Endpoint, Settings
 
-# One connection: uvicorn's own would hold half a request for ever
+# One connection: uvicorn's own class would hold half a request for ever
 #
 # A request must be whole soon after its first byte, and its answer must be read. When all slots are taken, the
 # connection that has been silent longest is closed for the newest one. If all of them have asked, the one that has left
@@ -34,20 +34,20 @@ from controller.model.settings import Endpoint, Settings
 
 log = logging.getLogger(__name__)
 
-REQUEST_WITHIN_S = 5.0  # from its first byte; and to that byte, from the connection's begin or the answer before
-ANSWER_WITHIN_S = 30.0  # from the whole request to the last byte that is taken; longer than the core may need
+REQUEST_WITHIN_S = 5.0  # for a request; also for its first byte, from the connection's start or the previous answer
+ANSWER_WITHIN_S = 30.0  # from the whole request to the last byte that is sent; longer than the core's timeout
 MOST_CONNECTIONS = 256
-BURST_S = 60.0  # two losses of a place further apart are two bursts, and two lines in the log
+BURST_S = 60.0  # one log line a burst: evictions further apart are separate bursts
 
 
 def most_connections() -> int:
-    """A quarter of the descriptors at the most: switches need theirs."""
+    """Return the connection limit: at most a quarter of the descriptors, since switches need some too."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if descriptors < 0 else max(8, min(MOST_CONNECTIONS, descriptors // 4))
 
 
 class Crowd(ServerState):
-    """Who is connected: uvicorn's set of them, and how many they may be."""
+    """uvicorn's set of connections, with an upper limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Crowd(ServerState):
         self._crowded_at = float("-inf")
 
     def make_room(self, newest: HttpConnection) -> None:
-        """Where nobody else waits or leaves an answer, the newest itself is the one to go."""
+        """Close one connection above the limit: the longest idle, then the longest unread, else the newest."""
         present = [each for each in self.connections if isinstance(each, HttpConnection)]
         if len(present) <= self.most:
             return
@@ -72,9 +72,9 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.waits = True  # for a whole request; else for its answer to be made and taken
+        self.waits = True  # True: for a whole request; False: for its answer to be made and read
         self.since = 0.0
-        self._begun = False  # something of the request has come
+        self._begun = False  # part of the request has arrived
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -103,7 +103,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server's end: half a request is not waited for."""
+        """Stop with the server. A connection without a whole request is dropped."""
         if self.waits:
             self.drop()
         else:
@@ -118,7 +118,7 @@ class HttpConnection(H11Protocol):
         return not self.waits and self.transport.get_write_buffer_size() > 0
 
     def drop(self) -> None:
-        self.server_state.connections.discard(self)  # its descriptor is free in a moment
+        self.server_state.connections.discard(self)  # abort() frees the descriptor in the next turn of the loop
         self.transport.abort()
 
     def _taken(self) -> bool:
@@ -147,11 +147,11 @@ PENDING = 128
 
 
 class Serving:
-    """The API while it is offered; it answers from the moment this exists."""
+    """The running API server. It accepts requests as soon as the object exists."""
 
     def __init__(self, app: ASGIApp, listeners: list[socket.socket]) -> None:
         for listener in listeners:
-            # Accepted sockets inherit it; asyncio sets it only where the protocol was named. Else: 40 ms.
+            # Accepted sockets inherit this. asyncio sets it only for an explicit IPPROTO_TCP. Without it: 40 ms delay.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = listeners[0].getsockname()[:2]
         self.endpoint = Endpoint(host, port)
@@ -160,7 +160,7 @@ class Serving:
             uvicorn.Config(
                 app,
                 http=HttpConnection,
-                backlog=most // 4,  # accepted at once, before the first of them can be counted
+                backlog=most // 4,  # asyncio accepts as many at once, before make_room can count the first
                 loop="asyncio",
                 ws="none",
                 lifespan="off",
@@ -177,7 +177,7 @@ class Serving:
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes no more questions, ends the answers that are under way, gives the address back."""
+        """Refuse new requests, finish the current answers and free the address."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -190,7 +190,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(PENDING)  # asyncio has only as many wait as it accepts at once
+            listener.listen(PENDING)  # asyncio's listen queue is only as long as its accept batch
 
 
 def serve(app: ASGIApp, settings: Settings) -> Serving:

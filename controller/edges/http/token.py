@@ -22,14 +22,14 @@ from pathlib import Path
 from controller.edges.state.files import readable
 
 DIRECTORY = Path("/run/bicast-controller")  # RuntimeDirectory= of deploy/bicast.service
-GROUP = "bicast"  # its members may ask the API, beside root
+GROUP = "bicast"  # its members and root may use the API
 LEAST_BITS = 128
-LEAST_DISTINCT = 8  # characters; a random token has fewer once in ten thousand times
+LEAST_DISTINCT = 8  # distinct characters; one random token in ten thousand has fewer
 LARGEST_BYTES = 4096
 
 
 class BadToken(Exception):
-    """The sentence names the file, what is wrong with it and what to do."""
+    """The token file is unusable. The sentence names the file, the fault and the remedy."""
 
 
 def is_loopback(host: str) -> bool:

@@ -37,7 +37,7 @@ from controller.protocol.switch_messages import (
 )
 
 Post = Callable[[SwitchEvent], None]
-Opened = dict[int, tuple[SwitchConnection, SwitchSession]]  # by the session's number
+Opened = dict[int, tuple[SwitchConnection, SwitchSession]]  # by session number
 
 
 class Bicast(App):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class Bicast(App):  # type: ignore[misc]
 
 
 class Wire:
-    """All switches, for the core: it listens from the start, posts what they say, and performs what the core orders."""
+    """The core's access to all switches. It listens, posts their events and performs the core's orders."""
 
     def __init__(self, listen: Endpoint | LocalSocket, tls: Tls | None, post: Post) -> None:
         """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
@@ -95,7 +95,7 @@ class Wire:
         self.address = self._framework.address
 
     def perform(self, effect: Effect) -> None:
-        """Sends, from the core's one thread, without waiting; what is meant for a session that has ended is dropped."""
+        """Send an order without waiting; called in the core's thread. Orders for ended sessions are dropped."""
         if effect.session not in self._opened:
             return
         connection, session = self._opened[effect.session]
@@ -116,7 +116,7 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, echo(effect)))
 
     def stop(self) -> None:
-        """Ends the listening and every connection; each SwitchClosed is posted before this returns."""
+        """Stop listening and end every connection. Each SwitchClosed is posted before this returns."""
         self._framework.close()
         self._framework.call(self._reception.close)
         self._reception.alone(OPENING_S)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One switch's connection, from its first byte: only whole, expected messages reach the framework.
 
-The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version ends the thread
-with a traceback, a switch that stops reading blocks the sender, and a switch that vanishes is never noticed.
+The framework's own loops trust the peer. A hello element of length 0 hangs them. An unknown version ends the thread
+with a traceback. A switch that stops reading blocks the sender. A switch that vanishes is never noticed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from controller.edges.openflow.framework import (
 )
 from controller.model.settings import Endpoint
 
-# Complaints about peers that are no switches, rare enough not to fill the log
+# Complaints about peers that are no switches, rate-limited for the log
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ REMEMBERED = 1024  # peers
 
 
 class Complaints:
-    """One line in the log for one peer, however often it comes back."""
+    """A log with at most one line a peer in each interval."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
@@ -67,7 +67,7 @@ ELEMENT = struct.Struct("!HH")  # type, length (7.5.1)
 
 
 def versions_offered(version: int, data: bytes) -> set[int]:
-    """The versions a hello offers (7.5.1): its bitmaps', or without any all up to the header's."""
+    """Return the versions of a hello (7.5.1): those of its bitmaps, or without any all up to the header's."""
     offered: set[int] = set()
     bitmaps, offset = False, HEADER.size
     while len(data) - offset >= ELEMENT.size:
@@ -83,10 +83,10 @@ def versions_offered(version: int, data: bytes) -> set[int]:
     return offered if bitmaps else set(range(1, version + 1))
 
 
-OPENING_S = 5.0  # from the first byte to a known switch
+OPENING_S = 5.0  # from the first byte until the switch is known
 ECHO_S = 1.0
 SILENT_ECHOES = 3
-WAITING_MESSAGES = 4096  # sent to a switch that does not read; to one that is not known yet far fewer
+WAITING_MESSAGES = 4096  # queued for a switch that does not read; far fewer until the switch is known
 WAITING_MESSAGES_OPENING = 64
 
 # The messages that reach the framework's parsers, with the states in which they do
@@ -107,10 +107,10 @@ OURS = (
 
 
 class SwitchConnection(Datapath):  # type: ignore[misc]
-    """The framework's switch with loops of our own. The app sets `opened` when all is known of it."""
+    """The framework's Datapath with its own read and write loops. The app sets `opened` once the switch is known."""
 
     def __init__(self, sock: Any, address: Any, complaints: Complaints, names: frozenset[str] | None) -> None:
-        """`names` are those of the peer's certificate; None: it needs none."""
+        """`names` are the names in the peer's certificate. None: no certificate is required."""
         self._names = names
         self._outgoing = hub.Queue()
         self._complaints = complaints
@@ -120,10 +120,10 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         self.peer = peer_of(address)
         self.opened = False
         super().__init__(sock, address)
-        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # a peer that does not read for so long is gone
+        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # limit for a peer that does not read
 
     def serve(self) -> None:
-        """Returns when the connection has ended; closing the socket is the caller's."""
+        """Serve the connection until it ends. The caller closes the socket."""
         writer = hub.spawn(self._write)
         self.send_msg(parser.OFPHello(self, [parser.OFPHelloElemVersionBitmap([ofproto.OFP_VERSION])]))
         with Fence(self.complain, "reading an OpenFlow message"):
@@ -134,7 +134,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         writer.wait()
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Never blocks. Of the framework's threads only; others go by Framework.call."""
+        """Queue a message without blocking. Only for the framework's threads; others use Framework.call."""
         if self._outgoing.qsize() >= (WAITING_MESSAGES if self.opened else WAITING_MESSAGES_OPENING):
             self.refuse("does not read what is sent to it")
             return False
@@ -148,13 +148,13 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             self._complaints.about(who, self.peer, reason)
 
     def refuse(self, reason: str) -> None:
-        """Ends the connection at once and says why."""
+        """Log the reason and end the connection at once."""
         self.complain(reason)
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; the reader hears of it and tells the app, in its own thread."""
-        with contextlib.suppress(OSError):  # it has ended by itself
+        """Shut the socket down. The reader notices this and informs the app in its own thread."""
+        with contextlib.suppress(OSError):  # already ended
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
@@ -163,7 +163,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             try:
                 chunk = self.socket.recv(65536)
             except TimeoutError:
-                continue  # silence is the writer's to judge
+                continue  # the writer detects silent peers
             except OSError:
                 return
             if not chunk:
@@ -173,7 +173,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
                     raise SwitchError("ended before it was known which switch it is")
                 return
             buffer = self._take(buffer + chunk)
-            hub.sleep(0)  # a greenlet that always finds data would never let another one run
+            hub.sleep(0)  # a greenlet that always finds data would never yield
 
     def _take(self, buffer: bytes) -> bytes:
         start = 0
@@ -199,7 +199,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
     def _dispatch(self, version: int, kind: int, xid: int, data: bytes) -> None:
         if kind == ofproto.OFPT_HELLO and self.state == HANDSHAKE:
             self._agree(version, data)
-            # The framework is shown a plain one: its parser never comes out of padding or an element of length 0.
+            # The framework gets a plain hello: its parser loops for ever on padding or an element of length 0.
             version, data = ofproto.OFP_VERSION, HEADER.pack(ofproto.OFP_VERSION, kind, HEADER.size, xid)
         if kind in OURS and self.state == MAIN:
             self.ofp_brick.send_event_to_observers(EventMessage(self, kind, xid, data), self.state)
@@ -248,7 +248,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
 
     def _write(self) -> None:
-        """Writes what is waiting, and asks for a sign of life each second, until the reader has ended."""
+        """Write queued messages, and an echo request each second, until the reader has ended."""
         started = time.monotonic()
         silent, next_echo = 0, started + ECHO_S
         while True:

@@ -26,7 +26,7 @@ ICMP, ICMPV6 = 1, 58
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOURCE_LINK, TARGET_LINK = 1, 2  # options (RFC 4861 4.6)
 ROUTER, SOLICITED_FLAG, OVERRIDE = 0x8000_0000, 0x4000_0000, 0x2000_0000
-HOP_LIMIT = 255  # proves that no router was between (RFC 4861 7.1)
+HOP_LIMIT = 255  # proves that no router forwarded the packet (RFC 4861 7.1)
 REQUEST, REPLY = 1, 2
 ECHO_ID = 0x6263  # "bc"
 ECHO_DATA = b"bicast reachable"
@@ -37,7 +37,7 @@ NOBODY = IPv6Address("::")
 
 
 def ask(order: Ask) -> bytes:
-    """An ARP request, or a neighbour solicitation to the target's solicited-node group."""
+    """Return an ARP request, or a neighbour solicitation to the target's solicited-node group."""
     mac = _mac(order.source_mac)
     if isinstance(order.target, IPv4Address):
         header = ETHERNET.pack(BROADCAST, mac, ETH_ARP)
@@ -48,9 +48,9 @@ def ask(order: Ask) -> bytes:
 
 
 def advertise(order: Advertise) -> bytes:
-    """The answer to a solicitation; one who tests an address (`::`) is answered before all (RFC 4861 7.2.4).
+    """Return the answer to a solicitation. A duplicate address test (from `::`) gets a multicast (RFC 4861 7.2.4).
 
-    For a terminal's address we are no router, and its own word counts more (7.2.8).
+    For a terminal's address the router and override flags are clear: the terminal's own answer wins (7.2.8).
     """
     mac, target, asker = _mac(order.mac), IPv6Address(order.target), IPv6Address(order.asker)
     flags = 0 if order.proxied else ROUTER | OVERRIDE
@@ -63,7 +63,7 @@ def advertise(order: Advertise) -> bytes:
 
 
 def echo(order: Echo) -> bytes:
-    """An echo request; a NAT on the way may number it anew, and numbers its answer back."""
+    """Return an echo request. A NAT may rewrite its identifier, and restores it in the reply."""
     mac, hop_mac, source, target = _mac(order.source_mac), _mac(order.hop_mac), order.source, order.target
     if isinstance(source, IPv6Address):
         body = ECHO.pack(Family.IPV6.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
@@ -76,7 +76,7 @@ def echo(order: Echo) -> bytes:
 
 
 def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited | EchoAnswered]:
-    """What a received frame tells."""
+    """Yield the events that a received frame contains."""
     if len(frame) < ETHERNET.size:
         return
     _, source_mac, eth_type = ETHERNET.unpack_from(frame)
@@ -164,7 +164,7 @@ def _is_unicast(mac: bytes) -> bool:
 
 
 def _options(data: bytes) -> dict[int, bytes] | None:
-    """The link-layer options; None for a list that RFC 4861 4.6 says to discard the packet for."""
+    """Return the link-layer options, or None for an invalid list: the packet is discarded (RFC 4861 4.6)."""
     found: dict[int, bytes] = {}
     while data:
         if len(data) < 2 or data[1] == 0 or len(data) < 8 * data[1]:
@@ -189,12 +189,12 @@ def _multicast_mac(group: IPv6Address) -> bytes:
 
 
 def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
-    """Of ICMPv6 with its pseudo header (RFC 8200 8.1); 0 when the body carries the right one."""
+    """Return the ICMPv6 checksum with pseudo header (RFC 8200 8.1); 0 if the body carries the right one."""
     return _sum(source + destination + struct.pack("!II", len(body), ICMPV6) + body)
 
 
 def _sum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071); 0 if the data carries the right one."""
+    """Return the Internet checksum (RFC 1071); 0 if the data carries the right one."""
     data += bytes(len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:

@@ -34,7 +34,7 @@ FRAMEWORKS = ("os_ken", "ryu")
 
 
 class SwitchError(Exception):
-    """What a peer sent cannot be meant; its connection ends, nobody else's."""
+    """A peer broke the protocol. Only that peer's connection ends."""
 
 
 def _choose() -> str:
@@ -56,7 +56,7 @@ def _part(path: str) -> Any:
 
 if NAME == "ryu":
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # eventlet says that it is deprecated; Ryu has nothing else
+        warnings.simplefilter("ignore")  # eventlet warns that it is deprecated; Ryu needs it
         eventlet_wsgi: Any = importlib.import_module("eventlet.wsgi")
         green_socket: Any = importlib.import_module("eventlet.greenio").GreenSocket
     # ryu.app.wsgi, which the app manager imports, wants this name; eventlet has dropped it.
@@ -84,7 +84,7 @@ App = app_manager.OSKenApp if NAME == "os_ken" else app_manager.RyuApp
 
 
 class EventMessage(EventBase):  # type: ignore[misc, valid-type]
-    """A message that speaker.py reads itself: the framework's parsers give up a whole reply for one odd flow."""
+    """A message that speaker.py parses: the framework's parsers drop a whole reply for one unknown flow."""
 
     def __init__(self, datapath: Any, kind: int, xid: int, data: bytes) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class EventMessage(EventBase):  # type: ignore[misc, valid-type]
 
 
 class Handshake(OFPHandler):  # type: ignore[misc, valid-type]
-    """The framework's own hello, features and echo, without its listener, which would choose addresses for us."""
+    """The framework's handshake and echo handling, without its listener and that listener's addresses."""
 
     _EVENTS = [EventMessage]  # noqa: RUF012  (the framework's own form)
 
@@ -101,7 +101,7 @@ class Handshake(OFPHandler):  # type: ignore[misc, valid-type]
 
 
 class Fence:
-    """Keeps an error where it arose. The native hub calls every Exception a wish to exit, and would end the loop."""
+    """Confine an error to one connection. The native hub takes any exception as an exit of its loop."""
 
     def __init__(self, blame: Callable[[str], None], what: str) -> None:
         self._blame, self._what = blame, what
@@ -126,7 +126,7 @@ Handler = Callable[[T, Any], None]
 
 
 def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
-    """Marks an app's method as the handler of an event; whatever it raises ends the event's connection at most."""
+    """Register an app's method as the handler of an event. An exception ends only the event's connection."""
 
     def decorate(handler: Handler[T]) -> Handler[T]:
         @functools.wraps(handler)
@@ -142,12 +142,12 @@ def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
 
 
 class Framework:
-    """One app on the framework, and one socket on which it listens, until `stop`."""
+    """One app on the framework and its listening socket, until `stop`."""
 
     def __init__(
         self, listen: Endpoint | LocalSocket, app: Any, serve: Callable[[Any, Any], None], **arguments: Any
     ) -> None:
-        """`app(**arguments)` gets the events; `serve(socket, address)` is called for each connection."""
+        """`app(**arguments)` receives the events. `serve(socket, address)` is called for each connection."""
         self._listener = _listener(listen)
         self.address = listen if isinstance(listen, LocalSocket) else Endpoint(*self._listener.getsockname()[:2])
         self._app_class, self._arguments, self._serve = app, arguments, serve
@@ -156,7 +156,7 @@ class Framework:
         self._bell.setblocking(False)
         self._stopping = False
         self._running = threading.Event()  # the hub's own Event().wait(timeout) never times out
-        # The framework's threads take after this one: being daemons they do not keep a process alive.
+        # The framework's threads inherit the daemon flag, so they do not keep the process alive.
         self._thread = threading.Thread(target=self._run, name=f"{NAME} framework", daemon=True)
         self._thread.start()
         while not self._running.wait(1):
@@ -164,27 +164,27 @@ class Framework:
                 raise FrameworkError(f"{NAME} did not start; the reason is printed above")
 
     def call(self, function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
-        """From any thread: runs a function that does not block in the framework's thread, soon and in order."""
+        """Schedule a non-blocking function in the framework's thread, in order. May be called from any thread."""
         self._calls.append(functools.partial(function, *arguments, **named))
         try:
             self._bell.send(b"!")
         except OSError:
-            return  # full: it will be heard anyway; closed: nobody is left to hear it
+            return  # a full buffer wakes the thread anyway; a closed one means that it has ended
 
     def close(self) -> None:
-        """Ends the listening."""
+        """Stop listening."""
         self._stopping = True
         if isinstance(self.address, LocalSocket):
             Path(self.address.path).unlink(missing_ok=True)
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting one; closing alone does not
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(); close() does not
 
     def stop(self) -> None:
-        """Ends the app; connections are for others to end before."""
+        """Stop the app. The caller ends all connections before."""
         self._bell.close()
         self._thread.join()
 
     def _run(self) -> None:
-        logging.getLogger(app_manager.__name__).setLevel(logging.WARNING)  # that its parts start is no news to people
+        logging.getLogger(app_manager.__name__).setLevel(logging.WARNING)  # hides its start messages
         manager = app_manager.AppManager()
         apps = [manager.instantiate(Handshake), manager.instantiate(self._app_class, **self._arguments)]
         for app in apps:
@@ -208,7 +208,7 @@ class Framework:
                     listener.close()
                     return
                 log.error("cannot take an OpenFlow connection: %s", error)
-                hub.sleep(1)  # out of descriptors, most likely: the next try fails likewise
+                hub.sleep(1)  # probably out of descriptors: an immediate retry would fail too
                 continue
             if isinstance(self.address, LocalSocket):
                 address = LOCAL, peer_process(connection)
@@ -220,16 +220,16 @@ CREDENTIALS = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCR
 
 
 def peer_process(connection: Any) -> int:
-    """Return the process at the other end of a Unix socket."""
+    """Return the process id at the other end of a Unix socket."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     process: int = CREDENTIALS.unpack(credentials)[0]
     return process
 
 
 def _local_listener(path: Path) -> socket.socket:
-    """Listen on a Unix socket that root and this user alone may open, in the place of one that a dead process left.
+    """Listen on a Unix socket that only root and this user may open. Replace one that a dead process left.
 
-    The switch believes whoever listens here, so nobody else may write to the directory.
+    The switch trusts any listener at this path, so no other user may write to the directory.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -24,7 +24,7 @@ from controller.model.settings import Tls
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """Ours for switches: they must show a certificate that our authority has signed."""
+    """Return the TLS context for switches: each must present a certificate of the configured authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
@@ -42,17 +42,17 @@ def server_context(tls: Tls) -> ssl.SSLContext:
 
 
 class TlsSocket:
-    """What a connection needs of a socket, with TLS between."""
+    """A TLS socket with the methods that a SwitchConnection uses."""
 
     def __init__(self, sock: Any, context: ssl.SSLContext) -> None:
         self._socket = sock
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self._lock = threading.Lock()  # never held while anything waits
-        self._sending = hub.Semaphore(1)  # held while the network waits, so it must be the hub's
+        self._sending = hub.Semaphore(1)  # held during network waits, so it must be the hub's
 
     def handshake(self, timeout_s: float) -> None:
-        """Raises SwitchError for a peer without a valid certificate, or without TLS, or too slow."""
+        """Do the handshake. Raise SwitchError for a peer without TLS or a valid certificate, or on timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -68,7 +68,7 @@ class TlsSocket:
                     raise SwitchError("ended in the middle of the TLS handshake") from None
                 self._received.write(data)
             except ssl.SSLError as error:
-                self._flush()  # the alert, so that the other side can say why
+                self._flush()  # send the alert, so that the peer can log the reason
                 raise SwitchError(f"TLS handshake refused: {error.reason or type(error).__name__}") from error
             else:
                 self._flush()
@@ -103,7 +103,7 @@ class TlsSocket:
                 self._socket.sendall(data)
 
     def names(self) -> frozenset[str]:
-        """Return what the peer's certificate is made out to: its common name and its DNS names."""
+        """Return the common name and the DNS names of the peer's certificate."""
         shown: dict[str, Any] = self._tls.getpeercert() or {}
         subject = [name for part in shown.get("subject", ()) for kind, name in part if kind == "commonName"]
         return frozenset([*subject, *(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")])
@@ -122,13 +122,13 @@ class TlsSocket:
 
 
 class UnixStream:
-    """A Unix socket for the frameworks, which set an option of TCP on every socket."""
+    """A Unix socket that ignores setsockopt: the frameworks set a TCP option on every socket."""
 
     def __init__(self, sock: Any) -> None:
         self._socket = sock
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Ignore it: there is no TCP here."""
+        """Ignore the option: a Unix socket has no TCP."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
@@ -155,8 +155,8 @@ class AcceptedConnection:
         return not self.sent_away and (self.connection is None or not self.connection.opened)
 
     def end(self) -> None:
-        """Whoever serves it hears of it."""
-        with contextlib.suppress(OSError):  # it has ended by itself
+        """Shut the socket down, which also ends the thread that serves it."""
+        with contextlib.suppress(OSError):  # already ended
             self.accepted.shutdown(socket.SHUT_RDWR)
 
 
@@ -164,7 +164,7 @@ class Reception:
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
         self._complaints = Complaints()
-        self._present: dict[AcceptedConnection, None] = {}  # in the order in which they came
+        self._present: dict[AcceptedConnection, None] = {}  # oldest first
         self._familiar = Familiar()  # hosts of switches
         self._admission = Admission(self._familiar, time.monotonic())
         self._counting = threading.Lock()  # never held while anything waits
@@ -213,7 +213,7 @@ class Reception:
             guest.end()
 
     def alone(self, timeout_s: float) -> bool:
-        """From a plain thread: waits until every connection has ended."""
+        """Wait until every connection has ended. Only for threads outside the framework."""
         return self._alone.wait(timeout_s)
 
     def _connection(self, guest: AcceptedConnection, address: Any) -> SwitchConnection:

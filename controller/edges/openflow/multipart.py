@@ -48,15 +48,15 @@ PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
 # A site of 250 terminals takes 0.5 MB. The largest that gateway.yaml may describe takes 15 MB in 53,000 records, its
 # far end twice that.
 LARGEST_READING = 32 << 20  # bytes
-MOST_RECORDS = 1 << 17  # flows, groups and their counters: each takes some 500 bytes of memory, however short it is
-NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # what a switch says of a counter it lacks (7.3.5.6)
+MOST_RECORDS = 1 << 17  # flows, groups and counters: even the shortest takes some 500 bytes of memory
+NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # a counter that the switch does not support (7.3.5.6)
 
 KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAILOVER}
 
 _ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
 _ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
 
-# The requests whose answers make an Installed, with their bodies
+# The requests with their bodies. Their answers make an Installed.
 REQUESTS: dict[int, bytes] = {
     ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
     ofproto.OFPMP_GROUP_DESC: b"",
@@ -69,7 +69,7 @@ OF_METERS = (int(ofproto.OFPMP_METER_CONFIG), int(ofproto.OFPMP_METER))
 
 
 def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
-    """Records that begin with their own length."""
+    """Yield records that begin with their own length."""
     offset = 0
     while offset < len(data):
         length = int.from_bytes(data[offset : offset + 2], "big")
@@ -80,17 +80,15 @@ def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
 
 
 class Understood:
-    """What the bytes of one reading meant: most of the next one's are the same, and are not looked into again."""
+    """A cache of decoded flows and groups by their bytes. The next reading decodes only bytes that changed."""
 
     def __init__(self) -> None:
-        self.flows: dict[tuple[int, int, bytes], Flow] = {}  # by table, priority and what is behind the counters
+        self.flows: dict[tuple[int, int, bytes], Flow] = {}  # by table, priority and the bytes behind the counters
         self.groups: dict[bytes, Group] = {}
 
 
 class BucketCounters(Mapping[int, tuple[Counters, ...]]):
-    """By group. Of thousands that are read again and again somebody asks for a few, now and then: they are looked into
-    when somebody does.
-    """
+    """Bucket counters by group, decoded on first use: of thousands of readings few are ever queried."""
 
     def __init__(self, groups: list[bytes]) -> None:
         self._groups = groups
@@ -117,7 +115,7 @@ class BucketCounters(Mapping[int, tuple[Counters, ...]]):
 
 class SwitchReading:
     def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
-        """`xids`: the number of each request, and what it asks for."""
+        """`xids` maps each request's transaction id to its multipart type."""
         self.ticket = ticket
         self.xids = xids
         self.understood = Understood()
@@ -139,12 +137,12 @@ class SwitchReading:
         return not self._missing
 
     def refused(self, xid: int) -> bool:
-        """Whether the rest is worth reading: a datapath without meters may refuse to describe them."""
+        """Return whether to continue after a refused request: a datapath without meters refuses those of meters."""
         self._missing.discard(xid)
         return self.xids[xid] in OF_METERS
 
     def take(self, xid: int, kind: int, body: bytes, more: bool) -> None:
-        """Takes one piece of the answer to one request."""
+        """Add one part of the reply to one request."""
         if kind != self.xids[xid]:
             raise SwitchError(f"answered multipart request {self.xids[xid]} with type {kind}")
         self._bytes += len(body)
@@ -225,7 +223,7 @@ class SwitchReading:
             body = body[length:]
 
 
-# Unbound methods: a reading that held its own bound methods would be cyclic garbage.
+# Unbound methods: bound ones would make each reading cyclic garbage.
 READERS: dict[int, Callable[[SwitchReading, bytes], None]] = {
     ofproto.OFPMP_FLOW: SwitchReading._take_flows,
     ofproto.OFPMP_GROUP_DESC: SwitchReading._take_groups,
@@ -268,7 +266,7 @@ def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | No
 
 
 def match_of(data: bytes) -> tuple[Fields, bytes]:
-    """The match with which this begins, and what is behind it."""
+    """Return the match at the start of the data, and the data behind it."""
     _, length = MATCH.unpack_from(data)
     if length < MATCH.size or length > len(data):
         raise SwitchError(f"sent a flow with a match of length {length}")
@@ -293,7 +291,7 @@ def _bucket(data: bytes) -> Bucket:
 
 
 def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
-    """A meter that drops nothing at all stands for one that Meter cannot describe: none such is wanted."""
+    """Decode a meter. One that Meter cannot describe becomes rate 0, which no program contains."""
     wanted = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST
     if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_PKTPS) == wanted:
         kind, _, rate, burst = BAND.unpack(bands)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codec of match fields and actions: bytes of OpenFlow 1.3 to the values of program/program.py and back.
 
-The framework's own codec takes 0.2 ms a flow and gives up a whole reply for one flow that it cannot read. Only its
-table of fields is used here. Programs repeat their matches and actions, so both directions have caches.
+The framework's own codec takes 0.2 ms a flow and drops a whole reply for one flow that it cannot parse. Only its table
+of fields is used here. Programs repeat their matches and actions, so both directions have caches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESUBMIT = struct.Struct("!HHIHHB3x")  # type, length, vendor, subtype, port, ta
 REG_MOVE = struct.Struct("!HHIHHHHII")  # type, length, vendor, subtype, n_bits, offsets, source, destination (OVS)
 
 NICIRA, NICIRA_REG_MOVE, NICIRA_RESUBMIT_TABLE = 0x00002320, 6, 14
-NICIRA_IN_PORT = 0xFFF8  # the one it came in by
+NICIRA_IN_PORT = 0xFFF8  # the ingress port
 
 # The framework's fields, by class and field number as in oxm_type: their names and bytes.
 NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
@@ -54,7 +54,7 @@ NUMBERS: dict[str, int] = {name: number for number, (name, _) in _FIELDS.items()
 
 
 def _canonical(name: str, width: int) -> str:
-    """Open vSwitch returns a move with Nicira's numbers for the same fields, which have other names."""
+    """Return OpenFlow's name of a field. Open vSwitch reports moves with Nicira's numbers and names."""
     plain = NICIRA_NAMES.get(name, name.removesuffix("_nxm"))
     return plain if _FIELDS.get(NUMBERS.get(plain, -1)) == (plain, width) else name
 
@@ -133,7 +133,7 @@ def _field(name: str, value: Value) -> bytes:
 
 
 def _order(item: tuple[str, Value]) -> tuple[bool, int, str]:
-    """OpenFlow's own fields by number, then others: what a field needs (eth_type, ip_proto) comes first (7.2.3.6)."""
+    """Return the sort key: OpenFlow's fields by number, then others. Prerequisites come first (7.2.3.6)."""
     number = NUMBERS.get(item[0], 1 << 32)
     return (number >> 7 != ofproto.OFPXMC_OPENFLOW_BASIC, number, item[0])
 
@@ -147,7 +147,7 @@ def encode_match(match: Fields) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_fields(data: bytes) -> Fields:
-    """The fields of a match, without its header and padding."""
+    """Decode the fields of a match, given without header and padding."""
     found: list[tuple[str, Value]] = []
     offset = 0
     while offset < len(data):
@@ -236,7 +236,7 @@ def _decode_action(kind: int, data: bytes) -> Action:
 
 @lru_cache(maxsize=4096)
 def decode_actions(data: bytes) -> tuple[Action, ...]:
-    """What program/program.py has no word for becomes UNSPEAKABLE."""
+    """Decode a list of actions. An action that program/program.py does not have becomes UNSPEAKABLE."""
     found: list[Action] = []
     offset = 0
     while offset < len(data):

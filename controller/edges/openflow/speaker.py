@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only file that makes or reads OpenFlow messages: the core's orders into bytes, replies of switches into events.
 
-Flows, groups and meters are written and read here, not by the framework: it takes 0.2 ms for each, and its
-parsers give up a whole reply when one foreign flow has an action they do not know.
+Flows, groups and meters are encoded and decoded here, not by the framework. It takes 0.2 ms for each, and its parsers
+drop a whole reply when one foreign flow has an unknown action.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def packet_out(port: int, frame: bytes) -> bytes:
 
 
 def _packet_in(data: bytes) -> tuple[int, bytes]:
-    """The port and the frame of a packet-in."""
+    """Return the ingress port and the frame of a packet-in."""
     start = HEADER.size + PACKET_IN.size
     if len(data) < start + MATCH.size:
         raise SwitchError(f"sent a packet-in of {len(data)} bytes")
@@ -149,7 +149,7 @@ def _packet_in(data: bytes) -> tuple[int, bytes]:
 
 
 def _removed(data: bytes) -> FlowKey | None:
-    """The flow of ours whose removal this message tells of."""
+    """Return the key of the removed flow, or None if its cookie is foreign."""
     start = HEADER.size + FLOW_REMOVED.size
     if len(data) < start + MATCH.size:
         raise SwitchError(f"sent a flow-removed of {len(data)} bytes")
@@ -179,7 +179,7 @@ def reason_of(kind: int, code: int) -> str:
 
 
 class SwitchSession:
-    """One connection of one switch: which order each number on the wire belongs to.
+    """One connection of one switch. It maps each transaction id to its order.
 
     Orders come from the core's thread and replies from the framework's; they meet in dictionaries only.
     """
@@ -190,12 +190,12 @@ class SwitchSession:
         self._peer = peer
         self._ports: dict[str, Port] = {}
         self._xids = itertools.count(1)
-        self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket and, of no barrier, change
+        self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket; change or, for barriers, None
         self._last_barriers: dict[int, int] = {}  # by xid: ticket
         self._reads: dict[int, SwitchReading] = {}
-        self._counts: dict[int, SwitchReading] = {}  # of the ports' counters alone
+        self._counts: dict[int, SwitchReading] = {}  # readings of port counters alone
         self._understood = Understood()
-        self._deleted: set[FlowKey] = set()  # by us; the switch may not have said so yet
+        self._deleted: set[FlowKey] = set()  # deleted by the controller; the switch may not have confirmed yet
         self._lost = False  # flows, since the switch was last asked to be read
 
     def ports_described(self, descriptions: list[Any]) -> None:
@@ -250,7 +250,7 @@ class SwitchSession:
         return _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
 
     def on_event(self, kind: int, xid: int, data: bytes) -> Iterator[SwitchEvent]:
-        """What a message of the switch means to the core."""
+        """Yield the events for the core from one message of the switch."""
         if kind == ofproto.OFPT_PACKET_IN:
             in_port, frame = _packet_in(data)
             yield from seen(self.number, in_port, frame)
@@ -296,7 +296,7 @@ class SwitchSession:
     def _passed(self, xid: int) -> Iterator[SwitchEvent]:
         if xid in self._last_barriers:
             ticket = self._last_barriers[xid]
-            for waiting in (self._changes, self._last_barriers):  # all before a barrier is done, whatever was answered
+            for waiting in (self._changes, self._last_barriers):  # a barrier completes all earlier changes
                 for done in [each for each in list(waiting) if each <= xid]:
                     waiting.pop(done, None)
             yield SwitchApplied(self.number, ticket)

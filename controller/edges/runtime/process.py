@@ -21,23 +21,23 @@ WORDS = "%(levelname)s %(message)s"
 
 
 def begin() -> None:
-    """Times are local, as `status` and `why` show them."""
+    """Set up logging. Times are local, as in `status` and `why`."""
     form = WORDS if _journal(sys.stderr) else TIME + WORDS
     logging.basicConfig(level=logging.INFO, format=form, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
 
 
 def _journal(stream: TextIO) -> bool:
-    """JOURNAL_STREAM of systemd.exec(5) is inherited by processes whose stderr goes elsewhere."""
+    """Return whether the stream is the journal's. JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
     there = os.fstat(stream.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
-# Garbage collection: cyclic garbage is searched rarely
+# Garbage collection: full collections are rare
 #
-# A search stops every thread while it visits all objects. With hundreds of terminals most of them are programs that
-# live on: a fifth of a second each time. So objects that outlive one search are not visited again for an hour.
+# A full collection stops every thread while it visits all objects. With hundreds of terminals most of them are programs
+# that live on: 0.2 s each time. So objects that survive one collection are not visited again for an hour.
 
-YOUNG = 10_000  # made and not gone, until the youngest are searched; a compilation makes as many
+YOUNG = 10_000  # net new objects before a collection of the youngest; one compilation makes as many
 ALL_EVERY_S = 3600.0
 
 
@@ -50,7 +50,7 @@ class _Spared:
             return
         if time.monotonic() < self._all_at:
             gc.freeze()
-        else:  # the next one sees all
+        else:  # the next collection visits all objects
             self._all_at = time.monotonic() + ALL_EVERY_S
             gc.unfreeze()
 
@@ -67,7 +67,7 @@ TIMEX_BYTES = 208  # sizeof(struct timex) on 64 bits
 
 
 def moment(at: float) -> Moment:
-    """Of a time in Unix seconds, where this machine is."""
+    """Convert a time in Unix seconds to this machine's calendar."""
     here = time.localtime(at)
     midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday + 1, 0, 0, 0, 0, 0, -1))
     tomorrow = _day(time.localtime(midnight)) if synchronised() else None
@@ -79,7 +79,7 @@ def _day(local: time.struct_time) -> str:
 
 
 def synchronised() -> bool:
-    """Return whether the kernel says that its clock is kept in step with another. Where it says nothing, it is not."""
+    """Return whether the kernel reports its clock as synchronized. An error counts as not synchronized."""
     try:
         return adjtimex() != TIME_ERROR
     except OSError:

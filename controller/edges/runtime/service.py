@@ -54,17 +54,17 @@ log = logging.getLogger(__name__)
 # A packet of a terminal may become an event. Port changes and requests never wait behind packets. The number of waiting
 # packets is bounded, ports take turns, and beyond the bound the port that sends most loses its oldest.
 
-MOST_PACKETS = 1024  # that wait; a tenth of a second of the core's time
+MOST_PACKETS = 1024  # waiting; they take the core a tenth of a second
 
 Job = Callable[[], None] | None
 
 
 class Inbox:
-    """Filled from any thread, without waiting; emptied by one."""
+    """A queue of jobs. Any thread may put without blocking; one thread gets."""
 
     def __init__(self) -> None:
         self._pressing: deque[Job] = deque()
-        self._packets: dict[Hashable, deque[Job]] = {}  # by where they came from; the first is next
+        self._packets: dict[Hashable, deque[Job]] = {}  # by origin; the first is next
         self._waiting = 0  # packets
         self._changed = threading.Condition()  # never held while anything waits
 
@@ -82,7 +82,7 @@ class Inbox:
             self._changed.notify()
 
     def get(self, timeout_s: float) -> tuple[Job, bool]:
-        """A job, and whether it pressed. Raises queue.Empty."""
+        """Return a job and whether it is urgent. Raise queue.Empty after the timeout."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._pressing or self._packets, timeout_s):
                 raise queue.Empty
@@ -94,11 +94,11 @@ class Inbox:
         return bool(self._pressing)
 
     def empty(self) -> bool:
-        with self._changed:  # which takes a sender's packets out and puts the others back
+        with self._changed:  # _oldest_of removes an origin for a moment
             return not self._pressing and not self._packets
 
     def _oldest_of(self, origin: Hashable) -> Job:
-        """Its others wait behind those of everybody else."""
+        """Take the oldest packet of an origin. Its other packets move behind those of all other origins."""
         others = self._packets.pop(origin)
         job = others.popleft()
         if others:
@@ -109,8 +109,8 @@ class Inbox:
 
 # The estimator: probes are estimated in a thread of their own, as one may take a second
 #
-# numpy starts threads of its own, which take signals as the importing thread does: this one takes none. numpy must not
-# be imported before signals are blocked (__main__.py).
+# numpy starts threads, which inherit the signal mask of the importing thread. The estimator's thread has them blocked.
+# So numpy must not be imported before __main__.py blocks the signals.
 
 
 class Estimator:
@@ -140,13 +140,13 @@ class Estimator:
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
-AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | Walked  # every AgentEvent but the end
-HANDS_WITHIN_S = 2.0  # and switches
+AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | Walked  # all but AgentClosed
+HANDS_WITHIN_S = 2.0  # for agents and switches to confirm an override
 WALKED_WITHIN_S = 5.0
 
 
 class Service:
-    """Its public calls may come from any thread."""
+    """The thread of the core. Its public methods may be called from any thread."""
 
     def __init__(
         self,
@@ -155,15 +155,15 @@ class Service:
         store: Store,
         perform: Callable[[Effect | AgentEffect], None],
     ) -> None:
-        """`config` is what the file says now."""
+        """`config` is the current content of the file at `config_path`."""
         self._config_path = config_path
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
         self._core = Core(config, store.load(), now, measured(store, now, offset_s))
         self._memory = Memory(store, lambda: (self._core.wanted, self._core.measuring.pages))
-        self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by people: what hands make of it
+        self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by API requests
         self._inbox = Inbox()
-        self._failed: set[int] = set()  # sessions of agents that end because the core failed at a word of theirs
+        self._failed: set[int] = set()  # agent sessions that end because the core failed at one of their messages
         self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -179,7 +179,7 @@ class Service:
     # From switches, agents and the estimator
 
     def post(self, event: SwitchEvent | AgentEvent | Estimated, taken: Callable[[], None] | None = None) -> None:
-        """`taken` is called, in the core's thread, when the core has made of it what it will."""
+        """Queue an event. The core's thread calls `taken` after it has handled the event."""
 
         def job() -> None:
             if isinstance(event, AgentWord):
@@ -198,11 +198,11 @@ class Service:
             self._inbox.put(job)
 
     def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
-        """The role of an agent that is to be enrolled; or Impossible."""
+        """Return the role of an agent to enrol. Raise Impossible if there is none."""
         return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
 
     def vouch(self, certificates: Vouched) -> None:
-        """The certificates of agents that count. It does not wait."""
+        """Give the core the valid certificates of agents. Does not wait."""
         self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
 
     # From people
@@ -217,8 +217,11 @@ class Service:
         return self._ask(lambda: self._kept(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """Have both directions probed at once; what comes of it a snapshot tells. `site`: either end's, where others
-        have uplinks of that name. `link_bps`: the rate of a link that is known, by which these hosts are calibrated."""
+        """Probe both directions of a path at once. The snapshot shows the result.
+
+        `site` names either end if several sites have uplinks of that name. `link_bps` is the known rate of the link,
+        which calibrates the hosts.
+        """
 
         def asked() -> OverrideResult:
             answer = self._core.measuring.wish(site, uplink, link_bps)
@@ -237,11 +240,11 @@ class Service:
         return self._of_relays(relay_requests.drained(name, draining))
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
-        """By which relay it is reached, and why; what is not known of it is walked for, and waited for a little."""
+        """Return the relay for a destination and the reason. Wait up to WALKED_WITHIN_S for unknown distances."""
         return self._walked(lambda now: Asked(self._core.relaying, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
-        """How far it is just now, and what it does for a destination."""
+        """Measure the distance to a relay now. Return it with the relay's effect for a destination."""
         return self._walked(lambda now: Tried(self._core.relaying, self._core.wanted, name, address, now))
 
     def _walked(self, ask: Callable[[float], Walking[T]]) -> T:
@@ -268,8 +271,7 @@ class Service:
     def _made(
         self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[Outcome], list[LogEntry]]]
     ) -> OverrideResult:
-        """Waits a little until switches hold it, and for what agents make of it: what these say later is told by
-        `decisions`."""
+        """Apply an override and wait up to HANDS_WITHIN_S for switches and agents. `decisions` has later answers."""
         answered = threading.Event()
 
         def kept() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
@@ -300,7 +302,7 @@ class Service:
         return self._ask(lambda: self._program(site))
 
     def reload(self) -> None:
-        """The file is read in the caller's thread; the core is only given what it says."""
+        """Read the file in the caller's thread and pass the configuration, or the error, to the core."""
         try:
             config = load(self._config_path)
         except ConfigError as error:
@@ -312,7 +314,7 @@ class Service:
     # In the core's thread
 
     def _heard(self, event: AgentWord) -> bool:
-        """Whether the core could bear an agent's word. If not, that agent's session ends, and nobody else's does."""
+        """Handle an agent's message. If the core fails, end only that agent's session and return False."""
         if event.session in self._failed:
             return False
         effects: list[Outcome] = []
@@ -320,7 +322,7 @@ class Service:
         try:
             for effect in self._core.handle(event, time.monotonic()):
                 effects.append(effect)
-        except Exception as error:  # of any kind: who chooses the word chooses where the core fails
+        except Exception as error:  # any kind: an agent's message determines where the core fails
             failure = error
         self._carry_out(effects)
         if failure is None:
@@ -339,7 +341,7 @@ class Service:
         next_tick = time.monotonic()
         while True:
             now = time.monotonic()
-            if now >= next_tick:  # however much is waiting: a flood of packets must not stop the clock
+            if now >= next_tick:  # before any waiting job: a flood of packets must not stop the clock
                 next_tick = now + TICK_S
                 self._core.tells_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
@@ -357,7 +359,7 @@ class Service:
             job()
             if self._awaited:
                 self._tell_those_who_wait()
-            if self._inbox.empty() or (pressed and not self._inbox.presses()):  # no flood of packets delays a move
+            if self._inbox.empty() or (pressed and not self._inbox.presses()):  # a flood of packets delays no move
                 self._rest()
 
     def _rest(self) -> None:
@@ -420,5 +422,5 @@ def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
 
 
 def _wall_offset_s() -> float:
-    """From the core's clock to Unix time. Taken anew each time: only the one of them may be set."""
+    """Return Unix time minus the core's monotonic clock. It changes whenever someone sets the wall clock."""
     return time.time() - time.monotonic()

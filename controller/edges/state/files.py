@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def readable(file: str) -> Path:
-    """Return systemd's copy of a file, known by the file's name, or the file itself where systemd gave none."""
+    """Return systemd's credential of the file's name, or the file itself if there is none."""
     copies = os.environ.get("CREDENTIALS_DIRECTORY")
     if copies is None:
         return Path(file)
@@ -38,22 +38,22 @@ REMEDIES = {
 }
 OTHERWISE = "it must be a file, or nothing yet, in a directory that the controller's user may write"
 LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
-MOST_COUNTED = (1 << 63) - 1  # bytes of a counter of 64 bits, and a sum of two of them has its place
-MOST_NUMBER = 1e18  # bits a second, and more than any line has
-TIMES_END = 253402300800.0  # the year 10000, which neither a certificate nor a calendar knows
+MOST_COUNTED = (1 << 63) - 1  # bytes; the sum of two still fits into 64 bits
+MOST_NUMBER = 1e18  # bit/s, more than any line has
+TIMES_END = 253402300800.0  # the year 10000, which neither certificates nor Python's calendar can express
 
 
 class InUse(Exception):
-    """One sentence: what another process holds, which one that is, and what to do."""
+    """Another process holds the lock. The sentence names the file, the process and the remedy."""
 
 
 def remedy(error: OSError) -> str:
-    """What to do where a file cannot be read or written."""
+    """Return what to do when a file cannot be read or written."""
     return REMEDIES.get(error.errno or 0, OTHERWISE)
 
 
 def read(path: Path) -> bytes:
-    """Raises OSError, also for what is no regular file (a FIFO would have us wait for a writer), or no file of ours."""
+    """Read a regular file up to LARGEST, else raise OSError. Opening a FIFO would wait for a writer."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe or a device, and no regular file")
@@ -63,9 +63,9 @@ def read(path: Path) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file that is the controller's user's alone, and return when no power cut can undo it.
+    """Write a file that only the controller's user may access. Return when it survives a power cut.
 
-    Raise OSError where the file is what it was, or, if the disk fails at the very end, may be either.
+    Raise OSError on failure. The old file remains then; if only the last sync failed, the file may be either.
     """
     _make_directory(path.parent)
     beside = path.with_name(path.name + ".new")
@@ -90,7 +90,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Have the disk know the names in it."""
+    """Sync the directory, so that its names survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -100,10 +100,10 @@ def _sync_directory(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, what: str, instead: str) -> Iterator[None]:
-    """Hold a lock file while the block runs, so that nobody else writes `what`. Raise InUse if another process does.
+    """Hold a lock file while the block runs. Raise InUse if another process holds it and so may write `what`.
 
-    Where no file can be made, as on a read-only disk, nothing can be written either, and it is only logged. So it is
-    where the disk is full: the lock is held then, but does not tell by whom.
+    If the lock file cannot be made, as on a read-only disk, only log it: `what` cannot be written either. On a full
+    disk the lock is held, but the file does not name the process.
     """
     try:
         _make_directory(path.parent)
@@ -142,7 +142,7 @@ def _to_lock(name: str, flags: int) -> int:
 
 
 def document(path: Path, text: bytes) -> Node:
-    """Raises ConfigError, as all that is asked of the Place does."""
+    """Parse JSON into a Node. Raise ConfigError, as all methods of a Node do."""
     try:
         return Node(str(path), "", json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -150,7 +150,7 @@ def document(path: Path, text: bytes) -> Node:
 
 
 def version(place: Node, *good: int) -> int:
-    """Of the whole document."""
+    """Return the document's version. Raise ConfigError unless it is one of `good`."""
     found = place.named().get("version", Node(place.file, "version", None))
     value = found.value
     if not isinstance(value, int) or isinstance(value, bool) or value not in good:
@@ -173,7 +173,7 @@ def number(place: Node) -> float:
 
 
 def day(place: Node) -> str:
-    """As in 2026-11-22."""
+    """Return a day such as 2026-11-22."""
     try:
         return date.fromisoformat(place.text()).isoformat()
     except ValueError:
@@ -181,7 +181,7 @@ def day(place: Node) -> str:
 
 
 def moment(place: Node) -> float:
-    """Unix seconds."""
+    """Return a time in Unix seconds."""
     value = place.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIMES_END:
         raise place.wrong("a time in Unix seconds, before the year 10000")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state file: overrides, decisions, budgets and estimates that outlive a restart, kept up with the core.
 
-It is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no
-sites, 3 no decisions about copies, 4 no relays. A file without measurements is valid.
+The state is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2
+no sites, 3 no decisions about copies, 4 no relays. A file without measurements is valid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 Pages = Mapping[PathDirection, PathEstimate]
 
-MOST_HEADINGS = MOST_SITES * (MOST_UPLINKS + 2 * MOST_TERMINALS)  # of an uplink's road two sites have one
+MOST_HEADINGS = MOST_SITES * (MOST_UPLINKS + 2 * MOST_TERMINALS)  # two sites share the path of an uplink
 MOST_METHODS = 16
 MODES = {str(each): each for each in Mode}
 METHODS = {str(each): each for each in Method}
@@ -91,7 +91,7 @@ T = TypeVar("T")
 
 
 class StoreError(Exception):
-    """The sentence names the file, what is wrong with it and what to do."""
+    """The state file is unusable. The sentence names the file, the fault and the remedy."""
 
 
 class Store:
@@ -102,7 +102,7 @@ class Store:
         return self._read(_wanted, Wanted())
 
     def measured(self) -> Pages:
-        """Its times are Unix seconds."""
+        """Return the stored estimates. Their times are Unix seconds."""
         return self._read(_estimates, {})
 
     def _read(self, read: Callable[[Node], T], otherwise: T) -> T:
@@ -142,7 +142,7 @@ class Store:
 
 def _keys(place: Node) -> Mapped:
     newer = SINCE[: SINCE_VERSION[files.version(place, *SINCE_VERSION)]]
-    # The estimates of earlier versions are "roads". They are measured again.
+    # Older files have estimates under "roads". They are ignored and measured again.
     return place.mapping("paths", "roads", required=("version", "modes", "active", *newer))
 
 
@@ -235,26 +235,26 @@ def _uplinks(place: Node) -> dict[str, str]:
     return {name: each.text() for name, each in place.named().items()}
 
 
-# Upkeep: the core knows neither a disk nor a clock that outlives it
+# Upkeep: the core has neither a disk nor a wall clock
 
 
 def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
-    """What was known of roads when the controller ended, its times by the new core's clock."""
+    """Return the stored estimates of paths, with times converted to the new core's clock."""
     return {way: by_clock(page, lambda at: min(at - wall_offset_s, now)) for way, page in store.measured().items()}
 
 
 class Memory:
-    """Keeps what `lasting` returns in the state file: overrides and decisions, and the estimates of paths."""
+    """Save what `lasting` returns to the state file: overrides, decisions and path estimates."""
 
     def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
         self._store, self._lasting = store, lasting
-        self._saved = lasting()  # what a restart would find
-        self._failed = ""  # why it may find something else: the sentence of the last try
+        self._saved = lasting()  # the state that a restart would find
+        self._failed = ""  # why it may find another: the last error
 
     def keep(self, wall_offset_s: float) -> None:
-        """Or StoreError: a restart would forget what is new, unless `keep_decisions` can write it later."""
+        """Save the state or raise StoreError. A restart loses the changes unless `keep_decisions` saves them later."""
         lasting = self._lasting()
-        if self._failed or lasting != self._saved:  # what a failure has left on the disk is not known
+        if self._failed or lasting != self._saved:  # after a failure the content of the disk is unknown
             wanted, pages = lasting
             by_wall = {way: by_clock(page, lambda at: max(0.0, at + wall_offset_s)) for way, page in pages.items()}
             try:
@@ -266,8 +266,10 @@ class Memory:
         self._failed = ""
 
     def keep_decisions(self, wall_offset_s: float) -> None:
-        """Policies do not wait for a disk. What could not be kept, wishes too, is tried again; its failure is logged
-        once."""
+        """Save the state without raising: policies do not depend on the disk.
+
+        A failed save, of overrides too, is retried. Each failure is logged once.
+        """
         failed = self._failed
         if not failed and all(now is saved for now, saved in zip(self._lasting(), self._saved, strict=True)):
             return

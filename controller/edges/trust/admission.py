@@ -15,11 +15,11 @@ from math import exp
 from typing import Protocol, TypeVar
 
 MOST_FAMILIAR = 1024  # hosts
-MOST_RATED = 4096  # hosts; of others it is taken that they have been silent
-EACH_S = 100  # connections a second, of one host
-ALL_S = 200  # of all hosts from which none of ours came
-BURST_S = 5.0  # so many seconds' worth may come at once, as when a large house comes back
-PREFIX_BITS = 64  # of an IPv6 address: within them a host chooses by itself
+MOST_RATED = 4096  # hosts; a forgotten host gets a full bucket
+EACH_S = 100  # connections a second from one host
+ALL_S = 200  # connections a second from all unfamiliar hosts together
+BURST_S = 5.0  # burst in seconds of the rate, for a large house that reconnects
+PREFIX_BITS = 64  # of an IPv6 address: a host chooses the rest itself
 
 
 class Stranger(Protocol):
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Stranger)
 
 
 def host_of(address: str) -> str:
-    """Return the host whose address this is: all of one IPv6 /64 are one."""
+    """Return the host of an address. All addresses of an IPv6 /64 count as one host."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
@@ -41,16 +41,16 @@ def host_of(address: str) -> str:
 
 
 def superfluous(strangers: Sequence[T], most: int, familiar: Collection[str] = ()) -> T | None:
-    """`strangers` are in the order in which they came. None: they are not too many."""
+    """Return the peer to evict, or None up to `most` peers. `strangers` are ordered from oldest to newest."""
     if len(strangers) <= most:
         return None
     of_each = Counter(stranger.host for stranger in strangers)
-    # The first of the hosts that have most.
+    # max returns the first of equals: the oldest peer of the hosts with the most peers.
     return max(strangers, key=lambda stranger: (stranger.host not in familiar, of_each[stranger.host]))
 
 
 class Familiar(Collection[str]):
-    """Hosts from which one of ours came; of many the latest."""
+    """The latest hosts from which an authenticated peer came."""
 
     def __init__(self) -> None:
         self._hosts: OrderedDict[str, None] = OrderedDict()
@@ -72,7 +72,7 @@ class Familiar(Collection[str]):
 
 
 class TokenBucket:
-    """Connections that may come now, filled at a rate up to a burst."""
+    """A token bucket of connections."""
 
     def __init__(self, rate_per_s: float, now: float) -> None:
         self._rate_per_s, self._at = rate_per_s, now
@@ -115,17 +115,17 @@ class HostRate:
 
 
 def too_often() -> str:
-    """Return what is said of a connection that was not admitted."""
+    """Return the sentence about a connection over the rate."""
     return f"came while {EACH_S} connections a second come from that host, or {ALL_S} from hosts that are not known"
 
 
 class Admission:
-    """Whether one more connection may come in now. Its own rate binds each host, a shared one those unfamiliar."""
+    """Limit new connections: each host by its own rate, all unfamiliar hosts by a shared one too."""
 
     def __init__(self, familiar: Familiar, now: float) -> None:
         self._familiar = familiar
         self._all = TokenBucket(ALL_S, now)
-        self._each: OrderedDict[str, HostRate] = OrderedDict()  # the latest last
+        self._each: OrderedDict[str, HostRate] = OrderedDict()  # most recent last
 
     def admits(self, host: str, now: float) -> bool:
         rate = self._each.get(host)

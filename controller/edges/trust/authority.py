@@ -5,7 +5,7 @@
            ┌────────────┴─────────────┐
     the controller's              an agent's: its key stays with it, so only its
     (key, certificate, the CA's;  certificate is made here; and another one for the
-    anew at each start, and       same key, by which it is a relay
+    new at each start, and        same key, by which it is a relay
     never on a disk)
 
 A certificate says what it is for, so that an agent's stolen key cannot play the controller.
@@ -42,9 +42,9 @@ from controller.protocol.enrolment import CONTROLLER, Binding, parsed
 
 log = logging.getLogger(__name__)
 
-AGENT_DAYS = 3650  # nobody renews a phone's certificate; a lost phone is revoked
+AGENT_DAYS = 3650  # ten years: certificates are not renewed; a lost phone is revoked
 CA_DAYS = 2 * AGENT_DAYS
-EARLY = timedelta(days=1)  # an agent's clock may be behind ours
+EARLY = timedelta(days=1)  # an agent's clock may be behind the controller's
 
 PEM = serialization.Encoding.PEM
 DER = serialization.Encoding.DER
@@ -59,7 +59,7 @@ class Authority:
                 f"{path} holds the key that signs for agents, and every user of this machine may open it: `chmod o= "
                 f"{path}`; where somebody may have read it, move it away, and have each agent join again"
             )
-        self.new = kept is None  # nothing is signed by it yet
+        self.new = kept is None  # it has signed nothing yet
         self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
         self.controllers = self._controllers()  # PEM
 
@@ -73,23 +73,23 @@ class Authority:
 
     @property
     def pin(self) -> str:
-        """By which an agent knows us at the first meeting: SHA-256 of the certificate, in base32 (api/agent.proto)."""
+        """Return the CA certificate's SHA-256 in base32. A joining agent checks it (api/agent.proto)."""
         return base64.b32encode(hashlib.sha256(self.der).digest()).decode().lower().rstrip("=")
 
     def derived(self, purpose: bytes) -> bytes:
-        """A secret of 32 bytes that only who has our key can make; it tells nothing of the key, nor of another one."""
+        """Derive a 32-byte secret from the CA key. It reveals neither the key nor any other derived secret."""
         raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
 
     def sign(self, name: str, request: bytes, binding: Binding) -> x509.Certificate:
-        """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""
+        """Sign an agent's certificate. Only the request's key is used; requested extensions are ignored."""
         key = requested_key(name, request)
         leaf = self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH)
         role = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(binding.uri)])
         return leaf.add_extension(role, critical=False).sign(self._key, hashes.SHA256())
 
     def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
-        """By which gateways know a relay: for the key of the agent that is one, and good as long as an agent's."""
+        """Sign a relay's server certificate for its agent's key. It is valid as long as an agent's."""
         assert name != CONTROLLER, "nobody else is to be taken for the controller"
         return self._server(name, key, self._agents_until())
 
@@ -120,7 +120,7 @@ class Authority:
 
 
 def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
-    """The key of a signing request that is signed with it and asks for this very name."""
+    """Return the key of a signing request. Raise Refused unless it is self-signed and for exactly this name."""
     try:
         asked = x509.load_der_x509_csr(request)
         key, signed = asked.public_key(), asked.is_signature_valid
@@ -142,12 +142,12 @@ def serial_of(certificate: x509.Certificate) -> str:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """Of one that our authority has signed."""
+    """Return the name in a certificate of our authority."""
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
 def binding_of(certificate: x509.Certificate) -> Binding | None:
-    """The role that our authority has signed; None: a certificate from before there were roles."""
+    """Return the role in a certificate. None: it is older than roles."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -184,7 +184,7 @@ def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.C
         ) from None
     if certificate.not_valid_after_utc <= _now():
         raise AgencyError(f"the CA in {path} has expired: move it away to begin anew; all agents must join again then")
-    if certificate.not_valid_before_utc > _now():  # a clock that is behind is soon set: nobody is kept down by it
+    if certificate.not_valid_before_utc > _now():  # not an error: a clock that is behind is usually set soon
         log.warning(
             "the CA in %s is good from %s on only, and it is %s by the clock of this machine: no agent is let in; set "
             "the clock, or, if it was ahead when the CA was made, move the file away to begin anew and have each agent "
@@ -246,12 +246,12 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A certificate that our authority has signed; whether it counts is the ledger's to say."""
+    """A certificate that our authority signed. The ledger decides whether it is valid."""
 
     name: str
     serial: str
     key: bytes  # SubjectPublicKeyInfo, DER
-    binding: Binding | None  # None: it is from before there were roles
+    binding: Binding | None  # None: it is older than roles
 
 
 class Trust:
@@ -266,7 +266,7 @@ class Trust:
         return Invitation(name, f"{secret}.{self._authority.pin}", until)
 
     def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
-        """The agent's certificate and the CA's, in DER."""
+        """Use up a token and return the agent's new certificate and the CA's, in DER."""
         made: list[x509.Certificate] = []
 
         def issue(binding: Binding) -> Issued:
@@ -280,26 +280,29 @@ class Trust:
         return made[0].public_bytes(DER), self._authority.der
 
     def relays(self, agent: Shown) -> bytes:
-        """The certificate, in DER, by which this agent is a relay."""
+        """Return the agent's server certificate as a relay, in DER."""
         key = serialization.load_der_public_key(agent.key)
         assert isinstance(key, ec.EllipticCurvePublicKey), "our authority signs no other keys"
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
     def key(self, vni: int, ends: Iterable[bytes]) -> bytes:
-        """The secret of a tunnel's two ends. It is the same after a restart, and another one as soon as the certificate
-        of either end (`ends`: their SHA-256) is another: the key of an agent that was revoked is worth nothing."""
+        """Return the secret of a tunnel's two ends. It is the same after a restart.
+
+        It depends on the certificates of both ends (`ends`: their SHA-256). So a revoked agent's tunnel key is useless
+        once its site has a new certificate.
+        """
         return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in ends)}".encode())
 
     def meeting_key(self, meeting: int) -> bytes:
-        """By which two agents that measure know each other: of no other meeting, and of none after a restart."""
+        """Return the key that authenticates two agents for one measurement. A restart changes all such keys."""
         return hmac.digest(self._of_this_start, f"meeting {meeting}".encode(), "sha256")
 
     def for_joining(self) -> ssl.SSLContext:
-        """Strangers come here, and are told who we are."""
+        """Return the TLS context for joining: the controller shows a certificate and requests none."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["h2"])
-        context.num_tickets = 0  # each connection shows its certificate anew
+        context.num_tickets = 0  # no resumption: each connection shows its certificate
         try:
             with _in_memory(self._authority.controllers) as path:
                 context.load_cert_chain(path)
@@ -308,7 +311,7 @@ class Trust:
         return context
 
     def for_sessions(self) -> ssl.SSLContext:
-        """Nobody comes in here without a certificate of our authority, made for a client."""
+        """Return the TLS context for sessions: it requires a client certificate of our authority."""
         context = self.for_joining()
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self._authority.pem)
@@ -322,7 +325,7 @@ def shown(certificate: bytes) -> Shown:
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """A path under which this process reads `content`: `ssl` takes a key from a file only, and a disk may be full."""
+    """Yield a path to `content` in memory: `ssl` loads a key only from a file, and a disk may be full."""
     with os.fdopen(os.memfd_create("bicast"), "wb", buffering=0) as file:
         file.write(content)
         yield f"/proc/self/fd/{file.fileno()}"

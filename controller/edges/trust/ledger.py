@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: tokens that are good once, and the certificates that count.
 
-A certificate counts because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The
-newest certificate of a name counts, and the one before it until the newest has been used once: the answer that carries
-it may be lost. The ledger keeps only the hash of a token.
+A certificate is valid because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The
+newest certificate of a name is valid. The one before it stays valid until the newest is used once, since the reply that
+carries the newest may be lost. The ledger keeps only the hash of a token.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from controller.protocol.enrolment import NAME, Binding, Credential, Vouched
 
 log = logging.getLogger(__name__)
 
-# The clock: a machine without a battery begins in 1970, and its certificates would be refused later
+# The clock: a machine without a clock battery starts in 1970, and its certificates would be refused later
 
 DAY_S = 86400.0
-SOONEST_S = DAY_S  # a certificate counts from a day before
-LATEST_S = files.TIMES_END - 7301 * DAY_S  # and a CA for twenty years
+SOONEST_S = DAY_S  # a certificate is valid from one day earlier
+LATEST_S = files.TIMES_END - 7301 * DAY_S  # a CA is valid for twenty years
 
 
 def checked_clock(now: float) -> float:
-    """Unix seconds."""
+    """Return the time, in Unix seconds, or raise AgencyError if it is implausible."""
     if not SOONEST_S <= now < LATEST_S:
         raise AgencyError(
             f"the clock of this machine says that it is {now:.0f} s after 1970 began, and nothing can be given out by "
@@ -48,7 +48,7 @@ def checked_clock(now: float) -> float:
 
 
 def read_file(path: Path) -> bytes | None:
-    """None: it is not there."""
+    """Return the file's content, or None if it does not exist."""
     try:
         return files.read(path)
     except FileNotFoundError:
@@ -67,11 +67,11 @@ def replace_file(path: Path, content: bytes) -> None:
         ) from None
 
 
-# The contents of ledger.json: a file that the controller did not write so is refused whole
+# The contents of ledger.json: any deviation from the controller's format refuses the whole file
 
-VERSION = 3  # those before it had no roles
+VERSION = 3  # older versions had no roles
 DIGEST = re.compile(r"[0-9a-f]{64}")
-MOST = 1 << 16  # of one name; far above what can be, for a file that is not ours
+MOST = 1 << 16  # entries of one name; far above any real number
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class Issued:
     since: float
     until: float
     binding: Binding
-    sha256: str  # of the certificate, in DER
+    sha256: str  # of the DER certificate
     key_sha256: str  # of its public key
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What one name has. Times are Unix seconds."""
+    """The certificates and tokens of one name. Times are Unix seconds."""
 
-    certificates: tuple[Issued, ...] = ()  # the newest last
+    certificates: tuple[Issued, ...] = ()  # newest last
     revoked_at: float | None = None
-    tokens: tuple[Token, ...] = ()  # one that is good at most, and it is the last
+    tokens: tuple[Token, ...] = ()  # at most one is unused, and it is the last
 
 
 Entries = dict[str, LedgerEntry]
@@ -110,7 +110,7 @@ def written_entries(entries: Mapping[str, LedgerEntry]) -> bytes:
 
 
 def _plain(entry: LedgerEntry) -> dict[str, object]:
-    """The entry as JSON has it."""
+    """Return the entry as a JSON object."""
     return {
         "certificates": [{**asdict(each), "binding": each.binding.uri} for each in entry.certificates],
         "revoked_at": entry.revoked_at,
@@ -119,7 +119,7 @@ def _plain(entry: LedgerEntry) -> dict[str, object]:
 
 
 def read_entries(path: Path, text: bytes) -> Entries:
-    """Raises ConfigError."""
+    """Parse ledger.json. Raise ConfigError on any deviation from its format."""
     place = files.document(path, text)
     files.version(place, VERSION)
     agents = place.mapping(required=("version", "agents"))["agents"]
@@ -173,15 +173,17 @@ def _maybe_moment(place: Node) -> float | None:
 
 
 TOKEN_LIVES_S = 15 * 60.0
-USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known as such
+USED_REMEMBERED_S = 24 * 3600.0  # so that a second use is reported as such
 
 
 class Ledger:
-    """Any thread may call it. A change that cannot be saved raises AgencyError and has no effect, except a revocation:
-    that holds at once, and `save` writes it."""
+    """The ledger, for any thread. A change that cannot be saved raises AgencyError and has no effect.
+
+    A revocation is the exception: it takes effect at once, and `save` writes it.
+    """
 
     def __init__(self, path: Path, new: bool, clock: Callable[[], float] = time.time) -> None:
-        """`new`: nothing can have been given out yet. Else a ledger that is not there is lost, and that is said."""
+        """`new`: the CA is new and has signed nothing. Otherwise a missing ledger is logged as lost."""
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
         self._entries = _load(path, new)
@@ -189,13 +191,13 @@ class Ledger:
         self._tell: Callable[[Vouched], None] = lambda _: None
 
     def tell(self, who: Callable[[Vouched], None]) -> None:
-        """At once, and whenever it changes: the certificates that count. `who` must not wait."""
+        """Call `who` with the valid certificates now and at each change. `who` must not block."""
         with self._lock:
             self._tell = who
             who(self.vouched())
 
     def vouched(self) -> dict[str, Credential]:
-        """Of two that count it is the older one: it is in use until the newer one is."""
+        """Return the certificate in use by name. Of two it is the older, until the newer is used."""
         first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
         return {
             name: Credential(one.binding.role, bytes.fromhex(one.sha256), bytes.fromhex(one.key_sha256))
@@ -206,7 +208,7 @@ class Ledger:
         return dict(self._entries)
 
     def enrol(self, name: str, secret: str, binding: Binding) -> float:
-        """`secret` is good for this name and role from now on, and none before it; the time until when."""
+        """Make `secret` the only valid token of this name. Return when it expires."""
         check_name(name)
         with self._lock:
             now = checked_clock(self._clock())
@@ -217,7 +219,7 @@ class Ledger:
             return token.until
 
     def redeem(self, name: str, secret: str, issue: Callable[[Binding], Issued]) -> None:
-        """Uses the token up, together with keeping what `issue` made; where that refuses, the token stays good."""
+        """Save the certificate that `issue` makes and use the token up. If `issue` raises, the token stays valid."""
         with self._lock:
             token = self._good(name, secret)
             now = checked_clock(self._clock())
@@ -227,7 +229,7 @@ class Ledger:
             self._keep(
                 name,
                 LedgerEntry(
-                    # Two of them: were each try kept, an agent that never gets its answer would fill the file.
+                    # Keep two: an agent that never receives the reply and retries would fill the file.
                     (*entry.certificates[-1:], issued),
                     None,
                     tuple(spent if each == token else each for each in entry.tokens),
@@ -235,7 +237,7 @@ class Ledger:
             )
 
     def revoke(self, name: str) -> float:
-        """Refuse everything of this name from now on, and return the time of its revocation. `save` is next."""
+        """Revoke all certificates and tokens of this name. Return the time. The caller calls `save` next."""
         with self._lock:
             entry = self._entries[name]
             if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
@@ -247,14 +249,14 @@ class Ledger:
             return now
 
     def save(self) -> None:
-        """Write a revocation that was not written yet."""
+        """Write a revocation that is not written yet."""
         with self._lock:
             if not self._saved:
                 replace_file(self._path, written_entries(self._entries))
                 self._saved = True
 
     def check(self, name: str, serial: str) -> None:
-        """Whether a certificate of our authority counts."""
+        """Raise Refused unless this certificate of our authority is valid."""
         entry = self._entries.get(name, LedgerEntry())
         if any(each.serial == serial for each in entry.certificates):
             return
@@ -269,7 +271,7 @@ class Ledger:
         return serial in order and (than not in order or order.index(serial) > order.index(than))
 
     def used(self, name: str, serial: str) -> None:
-        """Those before it count no more."""
+        """Record the first use of a certificate, which invalidates the older ones."""
         with self._lock:
             entry = self._entries[name]
             order = [each.serial for each in entry.certificates]

@@ -12,38 +12,38 @@ from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
-QUIET_S = 60.0  # one line for one host, name and reason in this time
-OUTCAST_QUIET_S = 3600.0  # one for a name that was ours; its agent tries twice a minute until somebody stops it
+QUIET_S = 60.0  # one log line per host, name and reason
+OUTCAST_QUIET_S = 3600.0  # one log line per invalid certificate's name; its agent tries twice a minute
 REMEMBERED = 1024
-LONGEST_NAME = 80  # of what a stranger calls itself
+LONGEST_NAME = 80  # logged characters of a claimed name
 
 K = TypeVar("K")
 
 
 class Reason(StrEnum):
     HANDSHAKE = "handshake"  # no TLS, no certificate, or not one of our authority's
-    CROWD = "crowd"  # as many connections as may be
-    RATE = "rate"  # more in a second than may come
-    NAME = "name"  # no name that an agent may have
+    CROWD = "crowd"  # too many connections
+    RATE = "rate"  # too many new connections a second
+    NAME = "name"  # an invalid agent name
     TOKEN_UNKNOWN = "token_unknown"
     TOKEN_USED = "token_used"
     TOKEN_OLD = "token_old"
     TOKEN_OF_ANOTHER = "token_of_another"
-    REQUEST = "request"  # the signing request is no good, or for another name
+    REQUEST = "request"  # the signing request is invalid, or for another name
     REVOKED = "revoked"
-    ROLE = "role"  # it is of another role than its certificate says
-    REPLACED = "replaced"  # there is a newer certificate of that name
-    RIVAL = "rival"  # another stream of that name is served, and lives
+    ROLE = "role"  # its role differs from the certificate's
+    REPLACED = "replaced"  # the name has a newer certificate
+    RIVAL = "rival"  # another stream of that name is served and answers
     SILENCE = "silence"  # no hello
-    FAULT = "fault"  # the core failed at words of this agent: its session ended, or it is not let in for a while
-    SPEECH = "speech"  # what was said is against api/agent.proto
+    FAULT = "fault"  # the core failed at messages of this agent: its session ended, or it is in quarantine
+    SPEECH = "speech"  # a message breaks api/agent.proto
 
 
 OUTCAST = frozenset({Reason.REVOKED, Reason.REPLACED})
 
 
 class Refused(Exception):
-    """The sentence may be told to the peer, and says what to do."""
+    """A refused peer. The sentence is also for the peer and says what to do."""
 
     def __init__(self, reason: Reason, sentence: str) -> None:
         super().__init__(sentence)
@@ -51,31 +51,33 @@ class Refused(Exception):
 
 
 class AgencyError(Exception):
-    """Our own fault, not the peer's: a file, an address. The sentence says which, and what to do."""
+    """A local failure, such as a file or an address. The sentence names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """With a certificate that no longer counts."""
+    """An attempt to connect with a certificate that is no longer valid."""
 
     at: float  # Unix seconds
     peer: str
 
 
 class Refusals:
-    """Noted in the agents' thread, read from any."""
+    """Counts and log lines of refusals. Written in the agents' thread, read from any."""
 
     def __init__(self) -> None:
         self._counts: Counter[Reason] = Counter()
         self._told: dict[tuple[str, str, Reason], float] = {}
-        self._outcasts_told: dict[tuple[str, Reason], float] = {}  # of certificates' names: no stranger fills it
+        self._outcasts_told: dict[tuple[str, Reason], float] = {}  # bounded: names of certificates
         self._tries: dict[str, Try] = {}  # likewise, by name
 
     def note(
         self, peer: str, reason: Reason, sentence: str, *, name: str | None = None, claims: str | None = None
     ) -> None:
-        """`peer` is host:port, and each connection's port is another. `name` is that of its certificate; what a
-        stranger claims to be called can be another each time."""
+        """Count and log a refusal, without the peer's port in the rate limit.
+
+        `name` is from the peer's certificate. `claims` is an unauthenticated name, which may differ each time.
+        """
         self._counts[reason] += 1
         if name is not None and reason in OUTCAST:
             self._tries[name] = Try(time.time(), peer)
@@ -92,7 +94,7 @@ class Refusals:
         return {reason: self._counts[reason] for reason in Reason}
 
     def last_try(self, name: str) -> Try | None:
-        """Of whoever comes with a certificate of this name that no longer counts, since the controller was started."""
+        """Return the last attempt with an invalid certificate of this name since the controller started."""
         return self._tries.get(name)
 
 
