@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caps: each terminal of an access point gets at most its part of the airtime."""
+"""Caps limit each terminal of an access point to its share of the airtime."""

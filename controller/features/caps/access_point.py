@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One access point with a rule: its sharers, its capacity and the caps that are decided."""
+"""One access point with a rule: its terminals, its capacity and the decided caps."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from controller.policy.caps.sharers import SILENT_PERIODS, Sharer, silent
 from controller.policy.caps.terminal_cap import Released, Ruling, decide, explained_us
 from controller.policy.caps.windows import Window
 
-LATE_S = 1.0  # a report
+LATE_S = 1.0  # tolerance for a delayed report
 
 
 class CapacityMeter:
-    """Measures the terminals' deliveries, and from them the capacity that gateway.yaml does not give."""
+    """Measure the deliveries of terminals, and from them a capacity that gateway.yaml does not give."""
 
     def __init__(self) -> None:
         self.rate = AirRate()
-        # By terminal, as its gateway counts it, and as it says itself. Where the first is known the second is not
-        # asked: what a terminal says of itself is to change nothing for others.
+        # By terminal: the count of its gateway, and the terminal's own. The gateway's count takes precedence, so that
+        # a terminal's own report cannot change the caps of others.
         self._passed: dict[str, TerminalDelivery] = {}
         self._told: dict[str, TerminalDelivery] = {}
 
     def passed(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
-        """Since the gateway's last report, which was so long ago."""
+        """Add the gateway's count. `seconds`: the time since its last report."""
         _count(self._passed, terminal, flows, seconds, now)
 
     def told(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
         _count(self._told, terminal, flows, seconds, now)
 
     def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
-        """What terminals make of the air just now; `ruling` is in force."""
+        """Return the terminals' current use of the airtime. `ruling` is in force."""
         uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
         return [each for each in uses if each is not None]
 
@@ -50,8 +50,10 @@ class CapacityMeter:
         probed: Callable[[], FusedRate | None],
         may_try: bool,
     ) -> int | None:
-        """Return the bandwidth to divide from now on. `probed` is asked where nothing was delivered yet; `may_try`:
-        the figure may become another one as a trial."""
+        """Return the bandwidth to divide from now on.
+
+        `probed` supplies a rate if nothing was delivered yet. `may_try` permits a different bandwidth as a trial.
+        """
         self.rate = self.rate.after(uses, active, now, may_try)
         if self.rate.asks_trains:
             self.rate = self.rate.by_trains(probed(), now)
@@ -70,15 +72,15 @@ def _count(
 ) -> None:
     before = known.get(terminal)
     if before is not None and now - before.heard_at > seconds + LATE_S:
-        before = None  # of what came meanwhile nobody knows how long it took
+        before = None  # the duration of this delivery is not known
     known[terminal] = delivery_after(before, flows, seconds, now)
 
 
-TICK_S = 0.25  # between decisions, where nothing is reported, or many report
-SHORT_S = 1.0  # agents count what they hold each 200 ms, and tell it with their next report
-FEW = 32  # sharers, for whom all is decided as soon as one of them reports
+TICK_S = 0.25  # between decisions, without new reports or with more than FEW sharers
+SHORT_S = 1.0  # agents count held sockets each 200 ms and report the count next
+FEW = 32  # sharers; up to this number each report causes a decision
 
-# The rate of an access point by trains, by the names of its site and its own, at a time; None: not measured of late
+# The rate of an access point by packet trains, from site, access point and time; None: no recent measurement
 Probed = Callable[[str, str, float], FusedRate | None]
 
 
@@ -88,18 +90,20 @@ class AccessPointState:
         self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
         self.ruling = Ruling(access_point)
         self.release = Release()
-        self.meter = CapacityMeter() if access_point.rule is CapRule.IDEAL else None  # the others divide nothing
+        self.meter = (
+            CapacityMeter() if access_point.rule is CapRule.IDEAL else None
+        )  # other rules do not use a capacity
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.own}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
-        self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
-        self.unheld: Collection[str] = ()  # terminals
-        self.short: set[str] = set()  # terminals with more connections that send than sockets that their agents hold
+        self.unseen: Mapping[str, int] = {}  # by terminal: sending connections whose handshake the gateway missed
+        self.unheld: Collection[str] = ()  # terminals whose caps no agent holds
+        self.short: set[str] = set()  # terminals with more sending connections than held sockets
         self._short_since: dict[str, float] = {}
         self._decided_at = 0.0
-        self._stale = True  # something was reported since
+        self._stale = True  # a report came since the last decision
 
     def resume(self, other: AccessPointState) -> None:
-        """What was known of those who are still here; a rule that has changed decides anew."""
+        """Keep the state of terminals that are still configured. A changed rule starts from the beginning."""
         here = self.terminals.keys() & other._sharers.keys()
         self._sharers = {name: other._sharers[name] for name in here}
         if self.access_point == other.access_point:
@@ -115,9 +119,11 @@ class AccessPointState:
         cut: bool = False,
         rides: str = "",
     ) -> None:
-        """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
-        beginning. What who told before said of round trips is forgotten: he may have been somebody else.
-        `cut`: more was told than these flows; `rides`: by which uplinks its packets go."""
+        """Record a report about a terminal. `told_by`: its own agent; None: the gateway's agent.
+
+        A new reporter counts from another start and may see another host, so earlier round trips are forgotten.
+        `cut`: the report had more flows. `rides`: the uplinks that carry the terminal's packets.
+        """
         before, teller = self._sharers.get(terminal.name), told_by or ""
         if before is not None and before.told_by != teller:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
@@ -127,7 +133,7 @@ class AccessPointState:
         self._stale = True
 
     def decide(self, now: float, probed: Probed) -> None:
-        """Or not yet: nothing is new, or so many report that it would be decided all the time."""
+        """Decide the caps, unless nothing is new or too many sharers report to decide at each report."""
         at_once = self._stale and len(self._sharers) <= FEW
         if not at_once and now - self._decided_at < TICK_S:
             return
@@ -156,7 +162,10 @@ class AccessPointState:
         return Released(one.least_bps, one.queue_us) if one.is_on else None
 
     def held(self, terminal: str, sockets: int | None, now: float) -> None:
-        """By its own agent; None: that one holds nothing. Of a connection that has just begun none is counted yet."""
+        """Record the sockets that the terminal's own agent holds; None: it holds none.
+
+        The agent counts a new connection late, so a shortage counts after SHORT_S.
+        """
         cap = self.ruling.caps.get(terminal)
         if sockets is None or cap is None or not cap.windows or sockets >= cap.connections:
             self._short_since.pop(terminal, None)

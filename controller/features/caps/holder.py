@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents that enforce caps: which one holds a terminal's caps, what its order is, and whether it obeys.
+"""The agents that enforce caps: the choice of the agent for each terminal, its order, and its answers.
 
     opened ──► asked to report often ──► reporting ◄──► silent (three periods without a report)
                                              │
-                                             └──► ordered ──answered──► ordered again: it changed, or is to last
-                                                     └──► refused: another agent's turn, and tried again after a while
+                                             └──► ordered ──answered──► ordered again: a change, or a renewal
+                                                     └──► refused: another agent is chosen; retried after AGAIN_AFTER_S
 
-One order is on its way at a time: an agent executes one after the other, and later changes go with the next one.
+An agent has at most one open order. Later changes go into the next order.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from controller.protocol.reports import CAPS, CLAMPS, NARROWS, REPORTS, AgentOpe
 
 LEASE_MS = 3000
 RENEWED_AFTER_S = LEASE_MS / 1000 / 3
-OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # the second is what every session begins with
-MOST_PERIODS = 3  # without a report
-AGAIN_AFTER_S = 5.0  # what was refused
+OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # every session begins with SELDOM
+MOST_PERIODS = 3  # without a report, until an agent counts as silent
+AGAIN_AFTER_S = 5.0  # before a refused order is repeated
 ANSWERS_WITHIN_S = 60.0
 NOTHING = Caps(LEASE_MS)
-WHOLE_S = 0.9  # of reports, for those who count by the second; each may come a little early
+WHOLE_S = 0.9  # shortest time of a merged report; reports may come a little early
 
 Order = TypeVar("Order", bound=Directive)
 
 
 class Errand(Generic[Order]):
-    """What an agent was last told of one kind, and what it said to it."""
+    """The last order of one kind to an agent, and its answer."""
 
     def __init__(self, last: Order) -> None:
         self.last = last
-        self.refused: str | None = None  # and why
-        self.at: float | None = None  # None: nothing was told in this session
-        self.done = False  # it said so, to this or to one of the same kind before
-        self._directive: int | None = None  # not answered yet
+        self.refused: str | None = None  # the reason
+        self.at: float | None = None  # None: no order in this session
+        self.done = False  # the agent confirmed this order or an earlier one of its kind
+        self._directive: int | None = None  # the open order
 
     def may_go(self, now: float) -> bool:
-        """Not while one is on its way, nor at once after a refusal."""
+        """Return whether an order may be sent: no order is open, and the last refusal is not recent."""
         if self.at is None:
             return True
         waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
@@ -67,35 +67,35 @@ class Errand(Generic[Order]):
 class CapHolder:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session, self.role = event.name, event.session, event.role
-        self.capping: Capping | None = None  # as it said last
+        self.capping: Capping | None = None  # its last report
         self._able = {each.name: None if each.available else each.reason for each in event.capabilities}
         self._reporting = Errand(SELDOM)
         self._capping = Errand(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
-        self._heard_at: float | None = None  # or since when it is to report oftener
-        self._begins = True  # from one report nobody knows what is being sent
+        self._heard_at: float | None = None  # or the time from which it reports often
+        self._begins = True  # a rate needs two reports
         self._gathered_ms, self._whole_at = 0, 0.0
 
     def can(self, capability: str) -> bool:
         return self._able.get(capability, "") is None
 
     def knows(self, *capabilities: str) -> bool:
-        """Whether it understands what it is told of them, able or not."""
+        """Return whether the agent knows one of these capabilities, available or not."""
         return any(each in self._able for each in capabilities)
 
     @property
     def sees(self) -> bool:
-        """Whether that it tells of no connection means that there is none."""
+        """True if a report without connections means that there are none."""
         return self._able.get(REPORTS) is None
 
     def why_not(self, *capabilities: str) -> str:
-        """Of these it has none."""
+        """Return why the agent has none of these capabilities."""
         told = [reason for each in capabilities if (reason := self._able.get(each))]
         return "; ".join(told) or f"it does not say that it can ({' or '.join(capabilities)})"
 
     @property
     def refused(self) -> str | None:
-        """Why it did not do what it was told last."""
+        """The reason why the agent refused its last order, or None."""
         return self._capping.refused
 
     @property
@@ -109,7 +109,7 @@ class CapHolder:
         self.capping, self._heard_at = event.capping, now
 
     def whole(self, event: Reported, now: float) -> Reported | None:
-        """What was reported since a second ago, as one report; None: it is not over yet."""
+        """Return the reports of the last second as one, or None if the second is not over."""
         if not self.reports_often and not self._gathered_ms:
             self._whole_at = now
             return event
@@ -120,7 +120,7 @@ class CapHolder:
         return replace(event, interval_ms=gathered)
 
     def resulted(self, event: Resulted, now: float) -> bool:
-        """Whether it was an answer to one of these."""
+        """Return whether the event answers an order about reports or caps."""
         if self._reporting.answered(event):
             if event.done:
                 self.period_s = self._reporting.last.interval_ms / 1000
@@ -130,7 +130,7 @@ class CapHolder:
 
     @property
     def rests(self) -> bool:
-        """It holds nothing and reports as every agent does."""
+        """True if the agent holds no caps and reports at the normal interval."""
         told = self._reporting.last == SELDOM and self._capping.last == NOTHING
         return told and self.capping is None and not self._reporting.refused and not self._capping.refused
 
@@ -138,11 +138,11 @@ class CapHolder:
         return self._heard_at is not None and now - self._heard_at <= MOST_PERIODS * self.period_s
 
     def owes(self, now: float) -> bool:
-        """It has not said whether it does what it was told."""
+        """Return whether the answer to the last order about caps is overdue."""
         return self._capping.owes(now)
 
     def holds(self, pairs: Set[Pair]) -> bool:
-        """Whether it has been told of these, and has said that it does."""
+        """Return whether the agent has confirmed caps for all of these pairs."""
         return self._capping.done and pairs <= {
             (cap.terminal_address, cap.other_address) for cap in self._capping.last.caps
         }
@@ -150,12 +150,12 @@ class CapHolder:
     # Orders
 
     def tell(self, often: bool, order: Caps | None, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """`order`: what it is to hold from now on; None: nothing, and what it may hold is undone."""
+        """Send due orders. `order`: the caps to hold; None: no caps, and the agent removes those that it holds."""
         reporting = OFTEN if often else SELDOM
         again = self._reporting.refused is not None
         if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
             yield self._direct(self._reporting, reporting, tickets, now)
-        waits = not self.heard_of_late(now) or (self._begins and order is not None)  # and holds what it holds
+        waits = not self.heard_of_late(now) or (self._begins and order is not None)  # existing caps stay until then
         if not waits and self._is_due(order, now) and self._capping.may_go(now):
             yield self._direct(self._capping, order or NOTHING, tickets, now)
 
@@ -173,7 +173,7 @@ class CapHolder:
         return Direct(self.session, directive, order)
 
 
-# The choice of the agent: the terminal's own one has the sockets, its gateway's one only the windows
+# The choice of the agent: the terminal's agent can act on sockets, its gateway's agent only on windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,14 @@ class CapExecutor:
     session: int
     agent: str
     capability: str
-    instead: str | None = None  # why the terminal's own agent does not
+    instead: str | None = None  # why the terminal's own agent does not hold the caps
 
 
 def hand(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
-    """Or why nobody does. `own` speaks for the terminal; `gateway` is the agent at its site."""
+    """Return the agent that holds the terminal's caps, or why none can.
+
+    `own` speaks for the terminal; `gateway` is the agent at its site.
+    """
     instead = None
     for who, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
         able = next((each for each in capabilities if who is not None and who.can(each)), None)
@@ -211,9 +214,9 @@ def _cannot(name: str, who: CapHolder, now: float, *capabilities: str) -> str:
     return f"{name} has not reported for three periods"
 
 
-# The order of one agent, for the terminals of all access points that it holds
+# The order to one agent, for the terminals of all its access points
 
-MOST_CAPS, MOST_PORTS = 4096, 256  # of one order
+MOST_CAPS, MOST_PORTS = 4096, 256  # per order
 
 
 class CapsDraft:
@@ -227,7 +230,7 @@ class CapsDraft:
         self._ports.update(ports)
 
     def share(self, place: AccessPointState) -> None:
-        if place.ruling.active >= self._sharers:  # of several, the one that is shared most
+        if place.ruling.active >= self._sharers:  # of several access points, the one with the most active terminals
             self._sharers, self._block_bytes = place.ruling.active, place.ruling.block_bytes
 
     def hold(self, terminal: str, windows: Mapping[Pair, Window]) -> None:
@@ -238,7 +241,7 @@ class CapsDraft:
         return Caps(LEASE_MS, tuple(self._caps()), self._sharers, self._block_bytes, tuple(ports))
 
     def _caps(self) -> Iterable[Cap]:
-        """Where there are too many, each terminal has its part of the room: one with many takes nobody else's."""
+        """Yield the caps. If there are too many, each terminal gets an equal part of MOST_CAPS."""
         sizes = [len(windows) for windows in self._windows.values() if windows]
         most = MOST_CAPS if sum(sizes) <= MOST_CAPS else MOST_CAPS // len(sizes)
         for terminal in sorted(self._windows):

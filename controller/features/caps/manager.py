@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caps on the terminals of access points: reports in, orders out.
 
-The agent that speaks for a terminal reports what it sends; otherwise its gateway's agent reports what passes. Caps go
-to the agent that can enforce them (holder.py), again before their lease ends, and again when they change.
+The agent that speaks for a terminal reports its traffic; otherwise the gateway's agent reports the traffic that passes.
+Caps go to the agent that can enforce them (holder.py). They are renewed before their lease ends and when they change.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from controller.protocol.reports import (
 
 log = logging.getLogger(__name__)
 
-SOONEST_S = 0.1  # between two looks at who is to hold what, however much is reported
+SOONEST_S = 0.1  # shortest time between two runs of tend()
 SENT_OF_LATE_MS = 1000
-UNDONE_S = 1.0  # between such looks where no rule is left
+UNDONE_S = 1.0  # between two runs while agents still hold caps of removed rules
 
 
 class CapsManager:
@@ -48,15 +48,18 @@ class CapsManager:
         often: Callable[[int], bool],
         probed: Probed,
     ) -> None:
-        """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session; `rides`, by
-        which uplinks a terminal's packets go; `often`, whether somebody else waits for an agent's reports; `probed`,
-        what an access point carries as trains tell."""
+        """The callbacks read other features.
+
+        `speaks_for` returns the terminals that the agent of a session speaks for, `rides` the uplinks that carry a
+        terminal's packets. `often` returns whether another feature needs frequent reports, `probed` the rate of an
+        access point by packet trains.
+        """
         self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
         self._probed = probed
         self._here: dict[int, CapHolder] = {}  # by session
-        self._places: dict[tuple[str, str], AccessPointState] = {}  # by site and access point, those with a rule
-        self._hands: dict[str, CapExecutor | str] = {}  # by terminal: who holds it, or why nobody does
-        self.next_at: float | None = None  # when to tend it; None: there is nothing to tend
+        self._places: dict[tuple[str, str], AccessPointState] = {}  # by site and access point; only those with a rule
+        self._hands: dict[str, CapExecutor | str] = {}  # by terminal: the agent that holds its caps, or why none does
+        self.next_at: float | None = None  # time of the next tend(); None: nothing to do
         self._tended_at = float("-inf")
         self.reconfigure(config)
 
@@ -85,7 +88,7 @@ class CapsManager:
     # Events of agents
 
     def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
-        """The event for those who count reports by the second: of an agent that reports oftener, one a second."""
+        """Return the event for features that expect one report per second. More frequent reports are merged."""
         who = self._here.get(event.session)
         return who.whole(event, now) if who is not None and isinstance(event, Reported) else event
 
@@ -115,7 +118,11 @@ class CapsManager:
             self._seen_passing(who, event, now)
 
     def _seen_by_itself(self, who: CapHolder, event: Reported, now: float) -> None:
-        """Of a host that has other addresses as well, those are nobody's here; another terminal's are that one's."""
+        """Record an agent's report about its own terminals.
+
+        Flows from unconfigured addresses of its host are dropped. Flows from the address of a terminal that it does not
+        speak for are kept: policy/caps/sharers.py counts them as doubts.
+        """
         own = self._spoken_for(who, now)
         flows = of_connections(event.connections) if own else ()
         for name in own:
@@ -190,7 +197,7 @@ class CapsManager:
         self.next_at = soonest if self.next_at is None else min(self.next_at, soonest)
 
     def _drafts(self, now: float) -> dict[int, CapsDraft]:
-        """By session, of all who are told of an access point here, whether they are to hold something or not."""
+        """Return the orders by session, for every agent with an access point, also if it has no caps to hold."""
         drafts: dict[int, CapsDraft] = {}
         speakers = self._speakers(now)
         self._hands = {}
@@ -211,19 +218,22 @@ class CapsManager:
                     draft = drafts.setdefault(own.session, CapsDraft())
                     draft.share(place)
                     if own.can(CAPS) or own.can(CLAMPS):
-                        draft.hold(name, windows)  # also while it refuses: this is what it is asked again
+                        draft.hold(name, windows)  # also after a refusal: the order is repeated
                 if isinstance(chosen, CapExecutor) and itself is None:
                     drafts[chosen.session].hold(name, windows)
         return drafts
 
     def _speakers(self, now: float) -> dict[str, CapHolder]:
-        """By terminal with a rule, who speaks for it."""
+        """Return the agent that speaks for each terminal with a rule."""
         terminals = (who for who in self._here.values() if who.role is Role.TERMINAL)
         return {name: who for who in terminals for name in self._spoken_for(who, now)}
 
     def _spoken_for(self, who: CapHolder, now: float) -> list[str]:
-        """Terminals with a rule. Whoever is enrolled may say that he is a phone without an agent: where its gateway's
-        sees what it sends, only an agent of its own name is asked."""
+        """Return the terminals with a rule that an agent may report.
+
+        An enrolled agent could claim to be a phone without an agent. If the gateway sees the terminal's traffic, only
+        the agent of the terminal's own name counts.
+        """
         named = ((name, self._place_of.get(name)) for name in self._speaks_for(who.session))
         return [name for name, place in named if place and (name == who.name or not self._is_watched(place, now))]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of access points: those of the configuration, with the state of each that has a rule."""
+"""The view of the configured access points, with the state of each that has a rule."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from controller.model.text import counted
 from controller.policy.bandwidth.rates import Method
 from controller.protocol.reports import CAPS, CLAMPS, NARROWS, Role
 
-NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of hands
+NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of capabilities
 OFF = "the rule of its access point is off"
 UNHEARD = "nobody tells of it"
 DELIVERED = "delivered"
-EVERY_PORT = "all"  # as an agent says where it cannot tell one from another
+EVERY_PORT = "all"  # an agent's name for all ports, if it cannot distinguish them
 
 
 def told(
@@ -27,7 +27,7 @@ def told(
     here: Mapping[int, CapHolder],
     now: float,
 ) -> Iterator[AccessPointView]:
-    """`hands`: by terminal, who holds it, or why nobody does; `here`: agents, by session."""
+    """Yield the views. `hands`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
     for site in config.sites:
         for each in site.access_points:
             place = places.get((site.name, each.name))
@@ -92,7 +92,9 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
         connections=cap.connections,
         rtt_ratio=cap.ratio,
         most_segments=cap.most_segments,
-        least_segments=None if by is not None and by.capability != CAPS else cap.least_segments,  # others hold none
+        least_segments=None
+        if by is not None and by.capability != CAPS
+        else cap.least_segments,  # others set no lower limit
         windows=tuple(
             WindowView(own, other, one.most, one.least, one.pace_bps)
             for (own, other), one in sorted(cap.windows.items())
@@ -108,7 +110,7 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
 
 
 def _how(hand: CapExecutor, holder: CapHolder | None) -> str:
-    """As its agent says; until then, as it is expected to."""
+    """Return how caps are held: as the agent reports it, or before a report as expected."""
     said = holder.capping.hand if holder is not None and holder.capping is not None else ""
     return said or NAMES[hand.capability]
 

@@ -10,42 +10,42 @@ from controller.model.config import CapRule, CapTables
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """Of each connection between these two."""
+    """The window limits of each connection between two addresses."""
 
     terminal_address: str
     other_address: str
     most_segments: int
-    least_segments: int  # 0: none
-    pace_bps: int  # 0: no bound
+    least_segments: int  # 0: no lower limit
+    pace_bps: int  # 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
 class SharerView:
     terminal: str
-    heard: bool  # somebody tells of it
-    active: bool  # it has sent of late
-    connections: int  # live ones
+    heard: bool  # an agent reports it
+    active: bool  # it sent recently
+    connections: int  # open connections
     rtt_ratio: float | None  # srtt / least RTT; None: not known
     most_segments: int | None  # of all its connections together; None: no cap
     least_segments: int | None
     windows: tuple[WindowView, ...]
-    agent: str | None  # who holds them, None: nobody
-    hand: str | None  # and how: congestion-control, clamp or window
-    instead: str | None  # why its own agent does not hold them where somebody else does
-    held: bool  # it has been told and has not refused, and can hold all of its connections
-    reason: str  # the figures, or why it has no cap, or why nobody holds it
-    doubts: tuple[str, ...]  # what was reported of it and not believed
-    doubted: int  # how often, since it was first heard of
+    agent: str | None  # the agent that holds the caps; None: none
+    hand: str | None  # how: congestion-control, clamp or window
+    instead: str | None  # why another agent than its own holds them
+    held: bool  # the agent has accepted the caps and can hold all connections
+    reason: str  # the figures, or why there is no cap, or why no agent holds it
+    doubts: tuple[str, ...]  # implausible reports about it
+    doubted: int  # number of implausible reports since its first report
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredView:
-    """A bandwidth that nobody wrote."""
+    """A measured bandwidth, where gateway.yaml gives none."""
 
-    least_bps: float  # that was delivered when it was confirmed last
-    most_bps: float | None  # that was allowed, and did not come; None: no more was tried
-    age_s: float  # since then
-    by: str = "delivered"  # or what trains told, as long as nothing was delivered that told more
+    least_bps: float  # delivered at the last confirmation
+    most_bps: float | None  # allowed but not reached; None: no more was tried
+    age_s: float  # since the last confirmation
+    by: str = "delivered"  # or packet trains, until a delivery says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AccessPointView:
     name: str
     gateway: str
     rule: CapRule
-    tables: CapTables | None  # None: the rule follows none
-    bandwidth_bps: int | None  # that is divided; None: it is not known
-    measured: MeasuredView | None  # None: it is written in gateway.yaml, or not known
+    tables: CapTables | None  # None: the rule uses no tables
+    bandwidth_bps: int | None  # the divided bandwidth; None: not known
+    measured: MeasuredView | None  # None: gateway.yaml gives it, or it is not known
     active: int  # terminals that share it now
-    block_bytes: int | None  # that programs on them had best write at once; None: as they like
-    released: str | None  # why windows grow with the round trip for now; None: they do not
-    missing: tuple[tuple[str, str], ...]  # ports of the gateway without a program, and why
+    block_bytes: int | None  # best write size for applications; None: any
+    released: str | None  # why windows grow with the round trip now; None: they do not
+    missing: tuple[tuple[str, str], ...]  # gateway ports without a program, with the reason
     terminals: tuple[SharerView, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of loss for copies: from senders, probes, the ends of tunnels, and the site where copies arrive."""
+"""Evidence of loss: from senders, probes, the ends of tunnels, and the site where copies arrive."""
 
 from __future__ import annotations
 
@@ -33,13 +33,16 @@ class Senders:
     def told(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, Home], wanted: Wanted
     ) -> dict[str, Evidence]:
-        """By terminal. Of whose packets some are copied and some not, nothing: which one was lost no report tells."""
-        active: dict[str, str] = {}  # of those of whom it counts
+        """Return the evidence by terminal.
+
+        A terminal with only part of its packets copied has none: reports do not say which packet was lost.
+        """
+        active: dict[str, str] = {}  # by terminal with evidence
 
         ways: dict[str, Way] = {}
 
         def way_of(home: Home) -> Way:
-            """Whether it is copied or not, all of it rides the active uplink."""
+            """Return the way, with all packets on the active uplink, copied or not."""
             name = home.terminal.name
             if name not in ways:
                 found = way(home.site, home.terminal, wanted)
@@ -61,7 +64,7 @@ class Senders:
 
 
 def _mirrored(home_of: Callable[[str], Home | None]) -> Callable[[str], Home | None]:
-    """What goes there leaves as what comes from there does, whatever the address's subnet."""
+    """Wrap `home_of`: packets to a terminal take the same uplinks as its own, independent of the subnet."""
 
     def found(address: str) -> Home | None:
         home = home_of(address)
@@ -81,13 +84,15 @@ class Probes:
         self._before = {at: path for at, path in self._before.items() if at[0] != session}
 
     def told(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
-        """By uplink, of those that there are. Who lost which direction's packet does not matter: copies go both ways.
-        Where none comes back by any of several it is who answers that is away, which says nothing of any."""
+        """Return the evidence by configured uplink. The direction of a loss does not matter: copies go both ways.
+
+        If no probe returns on any of several uplinks, the responder is away, and this says nothing about the uplinks.
+        """
         found = {}
         for path in (each for each in event.health if each.name in uplinks):
             before, self._before[event.session, path.name] = self._before.get((event.session, path.name)), path
             if before is None or path.reason or path.sent < before.sent:
-                continue  # nothing is sent, or it counts anew
+                continue  # no probes, or the counters restarted
             sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
             if 0 <= lost <= sent and 0 <= late <= sent:
                 found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, Tally(sent, lost, late))
@@ -97,10 +102,10 @@ class Probes:
 
 # Tunnels: packets that one end's port sent and the other end's port did not receive
 #
-# Such packets are evidence where probes are few, at uplinks that are paid for by the byte. Both ends of a tunnel count
-# the same packets. A port on Ethernet also counts packets of others.
+# They are evidence where probes are few: on metered uplinks. Both ends of a tunnel count the same packets. An Ethernet
+# port also counts packets of others.
 
-PAIRED_S = 0.5  # two switches that are read each second are asked in the same tick
+PAIRED_S = 0.5  # switches that are read each second are read in the same tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +114,21 @@ class PortsReading:
 
     asked_at: float
     counters: Mapping[str, PortCounters]  # by uplink
-    metered: frozenset[str]  # uplinks; known at home
+    metered: frozenset[str]  # uplinks with a budget; only the home site knows them
 
 
 class TunnelCounters:
     def __init__(self) -> None:
-        self._latest: dict[tuple[str, bool], PortsReading] = {}  # by home, and whether it is home's own
-        self._histories: dict[tuple[str, str, bool], History] = {}  # by home, uplink, and whether it is upwards
+        self._latest: dict[tuple[str, bool], PortsReading] = {}  # by home, and whether the reading is from home
+        self._histories: dict[tuple[str, str, bool], History] = {}  # by home, uplink, and whether from home
 
     def counted(self, home: str, uplink: str, now: float) -> bool:
-        """Whether both ends of this tunnel are read often."""
+        """Return whether both ends of this tunnel are read often."""
         history = self._histories.get((home, uplink, True), ())
         return len(history) > 1 and now - history[-2].at <= MEASURED_S
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed, asked_at: float) -> dict[str, Evidence]:
-        """Return evidence of loss by uplink, of the direction that loses more."""
+        """Return evidence of loss by uplink, from the direction with the higher loss."""
         at_home = site.mirrors is None
         before, other = self._latest.get((site.home, at_home)), self._latest.get((site.home, not at_home))
         if before is not None and asked_at <= before.asked_at:
@@ -162,32 +167,32 @@ def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, 
     return PortsReading(asked_at, counters, metered)
 
 
-# Arrivals: what each uplink delivered of the copied packets, at the site where copies arrive
+# Arrivals: the copied packets that each uplink delivered, at the site where copies arrive
 #
-# A packet that another uplink delivered and the active one did not is lost, as long as nothing is sent by that other
-# uplink alone.
+# A packet that only another uplink delivered was lost on the active one, unless the other uplink also carries packets
+# without copies.
 
-SETTLED_S = 0.5  # after a change of modes: switches follow, and what is under way arrives
+SETTLED_S = 0.5  # after a change of modes: switches follow, and packets in flight arrive
 
-Riding = frozenset[tuple[str, frozenset[Mode], str]]  # of each terminal: its name, modes and active uplink
+Riding = frozenset[tuple[str, frozenset[Mode], str]]  # per terminal: its name, modes and active uplink
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalReport:
     paths: Mapping[str, PathCopies]
     riding: Riding
-    since: float  # they ride so, as far as was looked
+    since: float  # `riding` is unchanged since then
 
 
 class CopyArrivals:
     def __init__(self) -> None:
-        self._told: dict[str, ArrivalReport] = {}  # by site, the last word
+        self._told: dict[str, ArrivalReport] = {}  # by site: the last report
 
     def told(
         self, here: Site, there: Site, told: Elimination, lasted_s: float, wanted: Wanted, now: float
     ) -> dict[str, Evidence]:
-        """By active uplink."""
-        home = here if here.mirrors is None else there  # a mode is of both directions
+        """Return the evidence by active uplink."""
+        home = here if here.mirrors is None else there  # a mode is for both directions
         riding = frozenset(_ridden(home, each, wanted) for each in home.terminals)
         before = self._told.get(here.name)
         same = before is not None and before.riding == riding
@@ -199,7 +204,7 @@ class CopyArrivals:
             return {}
         alone = frozenset(_alone(riding, there))
         found = {}
-        without = wanted.barred.get(home.name, frozenset())  # of what rides another uplink they get no copies
+        without = wanted.barred.get(home.name, frozenset())  # these uplinks carry no copies of packets on other uplinks
         for uplink in {active for _, _, active in riding if alone <= {active}} - without:
             evidence = of_copies(uplink, before.paths, now_told.paths, lasted_s)
             if evidence is not None:
@@ -217,7 +222,7 @@ def _ridden(home: Site, terminal: Terminal, wanted: Wanted) -> tuple[str, frozen
 
 
 def _alone(riding: Riding, there: Site) -> Iterator[str]:
-    """The uplinks by which something comes of which no copy does."""
+    """Yield the uplinks that deliver packets without copies."""
     for _, modes, active in riding:
         if Mode.OFF in modes:
             yield from (uplink.name for uplink in there.uplinks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminals of mode auto that get copies: evidence in, decisions out. policy/copies/adaptive.py decides for each.
+"""The terminals that get copies in mode auto: evidence in, decisions out. policy/copies/adaptive.py decides for each.
 
 reports ─┬─► senders ──► of a terminal ─┐
          ├─► arrivals ─► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
@@ -29,22 +29,22 @@ from controller.policy.paths.uplinks import Leaves, way
 from controller.program.program import Installed
 from controller.protocol.reports import AgentClosed, AgentEvent, Reported, Role
 
-UNHEARD_S = 10.0  # on one path: agents come back
-UNTOLD_S = 2.0  # it sends on one path what no agent tells of: reports and readings are not of one moment
-MOST_COUNTED = 64  # terminals in mode auto, for whom switches are read each second
+UNHEARD_S = 10.0  # without reports, on one path: agents reconnect
+UNTOLD_S = 2.0  # unreported packets on one path: reports and readings are not simultaneous
+MOST_COUNTED = 64  # terminals in mode auto; above this number switches are not read each second
 TOLD_LATELY_S = 10.0
-QUIET_S = 10.0  # who has sent nothing for so long
+QUIET_S = 10.0  # a terminal that sent nothing for this long is quiet
 LOOKS_APART_S = 0.1
 SLOW_LOSS = 0.04
-SLOW_S = 40.0  # median time until one probe a second shows it
-COUNTED_S = 12.0  # median time until the ends of a tunnel show it, at 50 packets a second
+SLOW_S = 40.0  # median time until one probe per second shows SLOW_LOSS
+COUNTED_S = 12.0  # median time until a tunnel's ends show it, at 50 packets per second
 UNTOLD = "; but nobody would tell how it fares alone"
 
 
 class CopiesManager:
     def __init__(self, steering: SteeringManager, ends: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
         self._pilot, self._ends, self._budgets = steering, ends, budgets
-        self._decided_of: dict[str, None] = {}  # terminals, in order
+        self._decided_of: dict[str, None] = {}  # terminals in mode auto, in order
         self._senders, self._brought, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
         self._tunnels = TunnelCounters()
@@ -52,18 +52,18 @@ class CopiesManager:
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
-        self.watched: frozenset[tuple[str, str]] = frozenset()  # by home: uplinks that carry, alone, what none tells of
-        self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
-        self._told_at: dict[str, dict[str, float]] = {}  # by terminal and agent: the last evidence
-        self._sent_at: dict[str, float] = {}  # by terminal, as its own agent told last
+        self.watched: frozenset[tuple[str, str]] = frozenset()  # home and uplink: carry fast unreported traffic alone
+        self._unheard_since: dict[str, float] = {}  # by terminal on one path without evidence
+        self._told_at: dict[str, dict[str, float]] = {}  # by terminal and agent: time of the last evidence
+        self._sent_at: dict[str, float] = {}  # by terminal: its own agent's last report of packets
         self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
-        """None: nothing was heard of it in mode auto."""
+        """Return the state of a terminal; None: no evidence came in mode auto."""
         return self._watches.get(terminal)
 
     def barred(self, steered: Steered, wanted: Wanted) -> str | None:
-        """Why no uplink may carry copies of its packets; None: one may."""
+        """Return why no uplink may carry copies of its packets, or None if one may."""
         site = steered.site
         if wanted.may_copy(site, steered.terminal):
             return None
@@ -71,8 +71,11 @@ class CopiesManager:
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
     def wants_often(self, session: int) -> bool:
-        """Whether this agent should report as often as it may: it speaks for somebody who sends by one path, or probes
-        a path of whose packets nobody else tells. With copies nothing presses, and who sends nothing loses nothing."""
+        """Return whether this agent should report at the shortest interval.
+
+        It should if a terminal that it speaks for sends over one path, or if it probes a path with unreported packets.
+        Terminals with copies are not urgent, and terminals that do not send lose nothing.
+        """
         ends, speaker = self._ends.at(session), self._pilot.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
@@ -83,7 +86,7 @@ class CopiesManager:
         return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
 
     def keep(self, wanted: Wanted) -> Wanted:
-        """Of those alone who are in mode auto: who comes back to it begins anew."""
+        """Forget terminals that left mode auto. A terminal that returns to it starts from the beginning."""
         here = self._pilot.steered
         self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
@@ -99,13 +102,13 @@ class CopiesManager:
         return replace(wanted, copies=without(wanted.copies, gone))
 
     def counts(self, site: Site) -> bool:
-        """Whether it is to be known each second what this site's terminals send."""
+        """Return whether the switches of this site must be read each second."""
         return site.home in self._counted
 
     # Evidence
 
     def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """Every report, however many an agent makes in a second."""
+        """Use every report, also several per second of one agent."""
         match event:
             case AgentClosed():
                 self._senders.closed(event.session)
@@ -124,7 +127,7 @@ class CopiesManager:
         wanted: Wanted,
         now: float,
     ) -> Iterator[CopyDecision]:
-        """One end's switch was read."""
+        """Use the reading of one end's switch."""
         self.traffic.read(site, installed, now)
         for uplink, evidence in self._tunnels.read(site, ports, installed, asked_at).items():
             here = [each for each in self._pilot.steered.values() if each.site.home == site.home]
@@ -133,7 +136,7 @@ class CopiesManager:
                     yield from self._told(steered, evidence, None, wanted, now)
 
     def slow_watch(self, steered: Steered, wanted: Wanted, now: float) -> str | None:
-        """Return why a loss on the terminal's active uplink shows late. None: it does not."""
+        """Return why a loss on the terminal's active uplink shows late, or None if it does not."""
         home, uplink = steered.site.home, steered.site.uplink(wanted.active_uplink(steered.site, steered.terminal))
         probed_at = self._probed_at.get((home, uplink.name), float("-inf"))
         if uplink.limits.budget_bytes_per_day is None or now - probed_at >= UNHEARD_S:
@@ -151,7 +154,7 @@ class CopiesManager:
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         speaker = self._pilot.speaker(event.session)
         if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
-            self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
+            self._senders.closed(event.session)  # its terminals left mode auto: counts restart with the mode
             self._downloads.closed(event.session)
             return
         told = self._senders.told(event, speaker.sends, speaker.homes, wanted)
@@ -166,7 +169,7 @@ class CopiesManager:
             yield from self._told(self._pilot.steered[name], evidence, event.session, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """What the agent at a site tells of its uplinks."""
+        """Use the report of a site's agent about its uplinks."""
         ends = self._ends.at(event.session)
         if ends is None:
             return
@@ -183,16 +186,16 @@ class CopiesManager:
 
     @property
     def next_at(self) -> float | None:
-        """When it is worth while to ask at rest."""
+        """The time from which rest() has work, or None."""
         return self._looked_at + LOOKS_APART_S if self._watches and self._pilot.told_of_paths else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """As soon as others know something new; but a port may come and go a thousand times a second."""
+        """Look at new information about paths. The rate is limited: a port may flap a thousand times per second."""
         if self.next_at is not None and now >= self.next_at:
             yield from self.look(wanted, now)
 
     def look(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """What time tells, and what others know of active uplinks."""
+        """Decide from the passing of time and from the health of active uplinks."""
         self._pilot.told_of_paths, self._looked_at = False, now
         self.watched = frozenset(self._watched(wanted, now))
         for steered in (self._pilot.steered[name] for name in self._decided_of):
@@ -215,7 +218,7 @@ class CopiesManager:
         return adaptive.dead(watch, path.reason, now) if watch.dead is None else watch
 
     def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
-        """Why, where that is so for some time."""
+        """Return why there is no evidence for the terminal, once this has lasted for some time."""
         untold = None if watch.copies else self._untold(steered, watch.active, wanted, now)
         if untold is None:
             self._unheard_since.pop(steered.name, None)
@@ -224,7 +227,7 @@ class CopiesManager:
         return untold if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
 
     def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
-        """Why, on one path, there is nobody who would find out that it loses; None: there is."""
+        """Return why a loss on one path would stay unnoticed, or None if some source would report it."""
         senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
         if steered.site.other_end is not None:
             senders.add(Role.RELAY)
@@ -245,7 +248,7 @@ class CopiesManager:
         self, steered: Steered, evidence: Evidence, session: int | None, wanted: Wanted, now: float
     ) -> Iterator[CopyDecision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
-            return  # in the second case a part of it was another uplink's
+            return  # after a move, part of the evidence is about another uplink
         agent = self._pilot.name_of(session) if session is not None else None
         if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
             self._told_at.setdefault(steered.name, {})[agent] = now
@@ -262,7 +265,7 @@ class CopiesManager:
         return adaptive.moved(known, active, now)
 
     def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[CopyDecision]:
-        """What it means for terminals that other uplinks may carry copies now than before."""
+        """Decide for terminals after the set of uplinks that may carry copies has changed."""
         for steered in self._pilot.steered.values():
             may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
             if before.may_copy(steered.site, steered.terminal) == may:
@@ -296,7 +299,7 @@ class CopiesManager:
 
 
 def _has_choice(steered: Steered, wanted: Wanted) -> bool:
-    """It is in mode auto, or a class of its traffic, and there is another uplink."""
+    """Return whether mode auto has a choice: for the terminal or one of its classes, with a second uplink."""
     terminal = steered.terminal
     if len(steered.site.uplinks) < 2:
         return False

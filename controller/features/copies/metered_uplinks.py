@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The use of budgets by copies, counted at both ends of each uplink with limits, and the limits that follow.
 
-readings of switches ──► accounts (policy/copies/budget.py) ──► uplinks that are barred, and why
-                                                    └──► the rate that copies are held to
+readings of switches ──► accounts (policy/copies/budget.py) ──► barred uplinks, and why
+                                                    └──► the rate limit of copies
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from controller.program.metering import counted, through
 from controller.program.program import Installed
 
 Metered = tuple[str, str]  # home and uplink
-PARTS = 16  # of what is left, at each end: a second's rate, and a burst
-FASTEST_KBPS = 4_000_000  # a meter's numbers have 32 bits, and datapaths count bits
+PARTS = 16  # the rate per second and the burst are this part of the remaining budget, at each end
+FASTEST_KBPS = 4_000_000  # a meter's fields have 32 bits, and datapaths count bits
 
 
 def named(metered: Metered) -> str:
@@ -28,7 +28,7 @@ def named(metered: Metered) -> str:
 
 class Budgets:
     def __init__(self, config: Config, kept: Mapping[str, Spent]) -> None:
-        self._kept = kept  # by a controller before this one
+        self._kept = kept  # from an earlier run
         self._moment: Moment | None = None
         self._accounts: dict[Metered, Account] = {}
         self.reconfigure(config)
@@ -55,7 +55,7 @@ class Budgets:
                 self._accounts[at] = budget.opened(limits, self._kept.get(named(at)), moment)
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
-        """By one end's switch."""
+        """Count the reading of one end's switch."""
         outer = {ports[uplink.port].number: uplink.outer_bytes for uplink in site.uplinks if uplink.port in ports}
         sent = {number: counters.sent for number, counters in installed.port_counters.items() if number in outer}
         carried = {number: each.bytes + each.packets * outer[number] for number, each in sent.items()}
@@ -67,7 +67,7 @@ class Budgets:
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
     def reset(self, home: str, uplink: str) -> Spent:
-        """Let today begin with nothing used, and return what counted before. Raise KeyError if there is no account."""
+        """Set today's use to zero and return the earlier use. Raise KeyError if there is no account."""
         account = self._accounts[home, uplink]
         assert self._moment is not None, "accounts are opened when the time is known"
         self._accounts[home, uplink] = budget.reset(account, self._moment)
@@ -83,13 +83,13 @@ class Budgets:
         return self._accounts.get((home, uplink))
 
     def why(self, home: str, uplink: str) -> str | None:
-        """Why there may be no copies by it; None: there may."""
+        """Return why the uplink may not carry copies, or None if it may."""
         account = self._accounts.get((home, uplink))
         return budget.barred(account, self._moment) if account is not None and self._moment is not None else None
 
     @property
     def barred(self) -> dict[str, frozenset[str]]:
-        """By home, uplinks."""
+        """The barred uplinks by home."""
         found: dict[str, frozenset[str]] = {}
         for home, uplink in self._accounts:
             if self.why(home, uplink) is not None:
@@ -97,7 +97,7 @@ class Budgets:
         return found
 
     def rates(self, home: str) -> Mapping[str, CopyRateLimit]:
-        """By uplink with a budget, at each of its ends."""
+        """Return the rate limit for each uplink with a budget. The limit applies at each end."""
         return dict(self._rates(home))
 
     def _rates(self, home: str) -> Iterator[tuple[str, CopyRateLimit]]:
@@ -108,8 +108,10 @@ class Budgets:
 
 
 def _rate(left_bytes: int) -> CopyRateLimit:
-    """Such that until two readings from now, each of which may be of a second ago, not all of it can be used. In steps,
-    so that a meter is seldom changed: each change fills its bucket anew."""
+    """Return a rate that cannot use up the budget before two more readings, each up to a second old.
+
+    Rates are powers of two, so that a meter seldom changes: each change refills its bucket.
+    """
     step = 1 << max(left_bytes, 1).bit_length() - 1
     kbits = min(max(1, step * 8 // PARTS // 1000), FASTEST_KBPS)
     return CopyRateLimit(kbits, kbits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The traffic of terminals: packets by the switches' counters, and which terminals mostly download."""
+"""The traffic of terminals: packets by the switches' counters, and the terminals that mostly download."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from controller.program.program import FlowKey, Group, GroupKind, Installed, ToG
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
 
-# Downloads: such a terminal sends acknowledgements, whose loss slows the download while no sender reports it
+# Downloads: the terminal sends acknowledgements. Their loss slows the download, and no sender reports it
 
 DOWNLOADS_OVER_S = 10.0
-LITTLE_BYTES = 500_000  # in that time: it does not matter how fast so few come
+LITTLE_BYTES = 500_000  # in DOWNLOADS_OVER_S; the rate of fewer bytes does not matter
 SEGMENT_BYTES = 1400
-PART = 0.1  # of what it receives: who sends as much would find out by that
+PART = 0.1  # of the received bytes: a terminal that sends this share notices losses itself
 
 
 class Downloads:
     def __init__(self) -> None:
         self._before: dict[int, dict[SubflowKey, int]] = {}  # by session: bytes received
-        self._of_late: dict[str, deque[tuple[float, int, int]]] = {}  # by terminal: when, bytes received, segments sent
+        self._of_late: dict[str, deque[tuple[float, int, int]]] = {}  # by terminal: time, bytes received, segments sent
 
     def closed(self, session: int) -> None:
         self._before.pop(session, None)
 
     def told(self, event: Reported, homes: Mapping[str, Home], sent: Mapping[str, int], now: float) -> None:
-        """A report of a terminal's own agent; `sent` is what it says of segments with data, by terminal."""
+        """Use a report of a terminal's own agent. `sent`: reported segments with data, by terminal."""
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):
             home = homes.get(subflow.local_address)
@@ -51,7 +51,7 @@ class Downloads:
                 of_late.popleft()
 
     def explained(self, terminal: str) -> int:
-        """Packets that the terminal sent by its agent's last report: with data, or as acknowledgements."""
+        """Return the packets that the agent's last report accounts for: data and acknowledgements."""
         of_late = self._of_late.get(terminal)
         if not of_late:
             return 0
@@ -65,13 +65,13 @@ class Downloads:
         return received > LITTLE_BYTES and sent * SEGMENT_BYTES < PART * received
 
 
-SHOWN_OVER_S = 60.0  # what is shown to people
-JUDGED_S = 3.0  # of which agents must have told: a report and a reading are a second apart, or more
-SLOW_JUDGED_S = 20.0  # at most, until there are UNTOLD_PACKETS: a game may send 2 a second
-KEPT_FOR_S = 40.0  # agents' words: two readings of a large site
-READ_WITHIN_S = 60.0  # of each other: else nobody knows when it was that packets passed
+SHOWN_OVER_S = 60.0  # the interval shown to people
+JUDGED_S = 3.0  # shortest interval to judge: a report and a reading are a second apart, or more
+SLOW_JUDGED_S = 20.0  # longest interval to wait for UNTOLD_PACKETS: a game may send 2 per second
+KEPT_FOR_S = 40.0  # agents' reports: two readings of a large site
+READ_WITHIN_S = 60.0  # between readings; over longer intervals the time of packets is unknown
 UNTOLD_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
-FAST_PER_S = 10.0  # packets a second: ten probes a second find the loss of a slower sender before it loses a second one
+FAST_PER_S = 10.0  # packets per second; for slower senders ten probes per second show a loss before the second one
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class Passed:
     """Packets of one class, in one direction."""
 
     traffic: str  # the name of the class
-    sent: bool  # by the terminal; else to it
-    copied: int  # by several uplinks
-    alone: int  # by one
+    sent: bool  # by the terminal; otherwise to the terminal
+    copied: int  # over several uplinks
+    alone: int  # over one uplink
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficStep:
-    """What one reading showed since the one before it."""
+    """The packets between two readings."""
 
     begun_at: float
     at: float
@@ -99,11 +99,11 @@ class TrafficStep:
 
 @dataclass(frozen=True, slots=True)
 class TrafficReport:
-    """What one report says of a terminal."""
+    """The packet counts of one report about a terminal."""
 
     at: float
-    evidence: int  # packets of which it says whether they were lost
-    explained: int  # packets that the terminal sent by this
+    evidence: int  # packets whose loss it would show
+    explained: int  # packets sent by the terminal that it accounts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Untold:
     """Packets of a terminal that no agent reports."""
 
     packets: int
-    sent: int  # by the terminal meanwhile
+    sent: int  # by the terminal in the same time
     over_s: float
 
     @property
@@ -132,7 +132,7 @@ class _Terminal:
 
 @dataclass(frozen=True, slots=True)
 class FlowCounts:
-    """The flows of one switch that lead to groups, as one reading counted them."""
+    """The packet counters of one switch's flows to groups, at one reading."""
 
     at: float
     packets: Mapping[FlowKey, int]
@@ -148,7 +148,7 @@ class Traffic:
         self._terminals = without(self._terminals, self._terminals.keys() - set(terminals))
 
     def read(self, site: Site, installed: Installed, now: float) -> None:
-        """One end's switch was read."""
+        """Use the reading of one end's switch."""
         groups = _groups(installed)
         packets = {key: installed.flow_counters[key].packets for key in groups}
         before = self._before.get(site.dpid)
@@ -175,7 +175,7 @@ class Traffic:
             told.popleft()
 
     def passed(self, terminal: str, now: float) -> tuple[float, tuple[Passed, ...]]:
-        """The seconds of which something is known, of the last minute, and what passed in them."""
+        """Return the packets of the last minute, after the number of seconds that readings cover."""
         steps = [each for each in self._of(terminal).steps if 0 <= now - each.at < SHOWN_OVER_S]
         sums: dict[tuple[str, bool], Passed] = {}
         for each in (passed for step in steps for passed in step.passed):
@@ -186,8 +186,10 @@ class Traffic:
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
     def untold(self, terminal: str, now: float) -> Untold | None:
-        """Return the packets of this terminal that no agent reports. None: agents report at least as many of others,
-        or it sends next to nothing."""
+        """Return the packets of this terminal that no agent reports.
+
+        None: agents report at least as many other packets, or the terminal sends almost nothing.
+        """
         known = self._of(terminal)
         newest = known.steps[-1].at if known.steps else now
         if now - newest > READ_WITHIN_S:
@@ -226,8 +228,11 @@ def _groups(installed: Installed) -> dict[FlowKey, int]:
 
 
 def _new_packets(before: FlowCounts, key: FlowKey, packets: int) -> int:
-    """Return what a flow counted since the reading before this one. Its counter stays when it changes groups, so
-    packets are counted by flow. A counter that is new or fell began at zero since then."""
+    """Return the packets of a flow since the previous reading.
+
+    A flow keeps its counter when it changes groups, so packets are counted by flow. A counter that is new or fell has
+    restarted at zero since then.
+    """
     if key in before.foreign:
         return 0
     was = before.packets.get(key, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent that eliminates copies at a site, and the uplinks that have fallen silent there."""
+"""The agent that eliminates copies at a site, and the uplinks without incoming copies there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.protocol.reports import ELIMINATES, AgentOpened, Elimination, Re
 
 log = logging.getLogger(__name__)
 
-SILENT_AFTER_S = 2.5  # without a report; the agent's programs let everything pass 3 s after they were last tended
+SILENT_AFTER_S = 2.5  # without a report; the agent's programs pass everything 3 s after their last renewal
 
 
 class Eliminator:
@@ -31,11 +31,11 @@ class Eliminator:
 
     @property
     def is_new(self) -> bool:
-        """It has reported nothing yet."""
+        """True if the agent has not reported yet."""
         return self._reported_at is None and self._standing.refused is None
 
     def is_due(self, order: Eliminate, now: float) -> bool:
-        """Whether it is to be told, or told again."""
+        """Return whether the order must be sent."""
         idle = not order.paths and self.told is None
         return self._standing.is_due(order, idle, self.fulfils(order, now), now)
 
@@ -71,7 +71,7 @@ def _names(told: Elimination) -> set[str]:
     return {path.name for path in told.paths}
 
 
-Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch shows them
+Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch reports them
 
 
 class Silence:
@@ -84,9 +84,9 @@ class Silence:
     def look(
         self, here: Site, there: Site, told: Elimination, once: bool, wanted: Wanted, ports: Ports, now: float
     ) -> None:
-        """`once`: one copy of each packet passes here."""
+        """Use a report. `once`: copies are eliminated here."""
         up = set(_up_at_both(here, there, ports))
-        up -= wanted.barred.get(here.home, frozenset())  # that one brings none is as it should be
+        up -= wanted.barred.get(here.home, frozenset())  # these uplinks carry no copies on purpose
         brought = {path.name: path.arrived for path in told.paths if path.name in up}
         whole = once and _copies_all(here, there, wanted)
         before = self.at(here.name)
@@ -101,15 +101,15 @@ class Silence:
 
 
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
-    """Whether all that comes to `here` by the uplinks comes by each of them."""
-    home = here if here.mirrors is None else there  # a mode is of both directions
+    """Return whether every packet to `here` comes over each of its uplinks."""
+    home = here if here.mirrors is None else there  # a mode is for both directions
     modes = (wanted.acting(home, each) for each in home.terminals)
     of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
     return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))
 
 
 def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:
-    """Of a port that is down it is known anyway."""
+    """Yield the uplinks whose ports are up at both ends. A port that is down needs no evidence from copies."""
     for uplink in here.uplinks:
         ends = ((here, uplink.port), (there, there.uplink(uplink.name).port))
         seen = [ports.get(site.dpid, {}).get(port) for site, port in ends]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sites that are each other's far end, and whether each eliminates copies.
+"""Pairs of sites that share uplinks, and whether each site eliminates copies.
 
 A site copies all packets of a terminal if the other site eliminates copies, and otherwise only packets that may arrive
 twice (TCP).
@@ -24,21 +24,21 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, El
 log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
-Dead = dict[str, SilentUplink] | None  # by uplink; None: nobody watches them
-BELIEVED_S = 10.0  # after a start, until agents have come back: they eliminate on without us
+Dead = dict[str, SilentUplink] | None  # by uplink; None: no end watches them
+BELIEVED_S = 10.0  # after a start, until agents reconnect: they eliminate without the controller
 
 
 class PeerSites:
     def __init__(self, config: Config, once: frozenset[str], tickets: Tickets, now: float) -> None:
-        """`once` are the sites at which one copy of each packet passed when this was last known."""
+        """`once`: the sites that eliminated copies at the end of the last run."""
         self._tickets = tickets
         self._here: dict[int, Eliminator] = {}  # by session
         self.tunnels = SiteTunnels(tickets)
         self._silence = Silence()
         self._unidentified: dict[str, arrivals.UnidentifiedWindows] = {}  # by site
-        self._silent: dict[str, Dead] = {}  # by site, as told
+        self._silent: dict[str, Dead] = {}  # by site, as last returned
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
-        self._out: dict[str, frozenset[str]] = {}  # by site: uplinks that get no copies, as told
+        self._out: dict[str, frozenset[str]] = {}  # by site: uplinks without copies, as last returned
         self._kept, self._kept_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
@@ -88,7 +88,7 @@ class PeerSites:
             log.info("%s: %s: copies are known again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
-        """The site where this agent lets one copy of each packet pass, and its other end; None: it is at none."""
+        """Return the site where this agent eliminates copies, and its peer site, or None."""
         who = self._here.get(session)
         if who is None or who.name not in self._orders:
             return None
@@ -98,13 +98,13 @@ class PeerSites:
         return here, there
 
     def silent(self, *sites: Site) -> dict[str, str]:
-        """Uplinks by which no copies come in at one of these while others bring them, and why they are taken so."""
+        """Return the uplinks of these sites without incoming copies while others have them, with the reasons."""
         return {
             name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
         }
 
     def unidentified(self, site: Site) -> dict[str, str]:
-        """Uplinks of which too many packets cannot be told from others, and how many those are."""
+        """Return the uplinks with too many unidentified packets, with the reason."""
         uplinks = self._unidentified.get(site.name, {})
         return {name: one.reason for name, one in uplinks.items() if one.reason is not None}
 
@@ -118,8 +118,10 @@ class PeerSites:
         }
 
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
-        """Sites whose terminals it concerns that other uplinks are silent at either end than when this was asked. None:
-        at neither end are they watched. `seen` tells of uplinks by which an end's switch sees nothing come back."""
+        """Yield the sites whose set of silent uplinks changed at either end since the last call.
+
+        None: neither end watches the uplinks. `seen` returns the uplinks that an end's switch found dead.
+        """
         for site, other in self._pairs:
             ends = (site, other) if other is not None else (site,)
             of_switches = [found for end in ends if (found := seen(end)) is not None]
@@ -133,7 +135,7 @@ class PeerSites:
                 yield site, silent
 
     def screens(self, now: float) -> Iterator[tuple[int, frozenset[str]]]:
-        """By dpid, at both ends, the uplinks that get no copies, where they are others than when this was asked."""
+        """Yield the uplinks that get no copies, for both ends by dpid, if they changed since the last call."""
         for site, other in self._pairs:
             silent = self._silent.get(site.name) or {}
             before = self._screens.get(site.name, {})
@@ -146,7 +148,7 @@ class PeerSites:
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
     def neighbour_seen(self, site: Site, where: Neighbour, mac: str, now: float) -> None:
-        """What is screened is tried again as soon as its next hop answers: from the MAC that is written, if one is."""
+        """Try a screened uplink again when its next hop answers, with the configured MAC if there is one."""
         screens = self._screens_of(site)
         for uplink in site.uplinks if screens else ():
             ours = ((uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, mac))
@@ -154,7 +156,7 @@ class PeerSites:
                 screens[uplink.name] = screening_answered(screens[uplink.name], now)
 
     def _screens_of(self, end: Site) -> dict[str, Screen]:
-        """Where it gets none, neither does the other end."""
+        """Return the screens of the end's pair of sites. Both ends share them."""
         found = (site for site, other in self._pairs if end.name in (site.name, other.name if other else None))
         return next((self._screens.get(site.name, {}) for site in found), {})
 
@@ -170,7 +172,7 @@ class PeerSites:
     # Sites
 
     def changed(self, now: float) -> bool:
-        """Whether it is other sites than when this was last asked that let one copy of each packet pass."""
+        """Return whether the set of sites that eliminate copies changed since the last call."""
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
         for name in once ^ self.once:
             does = f"does so no more: {self.why_not(name)}" if name in self.once else "does so from now on"
@@ -182,7 +184,7 @@ class PeerSites:
         return site.name in self._orders
 
     def as_copied(self, site: Site) -> Site:
-        """The site, with what is copied there just now as its bicast class."""
+        """Return the site with its current bicast class."""
         other = self._config.other_end(site)
         return replace(site, bicast=site.bicast_once) if other is not None and other.name in self.once else site
 
@@ -190,7 +192,7 @@ class PeerSites:
         return name in self.once
 
     def eliminator(self, name: str) -> Eliminator | None:
-        """Who would do it at this site; None: nobody is here, or nobody is wanted."""
+        """Return the agent that eliminates copies at a site; None: no agent is connected, or none is needed."""
         return next((each for each in self._here.values() if each.name == name and name in self._orders), None)
 
     def why_not(self, name: str) -> str:

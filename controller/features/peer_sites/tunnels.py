@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tunnels that each site's agent is to make, and its reports of their other ends."""
+"""The tunnels that each site's agent must create, and its reports of their other ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tunneller:
         self.standing = OrderSlot[Tunnels](event, TUNNELS)
 
     def is_due(self, order: Tunnels, now: float) -> bool:
-        """Also that it is to have none: one before it may have been killed, and its tunnels live on."""
+        """Return whether the order must be sent, also if it is empty: tunnels survive a killed agent."""
         return self.standing.is_due(order, False, self._holds(order), now)
 
     def _holds(self, order: Tunnels) -> bool:
@@ -52,14 +52,14 @@ class SiteTunnels:
         self._config: Config | None = None
         self._vouched: Vouched = {}
         self._orders: dict[str, Tunnels] = {}  # by site
-        self._down: dict[tuple[str, str], str] = {}  # by site and uplink, as it was said last
+        self._down: dict[tuple[str, str], str] = {}  # by site and uplink: the reason, as last reported
 
     def reconfigure(self, config: Config) -> None:
         self._config = config
         self._draft()
 
     def vouch(self, vouched: Vouched) -> None:
-        """Agents have joined, or were revoked."""
+        """Apply a new list of enrolled agents."""
         self._vouched = vouched
         self._draft()
 
@@ -72,7 +72,7 @@ class SiteTunnels:
         }
 
     def _certificates(self, site: Site) -> tuple[bytes, ...]:
-        """Of both sites' agents, the same at both ends; b"" where there is none that counts."""
+        """Return the hashes of both sites' certificates, in the same order at both ends; b"" if a site has none."""
         names = sorted({site.name, site.other_end or site.name})
         found = (self._vouched.get(name) for name in names)
         return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
@@ -100,21 +100,21 @@ class SiteTunnels:
                 yield Direct(each.session, directive, order)
 
     def told(self, site: Site) -> Tunnelling | None:
-        """The last word of the site's agent; None: it has none, or said nothing."""
+        """Return the last report of the site's agent, or None."""
         who = self._at(site)
         return who.told if who else None
 
     def ends(self, site: Site) -> dict[str, TunnelEnd]:
-        """By uplink, as the site's agent has them; nothing where none tells."""
+        """Return the tunnel ends by uplink, as the site's agent reports them."""
         told, names = self.told(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
         return {end.name: end for end in told.ends if end.name in names} if told else {}
 
     def dead(self, site: Site) -> dict[str, str]:
-        """Uplinks by whose tunnel nobody is heard at this site, and why they are taken to be dead."""
+        """Return the uplinks whose tunnel has no contact with the other end, with the reasons."""
         return {name: f"tunnel: {end.reason}" for name, end in self.ends(site).items() if end.reason}
 
     def why_not(self, site: Site, uplink: str) -> str | None:
-        """None: the tunnel stands, and the other end is heard."""
+        """Return why the tunnel is down; None: it is up and has contact with the other end."""
         end = self.ends(site).get(uplink)
         if end is not None:
             return end.reason or None
@@ -130,7 +130,7 @@ class SiteTunnels:
         ordered = {each.name for each in self._orders.get(who.name, NOTHING).tunnels}
         for end in who.told.ends if who.told else ():
             if end.name not in ordered:
-                continue  # an invention of its own
+                continue  # the agent reports a tunnel that was not ordered
             at = (who.name, end.name)
             before = self._down.pop(at, "")
             if end.reason:
