@@ -25,12 +25,12 @@ from controller.protocol.requests import Impossible, OverrideResult
 PREFIX = "urn:bicast:agent:"
 
 Vouched = Mapping[str, "Credential"]  # by the agent's name
-Bind = Callable[[str, Role | None, str | None], "Binding"]  # of a name, with the role and terminal asked; or Impossible
+Bind = Callable[[str, Role | None, str | None], "Binding"]  # name, role and terminal asked for; may raise Impossible
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The certificate of an agent that counts."""
+    """The valid certificate of an agent."""
 
     role: Role
     sha256: bytes  # of the certificate, in DER
@@ -40,11 +40,11 @@ class Credential:
 @dataclass(frozen=True, slots=True)
 class Binding:
     role: Role
-    terminal: str | None = None  # of the role terminal alone: the one that the agent speaks for
+    terminal: str | None = None  # role terminal only: the terminal that the agent reports for
 
     @property
     def uri(self) -> str:
-        """The form that a certificate has."""
+        """Return the URI of this binding in a certificate."""
         return PREFIX + self.role.value + (f":{self.terminal}" if self.terminal is not None else "")
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Binding:
 
 
 def parsed(uri: str) -> Binding | None:
-    """The binding of a certificate's URI; None: it is another kind of URI."""
+    """Return the binding of a certificate's URI, or None for another kind of URI."""
     if not uri.startswith(PREFIX):
         return None
     role, colon, terminal = uri.removeprefix(PREFIX).partition(":")
@@ -62,7 +62,7 @@ def parsed(uri: str) -> Binding | None:
 
 
 def of_agent(name: str, role: Role, terminal: str | None = None) -> Binding:
-    """The terminal of a terminal's agent is the one of its own name, unless another is said."""
+    """Return a binding. A terminal's agent is bound to the terminal of its own name by default."""
     return Binding(role, terminal or name) if role is Role.TERMINAL else Binding(role)
 
 
@@ -87,7 +87,7 @@ def bound(config: Config, relays: Collection[str], name: str, role: Role | None,
 
 
 def _roles(config: Config, relays: Collection[str], name: str) -> list[tuple[Role, str]]:
-    """The roles that are already settled for a name, each with where."""
+    """Return the roles that a name already has, each with its place."""
     found = []
     if any(terminal.name == name for site in config.sites for terminal in site.terminals):
         found.append((Role.TERMINAL, "a terminal of gateway.yaml"))
@@ -110,16 +110,19 @@ def _check_terminal(config: Config, name: str, role: Role | None, terminal: str)
         raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for that one, not for {terminal}")
 
 
-# Requests about agents. They know neither HTTP nor gRPC.
+# Requests about agents, independent of HTTP and gRPC
 
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # an agent's
-CONTROLLER = "bicast-controller"  # who the controller is to them, wherever it is reached: addresses change
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # of an agent
+CONTROLLER = "bicast-controller"  # the controller's TLS name for agents, independent of its addresses
 
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """`token` is good once. `join` is where the agent brings it; without a host it is any address of the controller.
-    `role` is what the agent will be, and `terminal` the one that it speaks for, where it is a terminal's."""
+    """An invitation of an agent. `token` is valid once.
+
+    `join` is the endpoint to join at; without a host, any address of the controller. `terminal` is set for the role
+    terminal only.
+    """
 
     name: str
     token: str
@@ -130,18 +133,20 @@ class Invited:
 
 
 class EnrolmentState(StrEnum):
-    INVITED = "invited"  # it may join with its token, and never has
-    AWAY = "away"  # it has joined, and is not connected
+    INVITED = "invited"  # it has a token and has never joined
+    AWAY = "away"  # it has joined but is not connected
     CONNECTED = "connected"
-    REVOKED = "revoked"  # and not joined again since
+    REVOKED = "revoked"  # revoked, and not joined again since
 
 
 @dataclass(frozen=True, slots=True)
 class EnrolledView:
-    """Times are Unix seconds; null: there is no such thing. `peer` is that of the stream which is served. `tried_at`
-    and `tried_from` tell who last came, since the controller was started, with a certificate of this name that no
-    longer counts: it was revoked, or there is a newer one. `role` and `terminal` are what its certificate, or its
-    token, says that it is."""
+    """The enrolment of one agent. Times are Unix seconds; null: none.
+
+    `peer` is the address of the current stream. `tried_at` and `tried_from` are the last attempt, since the
+    controller's start, with an invalid certificate of this name: a revoked or replaced one. `role` and `terminal` come
+    from the certificate, or from the token.
+    """
 
     name: str
     standing: EnrolmentState
@@ -156,11 +161,11 @@ class EnrolledView:
 
 
 class UnknownAgent(Exception):
-    """The sentence names the agent and those that there are."""
+    """An unknown agent. The message names it and the known ones."""
 
 
 class Enroller(Protocol):
-    """A name that no agent may have, and a ledger that cannot be kept, are Impossible."""
+    """Enrols agents. A bad name or a failure to write the ledger raises Impossible."""
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited: ...
 
@@ -169,12 +174,12 @@ class Enroller(Protocol):
     def enrolled(self) -> tuple[EnrolledView, ...]: ...
 
     def refusals(self) -> Mapping[str, int]:
-        """How many, by the reason."""
+        """Return the number of refusals by reason."""
         ...
 
 
 class NoAgents:
-    """The Enroller of a controller that serves none. None enrolled would read as if somebody could be."""
+    """The Enroller of a controller without agents. It raises, because an empty list would look enrollable."""
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         raise _off()

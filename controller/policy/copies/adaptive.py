@@ -28,20 +28,20 @@ from controller.model.text import counted
 from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHING, Evidence, Source, Tally, total
 from controller.policy.paths.health import DEAD_AFTER_MS
 
-WINDOW_S = 1.0  # in which trouble shows
-WINDOW_PACKETS = 30  # of one source; where a second has fewer the window is longer
+WINDOW_S = 1.0  # recent evidence
+WINDOW_PACKETS = 30  # per source; the window grows until it has so many
 WINDOW_AT_MOST_S = 60.0
-LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
-PROBED_LASTS_S = 0.4  # probes fill no queue: 2 reports
+LASTS_S = 0.6  # trouble must outlast the losses of a sender's slow start: 3 reports at 4 Hz
+PROBED_LASTS_S = 0.4  # the same for probes, which fill no queue: 2 reports
 LOSING_FROM = 0.02
 LATE_FROM = 0.10
-DOUBT = 0.7  # of a count's own spread: with none a path that loses 0.5 % often has copies, with all 5 % wait longer
-ENOUGH = 300  # packets, to call it clean: of a path that loses 5 %, so many lose no more than 3 once in 5000 times
-CLEAN_S = 10.0  # what is measured, until copies end
-TRY_S = 30.0  # what is not, until one path is tried
+DOUBT = 0.7  # margin in sqrt(count): at 0, 0.5 % loss often begins copies; at 1, 5 % loss waits longer
+ENOUGH = 300  # packets of a clean path: at 5 % loss, at most 3 of them are lost once in 5000 runs
+CLEAN_S = 10.0  # measured clean time until copies end
+TRY_S = 30.0  # unmeasured clean time until one path is tried
 PAUSE_AT_MOST_S = 300.0
-KEPT_S = 30.0  # on one path for so long: the end of copies was no mistake
-MEASURED_S = 3.0  # what has not been measured for so long is not measured any more
+KEPT_S = 30.0  # after this time on one path, the end of copies was right
+MEASURED_S = 3.0  # age up to which a measurement counts
 MOST_HEARD = 128  # pieces of evidence in a window
 
 SEEN_BY = {
@@ -59,27 +59,27 @@ class CopyDecision:
     copies: bool
     reason: str
     at: float  # of the core's clock
-    barred: bool = False  # they would be worth it, and may not be had
+    barred: bool = False  # copies are worth it, but barred
     reporters: tuple[str, ...] = ()  # agents
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One terminal; a new one is made with every piece of evidence."""
+    """The state of one terminal. Each piece of evidence returns a new value."""
 
     active: str
-    since: float  # it is as it is
+    since: float  # time of the last decision
     copies: bool = True
     reason: str = "it is not known yet"
-    relapses: int = 0  # in a row: copies ended, and were wanted again soon
-    ended_clean: bool = False  # they did when last they ended, and were not barred
-    heard: tuple[tuple[float, Evidence], ...] = ()  # within the window, and when
-    dead: str | None = None  # why it is, as others told
-    told_at: float = 0.0
-    clean_since: float | None = None  # with copies
-    measured: Tally = NOTHING  # since then
+    relapses: int = 0  # ends of copies in a row that were soon reversed
+    ended_clean: bool = False  # copies last ended for a clean path, not because they were barred
+    heard: tuple[tuple[float, Evidence], ...] = ()  # evidence within the window, with its time
+    dead: str | None = None  # why the active uplink is dead, by other signs
+    told_at: float = 0.0  # of the last evidence
+    clean_since: float | None = None  # clean with copies since then
+    measured: Tally = NOTHING  # by peer sites and probes, since `clean_since`
     measured_at: float | None = None
-    sent: Tally = NOTHING  # since then, as senders tell
+    sent: Tally = NOTHING  # by senders, since `clean_since`
 
 
 def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
@@ -87,20 +87,20 @@ def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
     if not (tally.packets or tally.lost or evidence.stalled_ms >= DEAD_AFTER_MS):
         return watch
     if evidence.source is Source.COPIES and not watch.copies:
-        return watch  # of those that were under way when they ended
+        return watch  # copies in flight when copies ended
     if now < watch.told_at:
-        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: what it measured is void
+        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: earlier measurements are void
     if now - watch.told_at > MEASURED_S:
         watch = _unclean(watch)
     heard = (*_within(watch, now), (now, evidence))[-MOST_HEARD:]
-    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have brought them
+    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have delivered
     lives = alone and tally.packets > tally.lost and not evidence.stalled_ms
     watch = replace(watch, heard=heard, told_at=now, dead=None if lives else watch.dead)
     return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
 
 
 def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
-    """With copies: for how long it has been clean, and by whose word."""
+    """Return the state after evidence with copies: the clean time and its sources."""
     trouble = _trouble(watch, now)
     if evidence.source is Source.SENDERS:
         watch = replace(watch, sent=watch.sent.plus(evidence.tally))
@@ -115,17 +115,17 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 
 def dead(watch: Watch, reason: str, now: float) -> Watch:
-    """Its active uplink is, by other signs: a port, an armed failover, what an end tells."""
+    """Return the state after other signs of a dead active uplink: its port, an armed failover, a report."""
     return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", told_at=now)
 
 
 def revived(watch: Watch) -> Watch:
-    """Who said that it is dead says so no more."""
+    """Return the state after such a sign has ended."""
     return replace(_afresh(watch), reason=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
-    """What was heard is of another uplink. Copies, or none, are as they were."""
+    """Return the state after a move. The old uplink's evidence is void; the decision on copies stays."""
     if active == watch.active:
         return watch
     reason = f"as it was on {watch.active}: nothing is known of {active} yet"
@@ -133,7 +133,7 @@ def moved(watch: Watch, active: str, now: float) -> Watch:
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
-    """None: it stays as it is. `barred` says why copies may not be had."""
+    """Return a change, or None. `barred` is the reason why copies are not allowed."""
     if barred is not None:
         return CopyDecision(terminal, False, barred, now, barred=True) if watch.copies else None
     if not watch.copies:
@@ -151,7 +151,7 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
 
 
 def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
-    """Nobody would tell any more that its active uplink loses. None: it stays as it is."""
+    """Return copies if nothing would report losses of the active uplink any more. None: no change."""
     reason = f"{why}, and one path that nobody watches may lose anything"
     return None if watch.copies else CopyDecision(terminal, True, reason, now)
 
@@ -174,7 +174,7 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
 
 
 def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
-    """The evidence of the last second, and of each source as much more as it needs for WINDOW_PACKETS."""
+    """Return the evidence of the last WINDOW_S, and more of each source up to WINDOW_PACKETS."""
     found, packets = [], dict.fromkeys(Source, 0)
     for at, each in reversed(watch.heard):
         is_wanted = now - at < WINDOW_S or packets[each.source] < WINDOW_PACKETS
@@ -185,7 +185,7 @@ def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
 
 
 def _trouble(watch: Watch, now: float) -> str | None:
-    """Why copies are worth their bytes; None: nothing that was heard of late says so."""
+    """Return why copies are worth their bytes by recent evidence, or None."""
     if watch.dead is not None:
         return f"{watch.active} is dead ({watch.dead})"
     heard = _within(watch, now)
@@ -197,7 +197,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
     bad = [(at, each) for at, each in heard if not each.tally.clean]
     if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
-    since = [each for at, each in heard if at >= bad[0][0]]  # before, a sender may have sent many times as much
+    since = [each for at, each in heard if at >= bad[0][0]]  # earlier, a sender may have sent much more
     for source in Source:
         tally = total(each.tally for each in since if each.source is source)
         if is_losing(tally):
@@ -216,7 +216,7 @@ def _lasts_s(bad: Iterable[Evidence]) -> float:
 
 
 def _exceeds(count: int, packets: int, share: float) -> bool:
-    """By more than chance makes of so few."""
+    """Return whether a count exceeds a share of the packets by more than chance."""
     return count >= FEW and count - DOUBT * sqrt(count) >= share * packets
 
 

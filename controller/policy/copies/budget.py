@@ -19,40 +19,40 @@ from controller.model.known import Counted, Spent
 from controller.model.uplink import Limits
 
 SHARE_S = 300.0  # "the last minutes"
-STEP_S = 10.0  # what is remembered of them is so fine
-LOOKED_AGAIN_S = 60.0
-LESS = 0.8  # of the greatest share: come back to that, copies do not end again at once
-LITTLE_BYTES = 1_000_000  # of so few in the last minutes it matters to nobody which part copies were
+STEP_S = 10.0  # resolution of the record
+LOOKED_AGAIN_S = 60.0  # until the share is checked again
+LESS = 0.8  # hysteresis: copies resume below this part of the greatest share
+LITTLE_BYTES = 1_000_000  # with fewer in the last minutes, the share does not count
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Of the wall's clock."""
+    """A moment of the wall clock."""
 
     at: float  # Unix seconds
-    day: str  # where we are: 2026-11-22
+    day: str  # local date: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
-    tomorrow: str | None = None  # None: the clock is not kept in step with another, and may be wrong by years
+    tomorrow: str | None = None  # None: the clock is not synchronized and may be years off
 
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
-    """Of the switch at one end."""
+    """A reading of the counters at one end's switch."""
 
-    at: str  # which counters these are: one that counts others is another one
+    at: str  # identity of the counters: switch and table
     copied: Counted
-    carried: Mapping[int, int]  # bytes that ports of uplinks have sent, by number
+    carried: Mapping[int, int]  # bytes sent by uplink ports, by port number
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetStep:
-    """Of the last minutes."""
+    """The bytes of one STEP_S within the last minutes."""
 
     begun_at: float
     copied_bytes: int = 0
     carried_bytes: int = 0
-    most_bytes: int = 0  # copied between two readings
+    most_bytes: int = 0  # most bytes copied between two readings
 
     def plus(self, copied: int, carried: int) -> BudgetStep:
         return BudgetStep(
@@ -62,13 +62,13 @@ class BudgetStep:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One uplink's; a new one is made with every reading."""
+    """The account of one uplink. Each reading returns a new value."""
 
     limits: Limits
     spent: Spent
     steps: tuple[BudgetStep, ...] = ()
-    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # as this controller has last read it
-    barred_until: float | None = None  # for their share
+    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # counters as last read by this controller
+    barred_until: float | None = None  # because of the share of copies
 
     @property
     def share(self) -> float:
@@ -81,19 +81,19 @@ class Account:
 
 
 def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
-    """`kept` by the controller before this one, or under the limits before these."""
+    """Return a new account. `kept` is from before a restart or a change of the limits."""
     return Account(limits, _today(kept or Spent(moment.day), moment))
 
 
 def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
-    """What a switch shows first may be of any time, and counts for nothing."""
+    """Return the account after a reading. The first reading of a switch only sets the base."""
     spent = _today(account.spent, moment)
     before, carried = spent.counted.get(now.at, now.copied), account.carried.get(now.at)
     anew = before.rate_kbps != now.copied.rate_kbps
     copied = _since(0 if anew else before.passed_bytes, now.copied.passed_bytes)
     spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted={**spent.counted, now.at: now.copied})
     account = replace(account, carried={**account.carried, now.at: now.carried})
-    if carried is not None:  # else it is of all the time in which nobody read
+    if carried is not None:  # without an earlier reading, the count covers an unknown time
         sent = sum(_since(carried[port], count) for port, count in now.carried.items() if port in carried)
         account = replace(account, steps=_stepped(account.steps, copied, sent, moment.at))
     budget = account.limits.budget_bytes_per_day
@@ -108,7 +108,7 @@ def reset(account: Account, moment: Moment) -> Account:
 
 
 def barred(account: Account, moment: Moment) -> str | None:
-    """Why there may be no copies by it; None: there may."""
+    """Return why copies on this uplink are barred, or None."""
     budget, spent = account.limits.budget_bytes_per_day, _today(account.spent, moment)
     if budget is not None and (spent.copied_bytes >= budget or (spent.used_up is not None and budget <= spent.used_up)):
         until = (
@@ -130,15 +130,15 @@ def barred(account: Account, moment: Moment) -> str | None:
 
 
 def _since(before: int, now: int) -> int:
-    """Less than before: it has been counted anew."""
+    """Return the increase of a counter. A lower count means a restart from 0."""
     return now - before if now >= before else now
 
 
 def _today(spent: Spent, moment: Moment) -> Spent:
-    """Return what was spent on this day.
+    """Return the bytes spent on this day.
 
-    A clock that is put back refills nothing, and one that begins in 1970 and is then set does not either. But a day
-    that is far ahead of a clock that can be relied on was a mistake: what was spent on it was spent on this one.
+    Setting the clock back does not refill the budget, nor does a clock that begins in 1970 and is then set. A stored
+    day beyond tomorrow, by a synchronized clock, was an error: its bytes count for today.
     """
     if moment.day > spent.day:
         return Spent(moment.day, counted=spent.counted)
@@ -154,7 +154,7 @@ def _stepped(steps: tuple[BudgetStep, ...], copied: int, carried: int, at: float
 
 
 def _looked_at(account: Account, at: float) -> Account:
-    """While they are barred nothing is looked at, so that they do not come and go with every reading."""
+    """Return the account after a check of the share. While copies are barred there is no check, to avoid flapping."""
     until, most = account.barred_until, account.limits.max_share
     if until is not None and at < until <= at + LOOKED_AGAIN_S:
         return account

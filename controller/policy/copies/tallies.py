@@ -10,18 +10,18 @@ from enum import StrEnum
 from controller.policy.paths.health import UplinkReading
 from controller.protocol.reports import PathCopies
 
-FEW = 3  # packets: fewer lost or late ones are bad luck
+FEW = 3  # packets: fewer lost or late ones are chance
 CLEAN_LOSS = 0.01
 CLEAN_LATE = 0.03
 LATE_NS_LOG2 = 25  # 34 ms
-FAR_BEHIND = 2  # powers of two behind the middle copy: a path that is always slower by as much is not late
+FAR_BEHIND = 2  # powers of two above the median skew: a path with a constant delay is not late
 
 
 class Source(StrEnum):
     SENDERS = "senders"
     COPIES = "copies"
     PROBES = "probes"
-    TUNNEL = "tunnel"  # its port's counters at both sites
+    TUNNEL = "tunnel"  # the counters of its port at both sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ NOTHING = Tally()
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Of one terminal's active uplink, over the time since the piece before it."""
+    """The packets of one terminal's active uplink since the previous evidence."""
 
     source: Source
     lasted_s: float
-    tally: Tally  # less than none may be lost: what was on its way at the report before counted there
-    stalled_ms: int = 0  # with data in flight and no acknowledgement
+    tally: Tally  # `lost` may be negative: packets in flight counted as lost in the previous report
+    stalled_ms: int = 0  # time with data in flight and no acknowledgement
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -71,7 +71,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> Evidence:
-    """`late_segments`, of subflows that are late, are not in the reading: it leaves out what stands in a queue."""
+    """Return senders' evidence. The reading leaves out queued segments, so `late_segments` are added."""
     tally = Tally(reading.segments + late_segments, reading.retransmits, late_segments)
     return Evidence(Source.SENDERS, lasted_s, tally, reading.stalled_ms)
 
@@ -79,13 +79,16 @@ def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> E
 def of_copies(
     active: str, before: Mapping[str, PathCopies], after: Mapping[str, PathCopies], lasted_s: float
 ) -> Evidence | None:
-    """Of what another uplink brought, what the active one did not: packets of which there were no copies, and which
-    came by the active one, count for nothing. The caller knows that none came alone by another."""
+    """Return evidence from arrivals: packets that another uplink delivered and the active one did not.
+
+    Packets without copies that arrived by the active uplink do not count. The caller ensures that no packet was sent by
+    another uplink alone.
+    """
     if active not in after or before.keys() != after.keys():
         return None
     new = {name: _since(before[name], path) for name, path in after.items()}
     if any(min(path.first, path.eliminated, path.late, *path.skew, 0) < 0 for path in new.values()):
-        return None  # it counts anew
+        return None  # the counters restarted
     brought = {name: path.first + path.eliminated + path.late for name, path in new.items()}
     others = max((count for name, count in brought.items() if name != active), default=0)
     if not others:
@@ -106,8 +109,10 @@ def _since(before: PathCopies, after: PathCopies) -> PathCopies:
 
 
 def _late(path: PathCopies) -> int:
-    """Copies that came by it so long after the first that who waits for them feels it; those that always do are its
-    length, and no tail."""
+    """Return the number of copies that came late enough to be noticed.
+
+    A skew that most copies have is the path's length and does not count.
+    """
     copies, middle = path.first, 0
     for n, count in enumerate(path.skew):
         if 2 * copies >= path.first + sum(path.skew):

@@ -15,14 +15,14 @@ from controller.policy.copies.adaptive import is_losing
 from controller.policy.copies.tallies import Evidence, Source, Tally
 from controller.program.program import Counters
 
-HISTORY_S = 30.0  # 4 % of a call is certain by then
-RISES = 2  # a burst that begins before a reading and ends after it
-SIZE_FACTOR = 2.0  # merged packets miss headers alone, and probes for the longest packet are long
+HISTORY_S = 30.0  # long enough to prove a loss of 4 % in a call
+RISES = 2  # a burst can begin before a reading and end after it
+SIZE_FACTOR = 2.0  # missing packets may differ so much in size: merged ones lack headers only, MTU probes are long
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelReading:
-    """One direction of a tunnel, as its two ends counted at nearly the same moment."""
+    """The counters of both ends for one direction of a tunnel, read at nearly the same moment."""
 
     at: float
     sent: Counters
@@ -37,14 +37,14 @@ History = tuple[TunnelReading, ...]
 
 
 def extended(history: History, reading: TunnelReading) -> History:
-    """Return the history with this reading. It begins anew if a counter did."""
+    """Return the history with this reading. A counter that restarts clears it."""
     if history and not _continues(history[-1], reading):
         return (reading,)
     return (*(each for each in history if reading.at - each.at <= HISTORY_S), reading)
 
 
 def certain_loss(history: History) -> Evidence | None:
-    """Return the loss over the longest time in which it is worth copies beyond doubt. None: there is none."""
+    """Return the loss over the longest time in which it certainly is worth copies, or None."""
     missing = [each.missing.packets for each in history]
     rises = [after - before for before, after in pairwise(missing)]
     largest_fall = -min(rises, default=0)
@@ -63,7 +63,7 @@ def _continues(before: TunnelReading, after: TunnelReading) -> bool:
 
 
 def _is_like_sent(first: TunnelReading, last: TunnelReading) -> bool:
-    """Whether missing packets are about as long as those that were sent."""
+    """Return whether missing packets are about as long as sent ones."""
     packets, size = last.sent.packets - first.sent.packets, last.sent.bytes - first.sent.bytes
     missing = last.missing.packets - first.missing.packets
     missing_size = last.missing.bytes - first.missing.bytes
