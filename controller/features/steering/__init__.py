@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steering: terminals moved between their uplinks, through the agent that reaches their connections."""
+"""Steering moves terminals between uplinks, through the agents that reach their connections."""

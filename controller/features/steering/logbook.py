@@ -12,8 +12,8 @@ from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
 from controller.protocol.reports import FailoverFired, Resulted
 
-KEPT = 20  # a terminal
-UNORDERED = "none of its connections was ordered to move"  # what follows from an entry's `unmoved`
+KEPT = 20  # entries per terminal
+UNORDERED = "none of its connections was ordered to move"  # follows an entry's `unmoved`
 
 
 class By(StrEnum):
@@ -24,21 +24,21 @@ class By(StrEnum):
 
 @dataclass(slots=True)
 class Outcome:
-    """What one agent made of a decision; filled in when it answers."""
+    """The result of a decision at one agent, filled in when the agent answers."""
 
     agent: str
-    done: bool | None = None  # None: it has not answered
+    done: bool | None = None  # None: no answer yet
     said: str = ""
     connections: int = 0
     took_us: int = 0
-    orders: int = 1  # the later ones took new connections along
+    orders: int = 1  # later orders move connections opened since
 
 
 @dataclass(slots=True)
 class SwitchOutcome:
-    """What the gateway made of it."""
+    """The result of a decision at the gateway."""
 
-    done: bool | None = None  # None: it has not answered
+    done: bool | None = None  # None: no answer yet
     said: str = "its groups are about to be changed"
 
     @property
@@ -52,15 +52,15 @@ class LogEntry:
     terminal: str
     at: float
     by: By
-    uplink: str  # to which
-    left: str  # from which
+    uplink: str  # the new one
+    left: str  # the old one
     reason: str
     hard: bool
-    copies: bool | None = None  # they begin, or end; None: it is of the uplink
+    copies: bool | None = None  # copies begin or end; None: the decision is about the uplink
     gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
     hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
-    unmoved: str | None = None  # why no agent was ordered, as long as none was
-    reporters: tuple[str, ...] = ()  # the agents whose reports it follows from
+    unmoved: str | None = None  # why no agent got an order
+    reporters: tuple[str, ...] = ()  # the agents whose reports caused it
 
     @property
     def answered(self) -> bool:
@@ -90,16 +90,16 @@ def reported_by(reporters: Iterable[str]) -> str:
 class Logbook:
     def __init__(self) -> None:
         self._entries: dict[str, deque[LogEntry]] = {}  # by terminal
-        self._directives: dict[int, Outcome] = {}  # not answered
-        self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by a switch's session and the order's number
+        self._directives: dict[int, Outcome] = {}  # without an answer
+        self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by the switch's session and the ticket
         self._number = 0
 
     def entries(self, terminal: str) -> list[LogEntry]:
-        """The newest first."""
+        """Return the entries of a terminal, the newest first."""
         return list(reversed(self._entries.get(terminal, ())))
 
     def last(self, terminal: str) -> LogEntry | None:
-        """Of those that are of the uplink."""
+        """Return the last entry about the uplink, not about copies."""
         return next((entry for entry in self.entries(terminal) if entry.copies is None), None)
 
     def write(self, terminal: str, at: float, by: By, uplink: str, left: str, reason: str, hard: bool) -> LogEntry:
@@ -118,7 +118,7 @@ class Logbook:
         return entry
 
     def standing(self, terminal: str, uplink: str, by: By, reason: str, now: float) -> LogEntry:
-        """The decision that is in force; one of which nothing is known has this reason."""
+        """Return the decision in force. If it is unknown, write one with this reason."""
         last = self.last(terminal)
         if last is not None and last.uplink == uplink:
             return last
@@ -127,7 +127,7 @@ class Logbook:
         return entry
 
     def keep(self, terminals: Iterable[str]) -> None:
-        """Of others nothing is told any more."""
+        """Forget the entries of other terminals."""
         kept = set(terminals)
         self._entries = {name: entries for name, entries in self._entries.items() if name in kept}
 
@@ -160,7 +160,7 @@ class Logbook:
             entry.gateway = moved
 
     def unconfirmed(self, session: int | None) -> SwitchOutcome | None:
-        """The last order that this switch has not answered: it answers them in turn."""
+        """Return the last order without an answer. A switch answers orders in sequence."""
         return next((moved for (sent_to, _), moved in reversed(self._tickets.items()) if sent_to == session), None)
 
     def applied(self, session: int, ticket: int) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steering of terminals by connected agents: their reports in, decisions and orders out.
 
-    reported, fired, tick ──► entries (what was decided) ──► the core changes what is wanted ──► moved: orders
-                                                                                       tend: what keeps them true
+    reported, fired, tick ──► entries (decisions) ──► the core changes the wanted state ──► moved: orders
+                                                                                       tend: maintenance
 
-A decision moves both ends at once. The core moves the gateway. This file knows the agents: which one speaks for a
-terminal, which one gets an order, and which failovers are armed. Without an agent no terminal is steered, unless the
-ends of its uplinks tell which of them are silent. An agent that falls silent moves nothing: the last decision stays,
-and its armed failovers run out.
+A decision moves both ends at once. The core moves the gateway. This file handles the agents: which one speaks for a
+terminal, which one gets an order, and which failovers are armed. A terminal without an agent is not steered, unless
+the ends of its uplinks report silent ones. If an agent falls silent, the last decision stays, and its armed failovers
+expire.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Fa
 log = logging.getLogger(__name__)
 
 AIMS: Mapping[type[Directive], str] = {Prefer: "move connections", Arm: "arm failover", Disarm: "disarm failover"}
-UNREPORTED_S = 1.5 * PERIOD_S  # a terminal is looked at with each report of it; by the clock, when none comes
+UNREPORTED_S = 1.5 * PERIOD_S  # a terminal without a report for this long is checked by the clock
 
 
 class SteeringManager:
     def __init__(self, config: Config, wanted: Wanted, tickets: Tickets, now: float) -> None:
-        self.agents: dict[str, Agent] = {}  # by name; those that have gone stay known
+        self.agents: dict[str, Agent] = {}  # by name, including disconnected ones
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
-        self.told_of_paths = False  # by ports, armed failovers or ends, since somebody looked
+        self.told_of_paths = False  # a port, failover or end changed a path since the last look
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = AddressIndex(())
         self._claims = OwnershipArbiter(self._residents)
         self._witnesses = OwnSideReports()
         self._servers: tuple[str, ...] = ()
-        self._unlisted = False  # whether a server is here that gateway.yaml does not list
+        self._unlisted = False  # a connected server is not in gateway.yaml
         self._touched: dict[str, None] = {}  # terminals to tend, in order
-        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # whom to disarm, for these terminals
-        self._up: dict[str, dict[str, bool]] = {}  # by site: which uplinks' ports were, when last seen
+        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # agents to disarm, with the terminals
+        self._up: dict[str, dict[str, bool]] = {}  # by site: the last state of the uplinks' ports
         self.reconfigure(config, wanted, now)
 
     def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
@@ -64,7 +64,7 @@ class SteeringManager:
         self._witnesses.keep(self.steered)
         self._look_for_unlisted()
         for agent in self.agents.values():
-            agent.concerns &= self.steered.keys()  # its next report says it anew
+            agent.concerns &= self.steered.keys()  # its next report sets it again
             for name in agent.concerns:
                 self.steered[name].attended(agent)
             agent.arms.keep(self.steered)
@@ -77,7 +77,7 @@ class SteeringManager:
 
     def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[LogEntry]:
         up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
-        if self._up.get(site.name) == up:  # a switch may say the same a thousand times a second
+        if self._up.get(site.name) == up:  # a switch may repeat a state a thousand times per second
             return []
         self._up[site.name] = up
         return self._all_told(site, lambda steered: steered.ports_seen(up, now), wanted, now)
@@ -85,7 +85,7 @@ class SteeringManager:
     def silence(
         self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
     ) -> list[LogEntry]:
-        """Take the uplinks that bring nothing at one of their ends; the others do. None: nobody watches them."""
+        """Record the silent uplinks of a site; the others deliver. None: no end watches them."""
         return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
@@ -133,12 +133,12 @@ class SteeringManager:
         agent.concerns = frozenset()
 
     def checked(self, event: AgentEvent, wanted: Wanted, now: float) -> AgentEvent:
-        """The event; a server's report with those connections as `confirmed` that count."""
+        """Return the event. In a server's report, `confirmed` holds the connections that count."""
         agent = self._sessions.get(event.session)
         if agent is None or not isinstance(event, Reported):
             return event
         if agent.role is not Role.RELAY:
-            if self._unlisted:  # a gateway reports thousands of connections, and as a rule nobody needs a witness
+            if self._unlisted:  # costly: a gateway reports thousands of connections
                 self._witnesses.report(event, self._residents.own_side(agent.role, agent.name, agent.homes), now)
             return event
         listed = agent.name in self._servers
@@ -157,7 +157,7 @@ class SteeringManager:
         self._unlisted = any(name not in self._servers for name in servers)
 
     def heard(self, session: int, now: float) -> None:
-        """It has reported what the next report tells as well."""
+        """Count a report whose content the next report includes."""
         if session in self._sessions:
             self._sessions[session].report_again(now)
 
@@ -182,7 +182,9 @@ class SteeringManager:
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
-            if not (by_active and self.steered[name].moved_since(before)):  # else part of it was another uplink's
+            if not (
+                by_active and self.steered[name].moved_since(before)
+            ):  # otherwise part of it is about another uplink
                 self.steered[name].reported(uplink, reading, agent.name, now)
         return [entry for name in concerns for entry in self._decided(self.steered[name], wanted, now)]
 
@@ -197,7 +199,7 @@ class SteeringManager:
         if not event.done:
             log.warning("agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.said)
         steered = self.steered.get(terminal) if terminal is not None else None
-        if steered is not None:  # it may have left the configuration meanwhile
+        if steered is not None:  # the terminal may have left the configuration
             reached = event.done or event.connections > 0
             steered.found(agent).answered(event.directive, reached, now)
             if not reached:
@@ -207,7 +209,7 @@ class SteeringManager:
             agent.arms.refused(order.name, event.said)
 
     def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
-        """The hand has moved already; what is left is to bring the gateway along."""
+        """Return the entry for the gateway. The agent has already moved its connections."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
         if agent is None or (steered is not None and agent.repeats(event)):
             return []
@@ -268,7 +270,7 @@ class SteeringManager:
     # Requests of people
 
     def choice(self, terminal: str, uplink: str, now: float) -> ReachChoice | None:
-        """Who would move it there; None: there is nothing to move."""
+        """Return the agents that would move the terminal, or None if there is nothing to move."""
         steered = self.steered[terminal]
         return None if unmovable(steered, uplink) else steered.choose(now)
 
@@ -277,13 +279,13 @@ class SteeringManager:
         steered.start(uplink, now)
         self._disowned += [
             (agent, (terminal,))
-            for agent in self.agents.values()  # those who see a connection of it are disarmed as it is tended
+            for agent in self.agents.values()  # agents that see its connections are disarmed by tend()
             if agent.alive and agent.name not in steered.agents and agent.arms.get(terminal)
         ]
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "somebody asked for it", hard=False)
 
     def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> LogEntry:
-        """`wanted` has no wish for it any more: it is where policies would have it."""
+        """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
         steered = self.steered[terminal]
         steered.start(steered.terminal.default_uplink, now)
         decided = self._decided(steered, wanted, now)
@@ -299,11 +301,11 @@ class SteeringManager:
         self._touched |= dict.fromkeys(names)
 
     def moved(self, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """The other hand of a decision that has been made."""
+        """Order agents to follow a decision."""
         return self._orders.move(self.steered[entry.terminal], entry, wanted, now)
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """What keeps decisions true at those who were touched: new connections follow, armed failovers stand."""
+        """Maintain decisions of touched terminals: move new connections and renew armed failovers."""
         disowned, self._disowned = self._disowned, []
         for agent, terminals in disowned:
             yield from self._orders.disarm(agent, terminals, now)
@@ -314,7 +316,7 @@ class SteeringManager:
                 yield from self._orders.keep(steered, wanted, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
-        """What was decided of its copies is done by gateways alone; armed failovers are armed anew."""
+        """Write a decision about copies. Only gateways carry it out, but failovers are armed again."""
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 
@@ -325,17 +327,17 @@ class SteeringManager:
         return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
 
     def name_of(self, session: int) -> str | None:
-        """The agent of a session that is here."""
+        """Return the name of a session's agent, or None."""
         agent = self._sessions.get(session)
         return agent.name if agent is not None else None
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
-        """The terminals that the host of this agent is."""
+        """Return the terminals that the agent's host is."""
         agent = self._sessions.get(session)
         return agent.owns if agent else ()
 
     def _settle(self, names: Iterable[str], now: float) -> None:
-        """Those of role terminal for whom somebody who came or went may have changed what they speak for."""
+        """Update the terminals that these agents speak for, after an agent connected or left."""
         for agent in (self.agents[name] for name in names):
             agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
             for name in agent.concerns - set(agent.owns):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The orders to agents: to move connections, to let new ones follow, and to arm failover."""
+"""The orders to agents: to move connections, to move new ones as well, and to arm failover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Orders:
         self._tickets = tickets
 
     def move(self, steered: Steered, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """The hand's part of a decision."""
+        """Order agents to carry out a decision."""
         entry.unmoved = unmovable(steered, entry.uplink)
         if entry.unmoved:
             return
@@ -38,13 +38,13 @@ class Orders:
             yield from self._let_go(steered, self._agents[name], now)
         for name in choice.movers:
             agent = self._agents[name]
-            if name in entry.hands:  # it has moved them by itself; its last report is older than that
+            if name in entry.hands:  # its failover moved them; its last report is older
                 steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
             else:
                 yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
 
     def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """What keeps decisions true: new connections follow, armed failovers stand."""
+        """Maintain decisions: move new connections and renew armed failovers."""
         choice = steered.choose(now)
         yield from self._follow(steered, choice, wanted, now)
         yield from self._arm(steered, choice, wanted, now)
@@ -84,7 +84,7 @@ class Orders:
         return direct
 
     def _release(self, steered: Steered, choice: ReachChoice, entry: LogEntry, now: float) -> Iterator[Direct]:
-        """Nobody has chosen any more. One that told nothing yet may have been moved before we were started."""
+        """Restore the original flags, as no choice is in force. An earlier run may have changed unreported ones."""
         for agent in steered.agents.values():
             found = steered.found(agent)
             if agent.unable or not (found.ours or (agent.name in choice.movers and not found.known)):
@@ -96,7 +96,7 @@ class Orders:
             yield self._give_back(steered, agent, entry, now)
 
     def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:
-        """To those who were away, or could not."""
+        """Restore the original flags at agents that were away or could not do so."""
         for agent in steered.agents.values() if steered.where else ():
             if steered.found(agent).is_due(now) and not agent.preferring(steered.name) and not agent.unable:
                 yield self._give_back(steered, agent, self._logbook.last(steered.name), now)
@@ -125,5 +125,5 @@ class Orders:
                 yield from agent.disarm(steered.name, self._tickets, now)
                 continue
             stands = armed is not None and armed.stands(failover, now)
-            if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
+            if not stands and steered.name in agent.standings:  # without connections there is nothing to fail over
                 yield agent.arm(failover, steered.where_of(agent), self._tickets, now)

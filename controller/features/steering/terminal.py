@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One terminal that is steered: the health of its uplinks, its active uplink, and its original backup flags."""
+"""One steered terminal: the health of its uplinks, its active uplink, and its original backup flags."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role
 
-# The original backup flags of one end: a host's owner may have flagged what costs money, and gets that back in the end
+# The original backup flags of one end: the owner of a host may have flagged metered uplinks, and gets the flags back
 #
 #     its own ──ordered, or failover fired──► ours ──given back, and answered──► its own
-#        └── found as a choice that outlived our restart would leave it ──► ours, and of before nothing is known
+#        └── flags look like a choice from before a restart ──► ours, with unknown original flags
 
-SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved
+SEEN_AFTER_S = 2.0  # reports may be in flight when an agent moves connections
 AGAIN_AFTER_S = 30.0
 
 
 class OriginalBackupFlags:
-    """Of one agent and one terminal."""
+    """The original flags at one agent for one terminal."""
 
     def __init__(self) -> None:
         self.ours = False
-        self._before: dict[str, bool] = {}  # by uplink: whether it was backup, up to the last report but one
-        self._last: dict[str, bool] = {}  # an armed failover may have fired before it, and be told after it
-        self._giving_back: int | None = None  # the directive
+        self._before: dict[str, bool] = {}  # by uplink: whether backup, up to the second-last report
+        self._last: dict[str, bool] = {}  # kept apart: a failover may precede this report and be reported after it
+        self._giving_back: int | None = None  # the open directive
         self._asked_at: float | None = None
         self._heeds_from = 0.0
 
@@ -44,7 +44,7 @@ class OriginalBackupFlags:
         return {**self._last, **self._before}
 
     def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
-        """`chosen`: the uplink that somebody has chosen, a person or a policy."""
+        """Record the flags in a report. `chosen`: the uplink that a person or a policy chose."""
         if self.ours or now < self._heeds_from:
             return
         flags = _flags(standing)
@@ -58,13 +58,16 @@ class OriginalBackupFlags:
         self.ours, self._giving_back, self._asked_at = True, None, None
 
     def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
-        """Which of them it had as backup. Of one that it never told of, a terminal is not made to pay for it: that is
-        its owner's to allow. Where connections are served nobody pays, and the terminal's own flags stand beside."""
+        """Return the uplinks that were backup originally.
+
+        At a terminal, an uplink without a report counts as backup unless it is the default: only the owner may allow
+        the cost. A server has no such cost, and the terminal's own flags apply as well.
+        """
         names, known = list(uplinks), self.known
         found = [name for name in names if known.get(name, at_terminal and name != default)]
         if len(found) < len(names):
             return tuple(found)
-        spared = default if default in names else names[0]  # all of them backup is none of them backup
+        spared = default if default in names else names[0]  # if all paths are backup, none is
         return tuple(name for name in names if name != spared)
 
     def is_due(self, now: float) -> bool:
@@ -90,13 +93,13 @@ def _flags(standing: TerminalConnections | None) -> dict[str, bool]:
 
 
 ONE_PATH = "the terminal's own addresses are not of several uplinks"
-REPORTED_LATELY_S = 5.0  # a window of reports (policy/paths/health.py), and a late one
-FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
+REPORTED_LATELY_S = 5.0  # a window of reports (policy/paths/health.py) and a late report
+FOLLOWED_FOR_S = 30.0  # a connection that did not move is ordered again after this time
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An order that moved nothing."""
+    """An order that moved no connection."""
 
     tokens: frozenset[int]
     why: str
@@ -116,22 +119,22 @@ class Steered:
             for uplink in site.uplinks
         }
         self.course = Course(wanted.active_uplink(site, terminal), now)
-        self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
+        self.agents: dict[str, Agent] = {}  # live agents that report it
         self.looked_at = now
-        self.watched = False  # at the ends of its uplinks
+        self.watched = False  # by the ends of its uplinks
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
         self._could_not: dict[str, Failed] = {}  # by agent
         self._found: dict[str, OriginalBackupFlags] = {}  # by agent
         self._reported_at: dict[str, dict[str, float]] = {}  # by uplink and agent
         self._silent: dict[str, SilentUplink] = {}  # by uplink
-        self._ended_silence: dict[str, str] = {}  # by uplink: the agent, until another report of the uplink
+        self._ended_silence: dict[str, str] = {}  # by uplink: the agent that reported the silence, until another report
 
     @property
     def name(self) -> str:
         return self.terminal.name
 
     def resume(self, other: Steered) -> None:
-        """What was known under the configuration before."""
+        """Keep the state from the previous configuration."""
         for name in self.paths.keys() & other.paths.keys():
             known, written_bps = other.paths[name], self.paths[name].throughput.written_bps
             self.paths[name] = replace(known, throughput=replace(known.throughput, written_bps=written_bps))
@@ -146,7 +149,7 @@ class Steered:
         self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
 
     def silence(self, silent: Mapping[str, SilentUplink] | None, now: float) -> None:
-        """Take what the ends of its uplinks tell of them, whether or not an agent does. None: nobody watches them."""
+        """Record the silent uplinks that the ends report, with or without an agent. None: no end watches them."""
         self.watched = silent is not None
         told = silent or {}
         for name, before in self._silent.items():
@@ -163,7 +166,7 @@ class Steered:
             self._reported_at.setdefault(uplink, {})[agent] = now
 
     def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
-        """Return the agents whose reports decided the health of these uplinks. A port's state is nobody's report."""
+        """Return the agents whose reports decided the health of these uplinks. A port's state is no report."""
         found: dict[str, None] = {}
         for uplink in uplinks:
             path, silent = self.paths.get(uplink), self._silent.get(uplink)
@@ -189,14 +192,14 @@ class Steered:
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
 
     def able_to_ride(self, *uplinks: str) -> bool:
-        """They may have left the configuration since somebody named them."""
+        """Return whether the terminal can use these uplinks, which may have left the configuration."""
         return all(uplink in self.able for uplink in uplinks)
 
     def attended(self, agent: Agent) -> None:
         self.agents[agent.name] = agent
 
     def left(self, agent: Agent, why: str, now: float) -> None:
-        """Of whom nobody tells nothing is known; and where it is it stays."""
+        """Remove an agent. Without any agent the health is unknown, and the active uplink stays."""
         if self.agents.pop(agent.name, None) and not self.agents:
             self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
         self._followed.pop(agent.name, None)
@@ -208,24 +211,26 @@ class Steered:
         return self.course.since > moment
 
     def standing(self, wanted: Wanted) -> str | None:
-        """What somebody has chosen. What its host makes to relays has no backup until somebody says so: a relayed
-        terminal is on its default uplink."""
+        """Return the chosen uplink, or None.
+
+        A relayed terminal is on its default uplink: its connections to relays have no backup flags by themselves.
+        """
         by_default = self.terminal.default_uplink if self.terminal.relayed else None
         return wanted.standing(self.site, self.terminal) or by_default
 
     def is_policies(self, wanted: Wanted) -> bool:
-        """Blind nobody steers."""
+        """Return whether policies steer the terminal. They need an agent or an end that watches."""
         return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
-        """In mode off we are not there; and what somebody wished is not ours."""
+        """Return whether policies may choose the uplink: without an override, and not in mode off."""
         return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
 
     def decision(self, now: float) -> UplinkDecision | None:
         return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
 
     def kept_because(self, now: float) -> str | None:
-        """Why it is kept on a lossy uplink."""
+        """Return why the terminal stays on a lossy uplink, or None."""
         return kept_because(self.course, self._able_paths, now) if self.course.active in self.able else None
 
     @property
@@ -243,7 +248,7 @@ class Steered:
         self._followed.clear()
 
     def start(self, uplink: str, now: float) -> None:
-        """Not by a policy: what was counted of returns is of another story."""
+        """Start a new course after an override was set or removed. Counted returns no longer apply."""
         self.course = Course(uplink, now)
         self._followed.clear()
 
@@ -252,7 +257,7 @@ class Steered:
         return choose(self._reach(agent, now) for agent in by_age)
 
     def _reach(self, agent: Agent, now: float) -> Reach:
-        """A relay that could move none of these connections, as it came after they were made, leaves them to others."""
+        """Return the agent's reach. A relay whose order failed for all of these connections leaves them to others."""
         reach = agent.reach(self.name)
         if self.where and not self.where_of(agent):
             return replace(reach, unable=reach.unable or ONE_PATH)
@@ -266,7 +271,7 @@ class Steered:
             self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
 
     def failover(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """What this hand should do by itself, if anything. While nobody moves it again, no hand should."""
+        """Return the failover to arm at this agent, or None. After too many moves policies pause, and none is armed."""
         if self.course.rests(now):
             return None
         standing = agent.standings.get(self.name)
@@ -276,7 +281,7 @@ class Steered:
         return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """The armed failover that fired. One that was armed before we were started is told by what we would arm now."""
+        """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
         known = agent.fired(self.name, now)
         if known is not None:
             return known if self.able_to_ride(known.watched, known.fallback) else None
@@ -291,12 +296,14 @@ class Steered:
     # Orders
 
     def where_of(self, agent: Agent) -> Paths:
-        """By uplink, the addresses that connections have of which this agent tells: those by which the terminal's host
-        speaks for it the terminal's own agent knows nothing of."""
+        """Return the addresses of the agent's connections, by uplink.
+
+        The terminal's own agent does not see the gateway's addresses that carry relayed connections.
+        """
         return self._where_itself if agent.role is Role.TERMINAL else self.where
 
     def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
-        """Hard is for dead paths alone: of three, the other one is left alive, and is flagged when it is seen."""
+        """Return the order to prefer an uplink. A hard order leaves only dead paths; live ones are flagged later."""
         where = self.where_of(agent)
         others = [name for name in where if name != uplink]
         dead = [name for name in others if self.paths[name].health is health.UplinkHealth.DEAD]
@@ -308,7 +315,7 @@ class Steered:
         return self._found.setdefault(agent.name, OriginalBackupFlags())
 
     def was_told_by(self, agent: Agent) -> bool:
-        """Now, or before it went."""
+        """Return whether this agent has reported the terminal at any time."""
         return agent.name in self._found
 
     def found_backup(self, agent: Agent) -> tuple[str, ...]:
@@ -316,17 +323,17 @@ class Steered:
         return self.found(agent).backup(self.where_of(agent), default, agent.role is Role.TERMINAL)
 
     def give_back(self, agent: Agent) -> Prefer:
-        """Its end as it was before we moved it."""
+        """Return the order that restores the original flags."""
         backup, where = self.found_backup(agent), self.where_of(agent)
         path = (address for name, there in where.items() if name not in backup for address in there)
         return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
 
     def let_go(self, agent: Agent) -> Prefer:
-        """No path is preferred: every flag is cleared."""
+        """Return the order that clears every flag, so that no path is preferred."""
         return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
 
     def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
-        """Those that were not ordered lately; they are taken to be from now on."""
+        """Return the connections without a recent order, and mark them as ordered."""
         before, since = self._followed.get(agent.name, (frozenset(), now))
         if now - since >= FOLLOWED_FOR_S:
             before, since = frozenset(), now
@@ -336,18 +343,18 @@ class Steered:
         return new
 
     def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
-        """Only what is dead was left: what else stands is looked at again as soon as a report shows it."""
+        """Mark connections that a hard move covered. It left only dead paths, so others are checked soon."""
         self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
 
 
 def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
-    """What gateway.yaml says that this uplink brings to relayed terminals."""
+    """Return the bandwidth of an uplink for relayed terminals, as gateway.yaml gives it."""
     relaying = site.relaying.uplinks if site.relaying and terminal.relayed else ()
     return next((each.bandwidth_bps for each in relaying if each.name == uplink), None)
 
 
 def unmovable(steered: Steered, uplink: str) -> str | None:
-    """Why no hand could do anything for this."""
+    """Return why no agent can move the terminal to this uplink, or None."""
     if not steered.where:
         return "its addresses are not of several uplinks, so its connections have no path to choose"
     if uplink not in steered.where:
