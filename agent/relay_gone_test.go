@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who has sent nothing goes another way; who has sent something, which the server may have had, is told.
+// A connection that has sent nothing takes another path. One that has sent data, which the server may have received, is
+// reset.
 func TestWhoWaitsForARelayThatHasGoneSilentGoesAnotherWay(t *testing.T) { goesSilent(t) }
 
 func TestTimedWhoWaitsForASilentRelayWaitsNoLongerThan5s(t *testing.T) {

@@ -146,7 +146,7 @@ func (r *road) takes(fallback string, shown mtls.Files, more ...string) *exec.Cm
 
 func (r *road) home() mtls.Files { return r.authority.Gateway("home", time.Hour) }
 
-// serves has the server say to whom it speaks, in a line, and then do what is wanted with what comes.
+// serves starts a server that writes its peer's address in a line and then runs then on the connection.
 func (r *road) serves(port string, then func(conn *net.TCPConn)) {
 	r.t.Helper()
 	for _, address := range []string{server4, server6} {
@@ -187,7 +187,7 @@ func (r *road) dial(address, port string) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// seen is whom a server believes to speak to, or why the terminal does not learn that.
+// seen returns the address that a server sees as its peer, or the error of the terminal's connection.
 func (r *road) seen(address, port string) (string, error) {
 	conn, err := r.dial(address, port)
 	if err != nil {

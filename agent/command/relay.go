@@ -101,7 +101,7 @@ func complete(files mtls.Files) bool {
 	return files.Certificate != "" && files.Key != "" && files.Authority != ""
 }
 
-// beWithin has this whole process in a network namespace: what it connects to waits in many threads. It begins anew there.
+// beWithin executes this program again in the network namespace, so that all its threads are there.
 func beWithin(netns string) error {
 	if netns == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"bicast/internal/lab"
 )
 
-// The switch floods: whatever is sent to one uplink's port comes in by the other one's as well, where nobody takes it.
+// The switch floods: each packet to one uplink's port also arrives at the other's, which ignores it.
 //
 //	far ── switch ─┬─ wifi ─ host
 //	               └─ lte ── host

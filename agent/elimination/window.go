@@ -17,9 +17,9 @@ const (
 
 type skews [32]uint64
 
-// sizing makes the window as long as copies took of late. It is never shorter than the floor, nor longer than the
-// ceiling, and the ceiling as long as little is known. What came later than the ceiling has no say: no window that is
-// allowed would have known it as a copy.
+// sizing sets the window to the recent delay between copies. The window stays between the floor and the ceiling, and
+// equals the ceiling until enough copies are measured. Copies later than the ceiling do not count: no allowed window
+// would have recognized them.
 type sizing struct {
 	floor, ceiling time.Duration
 	now            time.Duration

@@ -111,7 +111,7 @@ func awaited(count func() (uint64, error), wanted uint64) error {
 	}
 }
 
-// read waits a little, and then says EAGAIN.
+// read returns EAGAIN after a short wait.
 func (e *ear) read() ([]byte, error) {
 	for {
 		n, err := unix.Read(e.fd, e.buffer[:])
@@ -122,7 +122,7 @@ func (e *ear) read() ([]byte, error) {
 	}
 }
 
-// counts until it is told to stop and has heard as many as have passed: what it did not hear would count as lost.
+// counts counts packets until stop is closed and all passed packets are read: an unread packet would count as lost.
 func (e *ear) counts(packets int, stop <-chan struct{}, passed func() (uint64, error)) hearing {
 	h := hearing{times: make([]uint8, packets)}
 	heard, all, enough := uint64(0), uint64(math.MaxUint64), time.Time{}

@@ -56,18 +56,18 @@ type Host struct {
 	tells []func(*agentv1.Report) // what executors tell of themselves
 }
 
-// Settings are what whoever starts an agent chooses.
+// Settings are the choices at an agent's start.
 type Settings struct {
 	Netns        string // as mptcp.Open takes it
 	Role         agentv1.Role
-	Sharers      string                         // the socket at which a terminal's programs are told who shares its access point
-	BlocksCgroup string                         // whose programs' sockets take blocks as they are ordered; empty: nobody's
-	Identity     func() (trust.Identity, error) // what joining gave, as it is
+	Sharers      string                         // the Unix socket that lists the sharers of a terminal's access point
+	BlocksCgroup string                         // the cgroup (v2) whose sockets get the advised block size; empty: none
+	Identity     func() (trust.Identity, error) // the current identity from joining
 	Guard        []string                       // the command that holds the path manager
 	Log          *slog.Logger
 }
 
-// Open takes hold of a network namespace; what the kernel lacks is found out and told in the hello.
+// Open opens a host in a network namespace. The hello reports what the kernel lacks.
 func Open(s Settings) (*Host, error) {
 	netns, role, log := s.Netns, s.Role, s.Log
 	h := &Host{role: role}
@@ -204,7 +204,7 @@ func (h *Host) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Hello looks anew at what this host can do.
+// Hello probes the host's capabilities again and returns them.
 func (h *Host) Hello() *agentv1.Hello {
 	hello := &agentv1.Hello{
 		Protocol: session.Protocol, Version: Version, Role: h.role, Kernel: release(),
@@ -217,7 +217,7 @@ func (h *Host) Hello() *agentv1.Hello {
 	return hello
 }
 
-// Report reads the kernel now. What an executor tells of itself is asked of all of them at once, and not waited for for long.
+// Report reads the kernel now. It asks all executors for their parts at the same time, each with a short timeout.
 func (h *Host) Report() (*agentv1.Report, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

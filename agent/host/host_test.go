@@ -132,7 +132,7 @@ func TestWithoutMPTCPOrdersAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// A kernel with one connection, which does whatever it is told.
+// anyKernel is a kernel with one connection. It accepts every call.
 type anyKernel struct{}
 
 func (anyKernel) Connections() ([]mptcp.Connection, error) {

@@ -23,7 +23,7 @@ type part[T any] struct {
 	under chan struct{} // closed when the reading that is under way has ended; nil: none is
 }
 
-// begin reads, and tells when that has ended.
+// begin starts a reading, unless one is under way. It returns a channel that closes when the reading ends.
 func (p *part[T]) begin() <-chan struct{} {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -41,7 +41,7 @@ func (p *part[T]) begin() <-chan struct{} {
 	return p.under
 }
 
-// now is what is told at this moment, or was told last.
+// now returns a fresh reading, or the last one if the fresh one takes too long and the last is not stale.
 func (p *part[T]) now() T {
 	select {
 	case <-p.begin():

@@ -14,8 +14,8 @@ import (
 	"bicast/api/agentv1"
 )
 
-// windows is whoever holds caps here: a terminal's executor its own sockets' windows, a gateway's those that its terminals are
-// told. Beside a terminal's executor, local programs are told of the sharers.
+// windows enforces caps on this host. A terminal's executor caps its own sockets' windows; a gateway's caps the receive
+// windows that it forwards to its terminals. On a terminal, blocks also informs local programs of the sharers.
 type windows struct {
 	executor windowExecutor
 	cannot   error            // why this kernel holds nothing; an order without caps is obeyed all the same
@@ -30,7 +30,7 @@ type windowExecutor interface {
 
 var errRelay = errors.New("caps are of a terminal's own connections, or of those that pass a gateway: a relay has neither")
 
-// openWindows is nil where the role has none.
+// openWindows returns nil for a role without caps.
 func openWindows(s Settings, within func(func() error) error) *windows {
 	switch s.Role {
 	case agentv1.Role_ROLE_TERMINAL:
@@ -45,7 +45,7 @@ func openWindows(s Settings, within func(func() error) error) *windows {
 	}
 }
 
-// ofTerminal is the executor that this kernel can be held by: the clamp where it takes no congestion control of ours.
+// ofTerminal returns the executor that this kernel supports: the clamp if it accepts no congestion control of ours.
 func ofTerminal(within func(func() error) error, log *slog.Logger) (windowExecutor, error) {
 	cannot := structops.Probe()
 	if cannot == nil {

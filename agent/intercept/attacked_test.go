@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// As systemd-networkd does where it begins anew, and people who try things out.
+// systemd-networkd removes rules and routes when it restarts, and so may people.
 func TestRulesAndRoutesThatSomebodyTakesAwayAreMadeAgain(t *testing.T) {
 	for _, words := range []string{
 		"ip rule del priority 11", "ip rule flush protocol 202", "ip -6 rule flush protocol 202",

@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// The kernel (since 6.12) takes SYNs that are lost for somebody on the way who swallows MPTCP, and then has all connections of
-// the namespace be plain TCP, for an hour: a relay would be reached by one uplink alone.
+// blinding is the setting of blackhole detection in Linux 6.12 and later. After lost MPTCP SYNs the kernel falls back to
+// plain TCP in the whole namespace, for an hour. A relay would then be reached by one uplink only.
 const blinding = "/proc/sys/net/mptcp/blackhole_timeout"
 
-// unblind has it not do that.
+// unblind turns blackhole detection off.
 func (s *interception) unblind() error {
 	before, err := os.ReadFile(blinding)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func (s *interception) unblind() error {
 	return nil
 }
 
-// reblind has it do as before.
+// reblind restores the previous setting.
 func (s *interception) reblind() error {
 	if s.blinded == nil {
 		return nil

@@ -203,7 +203,7 @@ func (h *house) drains(name string, order *agentv1.Take) {
 	h.takes(order)
 }
 
-// falls has a relay be none any more: whoever is connected to it is reset.
+// falls ends a relay, which resets all its connections.
 func (h *house) falls(name string) {
 	h.t.Helper()
 	if _, err := h.relays[name].Order(&agentv1.Relay{}); err != nil {
@@ -211,7 +211,7 @@ func (h *house) falls(name string) {
 	}
 }
 
-// is who a relay is, from the first time that somebody asks.
+// is returns the identity of a relay, made at the first call.
 func (h *house) is(name string) trust.Identity {
 	one, known := h.identities[name]
 	if !known {
@@ -221,7 +221,7 @@ func (h *house) is(name string) trust.Identity {
 	return one
 }
 
-// order is of two terminals and two uplinks.
+// order returns an order with two terminals and two uplinks.
 func (h *house) order(relays ...string) *agentv1.Take {
 	order := &agentv1.Take{
 		Port: "rl-home", Except: []string{"203.0.113.0/24"},

@@ -32,7 +32,7 @@ type kernel interface {
 	Subflows() ([]mptcp.Connection, error)
 }
 
-// joins makes further subflows of connections to relays, and those anew that end while the connection lives.
+// joins adds subflows to connections to relays, and replaces subflows that end while the connection lives.
 type joins struct {
 	kernel  kernel
 	trouble *ratelog.Logger
@@ -42,7 +42,7 @@ type joins struct {
 	live   map[mptcp.Token]*joined
 }
 
-// joined is a connection, and what its subflows are to be.
+// joined is a connection with its wanted subflows.
 type joined struct {
 	mptcp.Connection
 	relay  netip.AddrPort
@@ -198,7 +198,7 @@ func (j *joins) later(one *joined, by path) {
 	}
 }
 
-// destroy is no trouble where it has ended by itself. What does not stand yet is closed when it does.
+// destroy closes a subflow. It ignores one that has already ended. A subflow without a port yet is closed once it has one.
 func (j *joins) destroy(one *joined, by path, port uint16) {
 	if port != 0 {
 		j.kernel.Destroy(one.Connection, mptcp.Subflow{Local: netip.AddrPortFrom(by.local, port), Remote: by.to})
@@ -213,7 +213,7 @@ func (j *joins) forget(one *joined) {
 	}
 }
 
-// run makes anew what ends, until the context does.
+// run replaces ended subflows until the context ends.
 func (j *joins) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := j.listen(ctx); err != nil {

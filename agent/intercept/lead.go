@@ -31,7 +31,7 @@ func (s *interception) write(w wanted) error {
 	})
 }
 
-// mend makes anew what somebody else took away, such as rules by a firewall that begins anew.
+// mend restores rules and routes that another program removed, such as a restarted firewall.
 func (s *interception) mend() error {
 	var lost string
 	err := s.within(func() (err error) {
@@ -45,7 +45,7 @@ func (s *interception) mend() error {
 	return s.write(s.wanted)
 }
 
-// connect has the bridge read devices that were made anew, and get packets as they are on the wire.
+// connect makes the bridge read replaced devices, and disables offloads so that packets look as on the wire.
 func (s *interception) connect(ground divert.Ground, made []string) error {
 	for _, end := range append(ground.Ends(), ground.Here()...) {
 		if err := tunnel.Plain(here, end); err != nil {

@@ -9,12 +9,12 @@ import (
 	"bicast/relay/proxy"
 )
 
-// Who was reached so lately can be reached, whatever the one says who watches.
+// A relay that was reached within this time counts as reachable, even if the watcher disagrees.
 const lately = 3 * time.Second
 
 const unopened = "no connection to it was opened yet"
 
-// report is of what was ordered.
+// report returns the state of what the order contains.
 func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
 	if s.bars != nil {

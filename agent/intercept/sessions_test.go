@@ -18,7 +18,7 @@ import (
 	"bicast/mptcp"
 )
 
-// serves has the server say to whom it speaks, in a line, and then do what is wanted with what comes.
+// serves starts a server that writes its peer's address in a line and then runs then on the connection.
 func (h *house) serves(port string, then func(conn *net.TCPConn)) {
 	h.t.Helper()
 	for _, address := range []string{server4, server6} {

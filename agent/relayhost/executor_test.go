@@ -34,7 +34,7 @@ const (
 	server6  = "[2a0f::2]:80"
 )
 
-// road is gateway 10.0.1.1 ─ 10.0.1.2 relay 45.0.0.1 ─ 45.0.0.2 server, which answers with what it is told.
+// road is gateway 10.0.1.1 ─ 10.0.1.2 relay 45.0.0.1 ─ 45.0.0.2 server, an echo server.
 type road struct {
 	t                      *testing.T
 	gateway, relay, server *lab.Host

@@ -30,7 +30,7 @@ func (u *untold) taken() {
 	u.said, u.covered = u.said-u.covered, 0
 }
 
-// full is a controller that takes nothing: what fires now waits at the host.
+// full reports whether too many messages are unconfirmed. Later ones wait at the host.
 func (u *untold) full() bool { return len(u.fired) == mostUntold }
 
 // tellFired tells of what fired, first of what an earlier stream may not have told of; and the next report, which the

@@ -27,20 +27,20 @@ const (
 	orderWithin   = 10 * time.Second
 )
 
-// Host is what the session speaks for.
+// Host is the host whose agent holds the session.
 type Host interface {
-	// Hello looks anew at what this host can do.
+	// Hello probes the host's capabilities again and returns them.
 	Hello() *agentv1.Hello
 	// Report reads the kernel now. The session numbers it.
 	Report() (*agentv1.Report, error)
-	// Obey carries an order out, beside those of other executors. It fills in everything but the directive's number and the
-	// time that it took.
+	// Obey executes an order, concurrently with those of other executors. It fills in everything except the directive's
+	// number and the duration.
 	Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result
-	// Fired tells of reflexes. They wait here while there is no controller to tell them to.
+	// Fired returns armed failovers that fired. They wait here while no controller is connected.
 	Fired() <-chan *agentv1.Fired
-	// Probed tells what came of orders to probe that were done, each once.
+	// Probed returns the outcomes of finished probe orders, each once.
 	Probed() <-chan *agentv1.Probed
-	// Walked tells what came of orders to walk, likewise.
+	// Walked returns the outcomes of finished walk orders, each once.
 	Walked() <-chan *agentv1.Walked
 }
 

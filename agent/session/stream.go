@@ -298,7 +298,7 @@ func (s *stream) wasTaken(sequence uint64) {
 	}
 }
 
-// What fires next; a controller that takes nothing is told no more.
+// fired returns the channel of fired failovers, or nil while too many messages are unconfirmed.
 func (s *stream) fired() <-chan *agentv1.Fired {
 	if s.session.untold.full() {
 		return nil
@@ -306,7 +306,7 @@ func (s *stream) fired() <-chan *agentv1.Fired {
 	return s.session.Host.Fired()
 }
 
-// because waits for the reason: where sending fails the stream has ended, and only who reads is told why.
+// reason replaces io.EOF by the cause of the stream's end: a failed send returns EOF, and only the reader learns why.
 func (s *stream) reason(err error) error {
 	for errors.Is(err, io.EOF) {
 		select {

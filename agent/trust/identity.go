@@ -73,7 +73,7 @@ func Reserve(directory string) (Place, error) {
 	return place, nil
 }
 
-// reserved is a file of this name that nobody else has locked, whoever left it there.
+// reserved opens and locks the file of this name, also one that another process left there.
 func reserved(name string) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -91,7 +91,7 @@ func reserved(name string) (*os.File, error) {
 		if isStill(file, name) {
 			return file, nil
 		}
-		file.Close() // who had it has renamed it meanwhile
+		file.Close() // the previous owner has renamed it meanwhile
 	}
 }
 
@@ -108,9 +108,9 @@ func unkept(err error) error {
 	return fmt.Errorf("the identity cannot be kept: %w; --directory names another place", err)
 }
 
-// Release gives up a place that was not used.
+// Release removes a place that was not used.
 func (p Place) Release() {
-	os.Remove(p.file.Name()) // while it is locked: then it is ours
+	os.Remove(p.file.Name()) // before the lock is released
 	p.file.Close()
 }
 

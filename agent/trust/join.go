@@ -70,7 +70,7 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 		return nil, err
 	}
 	defer reached.Close()
-	// The secret is told over this connection and no other.
+	// The secret is sent over this connection and no other.
 	var hungUp atomic.Bool
 	once := make(chan net.Conn, 1)
 	once <- heard{reached, &hungUp}

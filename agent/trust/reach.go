@@ -19,8 +19,8 @@ const (
 	greetWithin = 10 * time.Second
 )
 
-// reach connects to the controller that printed a token. It is done apart from gRPC, which says of whatever goes wrong
-// here that the connection failed.
+// reach connects to the controller that printed a token. It does so outside gRPC, which reports any failure here only
+// as a failed connection.
 func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialWithin}
 	plain, err := dialer.DialContext(ctx, "tcp", address)

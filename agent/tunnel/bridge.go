@@ -38,7 +38,7 @@ func Plain(inside func(func() error) error, name string) error {
 	return (&kernel{inside: inside}).plain(device{name: name})
 }
 
-// Reopened has an Open vSwitch read a device that somebody made anew.
+// Reopened makes Open vSwitch read a device that was replaced.
 func Reopened(ctx context.Context, inside func(func() error) error, name string, log *slog.Logger) {
 	k, err := openKernel(inside, inside)
 	if err == nil {
@@ -80,10 +80,10 @@ func (k *kernel) plain(d device) error {
 	})
 }
 
-// reopened has an Open vSwitch read a device that it does not read: one that was made anew. Its userspace datapath goes on
-// to send by one that has the name of a port, and reads only the one that is gone (openvswitch/ovs-issues #313), until the
-// port has another number; so it has one for a moment. That is asked for until it is so, ever more seldom: a bridge may be
-// slow, or begin later than we.
+// reopened makes Open vSwitch read a device that was replaced. Its userspace datapath sends by the new device of the
+// port's name but still reads the old one (openvswitch/ovs-issues #313). A change of the port's number ends that, so the
+// port gets another number for a moment. reopened retries with a growing interval, since a bridge may be slow or start
+// after the agent.
 func (k *kernel) reopened(ctx context.Context, d device, log *slog.Logger) {
 	at, said := port{name: d.name, mac: d.mac}, ""
 	for wait := ovsLooks; ; wait = min(wait*3/2, ovsSeldom) {

@@ -69,7 +69,7 @@ iifname "tun" drop
 	return w, forwards
 }
 
-// replace has the device made anew before the bridge knows that the other one is gone.
+// replace replaces the device before the bridge notices that the old one is gone.
 func (w *world) replace(forwards *os.Process) {
 	w.t.Helper()
 	forwards.Signal(unix.SIGSTOP)

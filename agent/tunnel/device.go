@@ -60,7 +60,7 @@ type device struct {
 	underlay int // of a tunnel's: as in its spec
 }
 
-// outsideOf tells our tunnels from those of an agent in another namespace that has its ports where we have ours.
+// outsideOf distinguishes our tunnels from those of an agent in another namespace with its ports in the same one.
 func (k *kernel) outsideOf() string { return " of " + k.outside }
 
 func (k *kernel) ours(d device) bool {
@@ -68,7 +68,7 @@ func (k *kernel) ours(d device) bool {
 		strings.HasSuffix(strings.TrimSuffix(d.alias, overSix), k.outsideOf())
 }
 
-// like tells whether it is that of a spec, whatever is outside of it.
+// like reports whether the device is that of a spec, over either IP version.
 func (k *kernel) like(d device, s spec) bool {
 	s.six = false
 	return k.ours(d) && d.name == s.name && strings.TrimSuffix(d.alias, overSix) == k.alias(s)
@@ -76,7 +76,7 @@ func (k *kernel) like(d device, s spec) bool {
 
 func (d device) six() bool { return strings.HasSuffix(d.alias, overSix) }
 
-// half tells of one that an agent was killed over, before it had a mark.
+// half reports whether the device has no mark yet: the agent was killed while making it.
 func (d device) half() bool { return d.kind == "vxlan" && d.alias == "" && !d.up }
 
 // kernel is both namespaces: that of what is outside of the tunnels, and that of the ports. They may be one.

@@ -20,7 +20,7 @@ const (
 	atOnceLeft = 50 * time.Millisecond // between questions that need not wait
 )
 
-// Settings are what an end is made of.
+// Settings are the parameters of an End.
 type Settings struct {
 	VNI    uint32
 	Key    []byte
@@ -31,8 +31,8 @@ type Settings struct {
 	Wall   func() time.Time // for tickets, which grow also from one agent to the next; of who starts
 }
 
-// End is one end of a tunnel, without a network and without a clock: it is told what came and what time it is, and says
-// what to send, where the other end is and what length goes through.
+// End is one end of a tunnel, without a network or a clock. It takes received messages and the time, and returns what to
+// send, the other end's address and the packet length that passes.
 type End struct {
 	settings      Settings
 	authenticator authenticator

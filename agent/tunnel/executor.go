@@ -207,7 +207,7 @@ func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
 	return nil
 }
 
-// write lets in whom the tunnels know just now.
+// write admits the current peers of the tunnels.
 func (e *Executor) write() error {
 	var all []pin
 	for _, each := range e.order.GetTunnels() {
@@ -227,7 +227,7 @@ func (e *Executor) see() {
 	}
 }
 
-// tend sees to devices, pins and what senders are told. Under the mutex.
+// tend maintains devices, pins and the MTU that senders learn. The caller holds the mutex.
 func (e *Executor) tend() {
 	counted, err := e.host.pins.dropped()
 	ruled, unseen := e.host.pins.ruled()

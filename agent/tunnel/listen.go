@@ -59,7 +59,7 @@ func (f *filter) kind(is uint32) {
 	f.equal(is)
 }
 
-// says is so where a message may begin: what is no message, of a flood, shall not cost more than this.
+// says matches the start of a message. A flood of other packets costs only this comparison.
 func (f *filter) says(at uint32, mode uint16) {
 	f.load(unix.BPF_H|mode, at-2)
 	f.equal(etherType)
@@ -91,7 +91,7 @@ func questions(six bool, udpPort uint16, vni uint32) []unix.SockFilter {
 	return f.done()
 }
 
-// answers are frames of what may be a message, whoever they are for, that the device did not send itself.
+// answers matches frames to any destination that may carry a message and that the device did not send.
 func answers() []unix.SockFilter {
 	var f filter
 	f.says(ethernetBytes, unix.BPF_ABS)

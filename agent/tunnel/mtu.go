@@ -36,7 +36,7 @@ type try struct {
 	at    time.Duration // when that was answered; 0: not yet
 }
 
-// look begins anew from the ceiling. What is known stays so until it is found to go through no more.
+// look restarts the search from the ceiling. The known length stays until a check finds that it no longer passes.
 func (s *search) look(now time.Duration) {
 	s.good, s.bad = shortest, s.ceiling+1
 	s.begin(now, s.ceiling)

@@ -23,7 +23,7 @@ func Probe() error {
 	return errors.Join(k.knows(), pins{here}.possible(), hears(), k.close())
 }
 
-// knows asks for a device that cannot be, for its VNI: that is what it is told is wrong where nothing else is.
+// knows asks for a VXLAN device with an invalid VNI. ERANGE means that the kernel lacks nothing else.
 func (k *kernel) knows() error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Nested(unix.IFLA_LINKINFO, func(info *netlink.AttributeEncoder) error {

@@ -35,7 +35,7 @@ type tunnel struct {
 	way     way
 	settled netip.AddrPort // whom the kernel knows as the peer
 	said    netip.AddrPort // the peer that was logged
-	reason error          // why there is no device, or the kernel does not know the peer
+	reason  error          // why there is no device, or the kernel does not know the peer
 	over    bool
 	inner   *os.File
 	outer   []*os.File
@@ -198,7 +198,7 @@ func (t *tunnel) came(b []byte) {
 	t.waken() // what was heard may be followed by more than that
 }
 
-// waken asks the end anew what is due.
+// waken makes the tunnel ask its end again what is due.
 func (t *tunnel) waken() {
 	select {
 	case t.wake <- struct{}{}:
@@ -206,7 +206,7 @@ func (t *tunnel) waken() {
 	}
 }
 
-// act does what the end says. What cannot be sent is lost, as it may be anywhere on its way.
+// act sends what the end returned. A failed send counts as packet loss.
 func (t *tunnel) act(sends []Send) {
 	if t.inner == nil {
 		return

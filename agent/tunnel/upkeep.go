@@ -11,7 +11,7 @@ import (
 
 const smallestMTU = 68 // that a network device may have, in bytes
 
-// settle lets the kernel know where the peer is.
+// settle sets the peer's address in the kernel.
 func (t *tunnel) settle() error {
 	peer := t.end.Peer()
 	if peer == t.settled || peer.Addr().Is6() != t.six {
@@ -34,12 +34,12 @@ func (t *tunnel) pin() pin {
 	return pin{udpPort: t.udpPort(), vni: t.order.GetVni(), peer: t.end.Peer()}
 }
 
-// counter is the name of that of strangers.
+// counter returns the name of the counter of packets from strangers.
 func (t *tunnel) counter() string {
 	return pin{udpPort: t.udpPort(), vni: t.order.GetVni()}.name("strangers")
 }
 
-// unsettled is the pin of whom the end knows now; the kernel is told again.
+// unsettled returns the pin of the end's current peer and makes the next tend set the peer in the kernel again.
 func (t *tunnel) unsettled() pin {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -53,7 +53,7 @@ func (t *tunnel) trouble() error {
 	return t.reason
 }
 
-// tend sees to the device, which may have gone, and to the way that packets take.
+// tend maintains the device, which may have gone, and the path of its packets.
 func (t *tunnel) tend() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -71,7 +71,7 @@ func (t *tunnel) look() {
 	t.told(err)
 }
 
-// told says once what has changed.
+// told logs a change of the tunnel's failure once.
 func (t *tunnel) told(err error) {
 	before := t.reason
 	t.reason = err
@@ -136,7 +136,7 @@ func specOf(order *agentv1.Tunnel, underlay int) spec {
 	}
 }
 
-// show has a bridge that has the port read the device, whoever made it.
+// show makes the bridge of the port read the device, also one that another program made.
 func (t *tunnel) show(d device) {
 	if d.index == t.showing || t.host.kernel.read(d) {
 		return

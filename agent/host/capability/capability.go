@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capability finds out, by trying, what an agent can do on this host. Nothing is assumed of a kernel, and what
-// is missing is told with the reason.
+// Package capability probes what an agent can do on this host. It assumes nothing about the kernel, and gives a reason
+// for each missing capability.
 package capability
 
 import (
