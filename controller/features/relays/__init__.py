@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays: their orders, the interception of connections, and the relay of each one (docs/how-to/relay.md)."""
+"""Relays: their orders, the interception of connections, and the choice of relays (docs/how-to/relay.md)."""

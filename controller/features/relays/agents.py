@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sessions of agents that relay or intercept, and the distances that they are asked to measure."""
+"""The sessions of agents that relay or intercept, and the distances that they measure on request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from controller.protocol.reports import (
     Walked,
 )
 
-MOST_AT_ONCE = 64  # as api/agent.proto has it
+MOST_AT_ONCE = 64  # limit of api/agent.proto
 MOST_WANTED = 256
-TOLD_WITHIN_S = 15.0  # an agent takes 3 s for each of some places, and waits for what it does besides
+TOLD_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and may be busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Walker:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
         said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
-        self.unable: str | None = said[0] if said else "it is of a version that does not walk"  # and why
-        self._wanted: dict[str, WalkTo] = {}  # by address, in this order
+        self.unable: str | None = said[0] if said else "it is of a version that does not walk"  # the reason
+        self._wanted: dict[str, WalkTo] = {}  # by address, in order
         self._underway: Underway | None = None
 
     def want(self, to: WalkTo) -> None:
-        """What is on its way is not walked twice, and what is too much not at all: who seeks it seeks it again."""
+        """Queue a measurement, unless it is queued or running. A full queue drops it: later connections ask again."""
         if self.unable is None and not self.is_on_its_way(to.address) and len(self._wanted) < MOST_WANTED:
             self._wanted[to.address] = to
 
@@ -64,7 +64,7 @@ class Walker:
         return Direct(self.session, self._underway.directive, Walk(to))
 
     def resulted(self, event: Resulted) -> tuple[Distance, ...]:
-        """What is known of places by that: where it will not walk, that they are not."""
+        """Return the failed distances of a refused order, otherwise nothing."""
         if event.done or self._underway is None or event.directive != self._underway.directive:
             return ()
         return self._ended((), event.said)
@@ -80,7 +80,7 @@ class Walker:
         return self._ended((), f"the agent {self.name} has not told what came of it")
 
     def given_up(self) -> tuple[str, ...]:
-        """Its stream has ended: the addresses of which it tells nothing any more, and nothing is known by that."""
+        """Drop all measurements after the session ended, and return their addresses. They do not count as failed."""
         underway = self._underway.to if self._underway else ()
         given_up = (*self._wanted, *(to.address for to in underway))
         self._wanted.clear()
@@ -102,7 +102,7 @@ class RelayClientAgent:
         self.name, self.session = event.name, event.session
         self.walker = Walker(event)
         self.told: Taking | None = None  # its last report
-        self.relays: dict[str, RelayReached] = {}  # in that
+        self.relays: dict[str, RelayReached] = {}  # in the last report
         self.take = OrderSlot[Take](event, TAKES)
         self._choices = OrderSlot[Choices](event, TAKES)
 
@@ -112,8 +112,8 @@ class RelayClientAgent:
         if self.take.is_due(take, idle, holds, now):
             yield _told(self.session, self.take, take, tickets, now)
         if self.told is None:
-            return  # whom it reaches is not known yet, and what it was told before stands
-        # Also that there are none: it may have those of a controller before, and tells of no place that is in them.
+            return  # its reachable relays are not known yet; earlier choices stay
+        # Empty choices are sent too: the agent may keep those of an earlier run, and does not report their places.
         if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
             yield _told(self.session, self._choices, choices, tickets, now)
 
@@ -122,7 +122,7 @@ class RelayClientAgent:
         self._choices.resulted(event)
 
     def reported(self, event: Reported) -> bool:
-        """Whether others can be reached than before."""
+        """Record a report and return whether the set of reachable relays changed."""
         before, self.told = self.reached, event.taking
         self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
         return self.reached != before
@@ -133,7 +133,7 @@ class RelayClientAgent:
 
     @property
     def why_not(self) -> str | None:
-        """None: it takes what it is to."""
+        """The reason why the agent does not intercept as ordered, or None."""
         if self.told is not None and self.take.refused is None:
             return self.told.reason or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not said yet that it does"
@@ -141,14 +141,14 @@ class RelayClientAgent:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a relay told of itself."""
+    """The last report of a relay about itself."""
 
     told: RelayReport
     at: float
 
 
 class RelayAgent:
-    """At which a relay stands, or is to stand."""
+    """The session of an agent on a relay's host."""
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
@@ -167,7 +167,7 @@ class RelayAgent:
 
     @property
     def why_not(self) -> str | None:
-        """None: it stands."""
+        """The reason why the relay is not up, or None."""
         if self.told is not None and self._relay.refused is None:
             return self.told.reason or None
         return self._relay.unable or self._relay.refused or f"the agent {self.name} has not said yet that it stands"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of a relay for each destination that connections seek: distances, the choice, and what to measure next.
+"""The choice of a relay for each destination of connections: distances, the choice, and the next measurements.
 
-sought ─► walks: gateway to the place, gateway to each relay, each relay to the place ─► ways ─► choice
+destination ─► measurements: gateway to it, gateway to each relay, each relay to it ─► distances ─► choice
 
-A destination costs one measurement for each relay. Destinations that no connection seeks cost nothing.
+A destination costs one measurement per relay. Destinations without connections cost nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controller.protocol.reports import Distance, RelayReport, SoughtDestination
 # Distances between agents and places, as last measured
 
 KEPT_S = OLD_S
-RENEWED_AFTER_S = KEPT_S / 2  # when somebody asks for it
+RENEWED_AFTER_S = KEPT_S / 2  # if a connection asks for it
 FAILED_KEPT_S = 60.0
 MOST = 1 << 15
 
@@ -43,14 +43,14 @@ MOST = 1 << 15
 class KnownDistance:
     way: Distance
     at: float
-    tried_at: float  # later: it was not to be had again
+    tried_at: float  # later than `at`: the last attempt failed
 
     def leg(self, who: str, now: float) -> Leg | None:
-        """None: it is not known how far that is. Of loss five packets tell nothing."""
+        """Return the leg, or None if the distance is unknown. Five packets are too few for a loss rate."""
         if not self.way.rtt_us or now - self.at > KEPT_S:
             return None
         routers = (
-            LegRouter(router.address or f"{who}, {number} away", router.rtt_us / 1e3)  # silent ones are like no other
+            LegRouter(router.address or f"{who}, {number} away", router.rtt_us / 1e3)  # silent routers equal no other
             for number, router in enumerate(self.way.routers, 1)
         )
         return Leg(self.way.rtt_us / 1e3, age_s=now - self.at, routers=tuple(routers))
@@ -61,7 +61,7 @@ class Distances:
         self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
 
     def tell(self, who: str, way: Distance, now: float) -> None:
-        """That it is not known now does not end what is known of before."""
+        """Record a measurement. A failed one does not replace a recent distance."""
         known = self._known.pop((who, way.address), None)
         lasts = known is not None and known.way.rtt_us and now - known.at <= KEPT_S
         if known is not None and lasts and not way.rtt_us:
@@ -82,12 +82,12 @@ class Distances:
         return known.leg(who, now) if known else None
 
     def is_open(self, who: str, address: str, now: float) -> bool:
-        """Whether nobody has tried for so long that it may be known as well as not."""
+        """Return whether the distance is open: never measured, or known but too old."""
         known = self.get(who, address)
         return known is None or (known.way.rtt_us > 0 and now - known.at > KEPT_S)
 
     def is_due(self, who: str, address: str, now: float, routers: bool = False) -> bool:
-        """Whether it is worth a walk."""
+        """Return whether a new measurement is due."""
         known = self.get(who, address)
         if known is None:
             return True
@@ -103,17 +103,17 @@ MOST_TOGETHER = 4
 
 @dataclass(frozen=True, slots=True)
 class RelayQuery:
-    """What a choice follows from."""
+    """The inputs of a choice."""
 
     place: str
     direct: Leg
-    candidates: tuple[Candidate, ...]  # those that are heard first: of equals the first is chosen
-    present: tuple[str, ...]  # what was chosen before
-    uplink_bps: float | None  # what comes to the site by one uplink, which each terminal's packets ride
+    candidates: tuple[Candidate, ...]  # connected ones first: among equals the first is chosen
+    present: tuple[str, ...]  # the previous choice
+    uplink_bps: float | None  # rate of one uplink to the site: each terminal's packets use one
 
 
 def candidate(name: str, near: Leg, far: Leg, told: RelayReport | None) -> Candidate:
-    """`told`: what the relay said of itself, the last time."""
+    """Return the candidate. `told`: the relay's last report about itself."""
     overhead_ms = told.overhead_us / 1e3 if told and told.overhead_us else None
     return Candidate(name, near, far, told.busy_percent / 100 if told else None, overhead_ms)
 
@@ -137,7 +137,7 @@ def _parallel(asked: RelayQuery) -> RelaySelection:
 
 
 def _draw(asked: RelayQuery) -> float:
-    """The paper's dice, thrown once for a place and those that there are: the same after a restart."""
+    """Return the paper's random number. It depends on the place and the candidates, so a restart keeps it."""
     names = ",".join(sorted(each.name for each in asked.candidates))
     return crc32(f"{asked.place} {names}".encode()) / 2**32
 
@@ -152,7 +152,7 @@ CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
 
 
 def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
-    """What each way to choose would; that of routers where they were told of."""
+    """Return the choice of every method. The traceroute method needs routers on all legs."""
     walked = (asked.direct, *(each.far for each in asked.candidates))
     told = all(leg.routers for leg in walked)
     return {each: way(asked) for each, way in CHOOSE.items() if told or each is not Choosing.TRACEROUTE}
@@ -160,31 +160,31 @@ def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
 
 # The destinations of a site, and the choice for each
 
-SETTLES_S = 5.0  # by then what walks have told is what there is to choose by
-REVIEWED_EVERY_S = 60.0  # what it follows from has become older
-MOST_REVIEWED = 32  # at once: each is weighed for every relay
+SETTLES_S = 5.0  # measurements are complete by then
+REVIEWED_EVERY_S = 60.0  # the inputs have aged
+MOST_REVIEWED = 32  # per run: each one costs a prediction per relay
 
 
 @dataclass(slots=True)
 class Destination:
     prefix: str
-    address: str  # that was sought there first: it stands for all
+    address: str  # the first destination there; it represents the prefix
     port: int
     walked_for_at: float | None = None
-    choice: RelaySelection | None = None  # None: it is not made yet, or was too long ago
-    present: tuple[str, ...] = ()  # what was chosen last, however long ago
+    choice: RelaySelection | None = None  # None: not made yet, or expired
+    present: tuple[str, ...] = ()  # the last choice, also if expired
     chosen_at: float = 0.0
-    due: bool = field(default=False, repr=False)  # something that it follows from is another
+    due: bool = field(default=False, repr=False)  # an input has changed
 
     def settles(self, now: float) -> bool:
         return self.walked_for_at is not None and now - self.walked_for_at < SETTLES_S
 
 
 class Destinations:
-    """Of one site."""
+    """The destinations of one site."""
 
     def __init__(self) -> None:
-        self.by_prefix: dict[str, Destination] = {}  # who was sought last, last
+        self.by_prefix: dict[str, Destination] = {}  # the most recently used last
 
     def sought(self, one: SoughtDestination) -> Destination:
         place = self.by_prefix.pop(one.prefix, None)
@@ -195,7 +195,7 @@ class Destinations:
         del self.by_prefix[next(iter(self.by_prefix))]
 
     def touch(self, address: str | None = None) -> None:
-        """All of them, or those of an address, follow from something else than before."""
+        """Mark all destinations, or those of one address, for a new choice."""
         for place in self.by_prefix.values():
             if address in (None, place.address):
                 place.due = True
@@ -212,11 +212,11 @@ class Destinations:
             yield place
 
     def together(self) -> frozenset[tuple[str, ...]]:
-        """Those that were chosen at once, also where it is being found out whether they would be again."""
+        """Return the groups of relays that were chosen together, also while a new choice is pending."""
         return frozenset(each.present for each in self.by_prefix.values() if len(each.present) > 1)
 
     def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
-        """Of relays that are out of use none is named; where no other is left, nothing is chosen for the time."""
+        """Return the choices without unusable relays. A destination with no relay left has no choice for now."""
         found = (self._choice(place, usable, may_go_direct) for place in self.by_prefix.values())
         return tuple(sorted((each for each in found if each is not None), key=lambda one: one.prefix))
 
@@ -230,20 +230,20 @@ class Destinations:
 
 
 NONE = Choices()
-MOST_PLACES = 256  # of all sites together
+MOST_PLACES = 256  # for all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
-UplinkBps = Callable[[str, float], float | None]  # the rate of a site's fastest uplink towards it; None: not known
+UplinkBps = Callable[[str, float], float | None]  # rate of a site's fastest uplink towards the site; None: not known
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A site, and by whom its connections may go."""
+    """A site, and the relays that its connections may use."""
 
     site: Site
     gateway: RelayClientAgent
-    relays: Mapping[str, RelayOverride]  # that it reaches and that take something new, those that are heard first
-    relay_agents: Mapping[str, RelayAgent]  # of those that are heard
+    relays: Mapping[str, RelayOverride]  # reachable and not draining; connected ones first
+    relay_agents: Mapping[str, RelayAgent]  # of connected relays
     figures: Mapping[str, Figures]
 
     @property
@@ -262,7 +262,7 @@ class Seeking:
         self._uplink_bps = uplink_bps
         self.ways = Distances()
         self._places: dict[str, Destinations] = {}  # by site
-        self._moods: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # likewise: of relays, at the last choice
+        self._moods: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # by site, at the last choice
 
     def keep(self, sites: Iterable[str]) -> None:
         self._places = {site: self._places.get(site, Destinations()) for site in sites}
@@ -271,19 +271,19 @@ class Seeking:
         return self._places[site].by_prefix.get(prefix)
 
     def counted(self, site: str) -> tuple[int, int]:
-        """Places, and those of them for which something is chosen."""
+        """Return the number of destinations, and of those with a choice."""
         places = self._places[site].by_prefix.values()
         return len(places), sum(each.choice is not None for each in places)
 
     def seek(self, scene: Scene, one: SoughtDestination, now: float) -> None:
-        """Who is sought over and over is looked after again when what was asked has settled."""
+        """Measure for a destination, unless the last measurements for it have not settled."""
         place = self._sought(scene, one)
         if not place.settles(now):
             place.walked_for_at = now
             self._walk(self._ways_for(scene, place), now)
 
     def ask(self, scene: Scene, one: SoughtDestination, now: float, anew: bool) -> list[tuple[str, str]]:
-        """The ways, from whom and to which address, that are walked for it; `anew`: also where they are known."""
+        """Measure for a destination, on request also known distances. Return the pairs of agent and address."""
         place = self._sought(scene, one)
         place.walked_for_at = now
         return self._walk(self._ways_for(scene, place), now, anew)
@@ -291,7 +291,9 @@ class Seeking:
     def _sought(self, scene: Scene, one: SoughtDestination) -> Destination:
         place = self._places[scene.site.name].sought(one)
         while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
-            max(self._places.values(), key=lambda each: len(each.by_prefix)).forget_oldest()  # of who has most
+            max(
+                self._places.values(), key=lambda each: len(each.by_prefix)
+            ).forget_oldest()  # from the site with the most
         return place
 
     def _ways_for(self, scene: Scene, place: Destination) -> Iterator[tuple[Walker, WalkTo]]:
@@ -313,7 +315,7 @@ class Seeking:
         return walked
 
     def told(self, who: str, ways: Iterable[Distance], now: float) -> None:
-        """By a gateway: of its own site. By a relay: of all."""
+        """Record distances. Those of a gateway concern its own site, those of a relay all sites."""
         for way in ways:
             self.ways.tell(who, way, now)
             if who in self._places:
@@ -340,14 +342,14 @@ class Seeking:
             place.due, place.chosen_at = False, now
             if place.choice is not None and self._is_compared(scene, place, now) and self._is_open(scene, place, now):
                 self._walk(self._ways_for(scene, place), now)
-                continue  # what was chosen stands until that is told
+                continue  # the choice stays until the distances are known
             question = self.question(scene, place, now)
             place.choice = way(question) if question is not None else None
             if place.choice is not None:
                 place.present = place.choice.relays
 
     def question(self, scene: Scene, place: Destination, now: float) -> RelayQuery | None:
-        """None: there is nothing to choose from, or nothing to compare it with."""
+        """Return the inputs of a choice, or None if relays or the direct distance are missing."""
         name = scene.site.name
         direct = self.ways.leg(name, place.address, now)
         if direct is None or not scene.relays or self._is_open(scene, place, now):
@@ -359,12 +361,15 @@ class Seeking:
         return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
 
     def _is_compared(self, scene: Scene, place: Destination, now: float) -> bool:
-        """Whether it is known how far it is directly: who is sought no more is not walked to for ever."""
+        """Return whether the direct distance is known. Otherwise unused destinations would be measured forever."""
         return self.ways.leg(scene.site.name, place.address, now) is not None
 
     def _is_open(self, scene: Scene, place: Destination, now: float) -> bool:
-        """Whether a way is to be walked first: a relay is not left because that to it has been known for longer, or
-        because it was not heard when the place was sought. Who is sought without a choice is walked to."""
+        """Return whether a distance must be measured before a choice.
+
+        A relay must not lose because its distance is older, or because it was away when the destination came up. New
+        connections cause measurements for destinations without a choice.
+        """
         return any(
             walker.unable is None
             and not walker.is_on_its_way(to.address)
@@ -373,7 +378,7 @@ class Seeking:
         )
 
     def together(self, site: Site) -> frozenset[tuple[str, ...]]:
-        """Relays that connections of a site go by at once."""
+        """Return the groups of relays that connections of a site use in parallel."""
         places = self._places.get(site.name)
         parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
         return places.together() if places is not None and parallel else frozenset()
@@ -395,7 +400,7 @@ class Seeking:
         return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), told)
 
     def _waits(self, scene: Scene, place: Destination) -> bool:
-        """For walks, and for relays that nobody has heard: after a restart they come one after the other."""
+        """Return whether to wait for measurements, or for relays that have not reported since a restart."""
         if any(name not in scene.figures for name in scene.relays):
             return True
         gateway = scene.gateway.walker
@@ -407,7 +412,7 @@ class Seeking:
 
 
 def _moods(scene: Scene) -> tuple[tuple[str, bool, int, int], ...]:
-    """Who is heard, and what is felt of relays' own figures: others change from report to report."""
+    """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
     told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
     return tuple(
         (name, name in scene.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)

@@ -2,10 +2,10 @@
 """The relays, the terminals whose connections are intercepted, and the relay of each connection.
 
     overrides, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
-    gateways' reports ─► destinations that are sought ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
+    gateways' reports ─► destinations ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
 
-Known distances end with the controller: they are measured again in seconds. Until then connections take the relay that
-was reached fastest.
+Known distances end with the controller: they are measured again in seconds. Until then connections take the relay with
+the fastest connection setup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from controller.protocol.reports import (
 )
 from controller.protocol.requests import Impossible
 
-# Questions of people that wait for measurements of agents
+# Requests of people that wait for measurements of agents
 
 Told = TypeVar("Told", covariant=True)
 
@@ -79,7 +79,7 @@ class RelayManager:
         self._vouched: Vouched = {}
         self.gateways: dict[str, RelayClientAgent] = {}  # by name
         self.relay_agents: dict[str, RelayAgent] = {}
-        self.figures: dict[str, Figures] = {}  # as relays told of themselves last, by whom may be gone
+        self.figures: dict[str, Figures] = {}  # last reports of relays, including disconnected ones
         self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
         self._inquiries: list[Inquiry] = []
         self.seeking = Seeking(uplink_bps)
@@ -128,7 +128,7 @@ class RelayManager:
         self._answer(who.name, who.walker.given_up())
 
     def _reported(self, who: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
-        """Whether something follows from it at once; for the rest a second is soon enough."""
+        """Record a report and return whether orders must follow at once. Otherwise the next tick suffices."""
         if isinstance(who, RelayAgent):
             who.told = event.relaying
             if event.relaying is not None and who.name in self.orders.standing:
@@ -192,7 +192,7 @@ class RelayManager:
             return
         before, self.orders = self.orders, RelayOrders(self._config, wanted, self._vouched, together)
         for name in (name for name, host in before.hosts.items() if self.orders.hosts.get(name) != host):
-            self.figures.pop(name, None)  # who comes back by that name may be another host, somewhere else
+            self.figures.pop(name, None)  # the name may now belong to another host elsewhere
             self.seeking.ways.forget(name)
         self.seeking.keep(self.orders.takers)
         for site in self.orders.takers if self.orders.standing != before.standing else ():
@@ -201,7 +201,7 @@ class RelayManager:
     # Choices
 
     def scene(self, site: str) -> Scene | None:
-        """None: nothing is to be taken there, or nobody is heard who takes."""
+        """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
             return None
@@ -221,7 +221,7 @@ class RelayManager:
         return self.orders.standing[name].draining or (figures is not None and figures.told.draining)
 
     def carries(self, name: str) -> str:
-        """How many connections, as the end of a sentence; nothing where nobody tells."""
+        """Return the number of carried connections as the end of a sentence, or "" if it is unknown or zero."""
         relay_agent = self.relay_agents.get(name)
         number = relay_agent.told.connections if relay_agent is not None and relay_agent.told is not None else 0
         return f"; it carries {counted(number, 'connections')}" if number else ""
@@ -229,7 +229,7 @@ class RelayManager:
     # Requests of people
 
     def scenes(self, site: str | None) -> list[Scene]:
-        """Of this site, or of all whose connections are taken; or Impossible."""
+        """Return the scene of one site, or of all sites that intercept. Raise Impossible if there is none."""
         takers = ", ".join(self.orders.takers) or "none"
         if site is not None and site not in self.orders.takers:
             raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: {takers}")
@@ -241,14 +241,14 @@ class RelayManager:
         return scenes
 
     def walk(self, scenes: Iterable[Scene], to: SoughtDestination, anew: bool, now: float) -> Inquiry:
-        """How far a place is from these sites, and from the relays. `anew`: also where that is known."""
+        """Measure the distance of a place from these sites and the relays, on request also known distances."""
         inquiry = Inquiry()
         for scene in scenes:
             inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
         return self._awaited(inquiry)
 
     def walk_to_relay(self, scenes: Iterable[Scene], relay: RelayOverride) -> Inquiry:
-        """How far it is from these sites, also where that is known."""
+        """Measure the distance of a relay from these sites, also if it is known."""
         inquiry, address = Inquiry(), str(relay.address)
         for walker in (scene.gateway.walker for scene in scenes):
             walker.want(WalkTo(address, relay.port))

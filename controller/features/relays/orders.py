@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The orders to relays and gateways that follow from gateway.yaml, overrides and the ledger.
 
-Whether an agent is connected just now changes nothing: a relay without a stream to the controller carries on, and its
-gateways are the first to know that it cannot be reached.
+The orders do not depend on which agents are connected. A relay without a stream to the controller continues, and its
+gateways are the first to notice that it is unreachable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that conn
 
 
 class RelayOrders:
-    """Made anew only where something that they follow from is another."""
+    """The orders for one set of inputs. are_of() tells whether the inputs are still the same."""
 
     def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
         relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
@@ -59,7 +59,7 @@ class RelayOrders:
         return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
 
     def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
-        """By which relay to which; one passes on what is of its own family."""
+        """Yield the pairs of relays that connections traverse. Both need addresses of one IP version."""
         for group in groups:
             for here, there in permutations((name for name in group if name in self.standing), 2):
                 if self.standing[here].address.version == self.standing[there].address.version:

@@ -123,7 +123,7 @@ def _nearest(scene: Scene) -> RelaySelection | None:
 
 
 def _instead(direct: RelaySelection, scene: Scene) -> RelaySelection | None:
-    """What is not told to a gateway that lets nothing go directly."""
+    """Return the choice of a gateway that never sends directly, in place of the direct path."""
     nearest = _nearest(scene)
     forbidden = "by `fallback: block` nothing goes directly"
     return nearest and replace(nearest, reason=f"{forbidden}, and {nearest.reason}; {direct.reason}")

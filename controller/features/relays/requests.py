@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of people about relays: to add, drain or remove one, and how a destination is reached."""
+"""Requests of people about relays: add, drain or remove one, or show how a destination is reached."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from controller.protocol.enrolment import CONTROLLER, NAME
 from controller.protocol.reports import SoughtDestination
 from controller.protocol.requests import Impossible, UnknownRelay
 
-Carries = Callable[[str], str]  # how many connections a relay carries, as the end of a sentence
-WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # or Impossible, or UnknownRelay
+Carries = Callable[[str], str]  # the number of a relay's connections, as the end of a sentence
+WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # raises Impossible or UnknownRelay
 
 
 def wished(name: str, relay: RelayOverride) -> WishOfRelays:
-    """One that is there already drains on, if it does."""
+    """Return the request to add or change a relay. A relay that is draining stays so."""
 
     def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
         before = wanted.relays.get(name)
@@ -70,7 +70,7 @@ def _with(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
 
 
 def known(wanted: Wanted, name: str) -> RelayOverride:
-    """Or UnknownRelay."""
+    """Raise UnknownRelay if the relay is unknown."""
     if name in wanted.relays:
         return wanted.relays[name]
     near = get_close_matches(name, wanted.relays, n=1)
@@ -140,7 +140,7 @@ HTTPS = 443
 
 
 class Asked:
-    """A destination, from one site or from all."""
+    """A query about a destination, from one site or from all."""
 
     def __init__(self, relaying: RelayManager, address: Address, site: str | None, anew: bool, now: float) -> None:
         self._relaying, self._site = relaying, site
@@ -161,7 +161,7 @@ class Asked:
 
 
 class Tried:
-    """A relay, and by it perhaps a destination."""
+    """A query about a relay, and optionally a destination through it."""
 
     def __init__(self, relaying: RelayManager, wanted: Wanted, name: str, address: Address | None, now: float) -> None:
         self._relaying, self._name, self._wished = relaying, name, known(wanted, name)

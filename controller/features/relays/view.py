@@ -11,15 +11,15 @@ from controller.protocol.reports import RelayReport, TerminalTaken
 
 @dataclass(frozen=True, slots=True)
 class ReachedView:
-    """A relay as one gateway has it."""
+    """A relay as one gateway reports it."""
 
     gateway: str
-    reason: str | None  # why it is not reached; null: it is
-    connections: int  # by it, now
-    opened: int  # in store
-    setup_ms: float | None  # TCP and TLS of the last that was opened
-    rtt_ms: float | None  # as it was walked; null: not known
-    age_s: float | None  # of that
+    reason: str | None  # why it is unreachable; null: it is reachable
+    connections: int  # open connections through it
+    opened: int  # spare connections, opened in advance
+    setup_ms: float | None  # TCP and TLS setup of the last connection
+    rtt_ms: float | None  # as measured; null: not known
+    age_s: float | None  # of rtt_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +28,26 @@ class RelayView:
     address: str
     port: int
     allowed: tuple[str, ...]  # ports of servers that it reaches, FIRST-LAST
-    congestion: str | None  # that is wished for; null: as its kernel likes
+    congestion: str | None  # congestion control from the override; null: the kernel's default
     draining: bool
-    heard: bool  # its agent is in session
-    why_not: str | None  # why it does not stand, or it is not known to; null: it does
-    told: RelayReport | None  # as it told of itself last
-    age_s: float | None  # of that
+    heard: bool  # its agent is connected
+    why_not: str | None  # why it is not up, or not known to be; null: it is up
+    told: RelayReport | None  # its last report
+    age_s: float | None  # of the last report
     reached: tuple[ReachedView, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InterceptionView:
-    """A site whose terminals' TCP is taken."""
+    """A site whose terminals' TCP is intercepted."""
 
     gateway: str
     choose: Choosing
     fallback: Fallback
-    why_not: str | None  # why nothing is taken, or not as it was ordered last, or it is not known to be; null: it is
+    why_not: str | None  # why it does not intercept as ordered, or is not known to; null: it does
     terminals: tuple[TerminalTaken, ...]
-    places: int  # destinations that were sought of late
-    chosen: int  # those of them for which a choice stands
+    places: int  # recently used destinations
+    chosen: int  # those with a choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class LegView:
     rtt_ms: float | None  # null: not known
     age_s: float | None
     reason: str | None  # why it is not known
-    routers: tuple[str, ...]  # on the way, the nearest first; empty ones do not say who they are
+    routers: tuple[str, ...]  # on the path, the nearest first; empty: a silent router
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceView:
     method: Choosing
-    relays: tuple[str, ...]  # none: directly
+    relays: tuple[str, ...]  # empty: direct
     reason: str
     predicted_bps: float | None
     direct_bps: float | None
@@ -71,20 +71,20 @@ class ChoiceView:
 
 @dataclass(frozen=True, slots=True)
 class DestinationView:
-    """By what one site's connections reach a destination."""
+    """The path of one site's connections to a destination."""
 
     gateway: str
-    prefix: str  # of which it is
-    address: str  # that stands for all of them
-    choice: ChoiceView | None  # null: none is made yet, and it goes by the relay that was reached fastest
-    made: bool  # by what was walked for it; else every connection goes alike
+    prefix: str  # that contains it
+    address: str  # that represents the prefix
+    choice: ChoiceView | None  # null: none yet; connections take the relay with the fastest setup
+    made: bool  # from its own measurements; otherwise all connections go alike
     legs: tuple[LegView, ...]
     otherwise: tuple[ChoiceView, ...]  # what other methods would choose now
 
 
 @dataclass(frozen=True, slots=True)
 class TriedView:
-    """A relay, and what is predicted of it."""
+    """A relay and its predictions."""
 
     relay: RelayView
-    destinations: tuple[DestinationView, ...]  # none: none was asked for
+    destinations: tuple[DestinationView, ...]  # empty: none was requested
