@@ -29,7 +29,7 @@ class ReportEvery:
 
 @dataclass(frozen=True, slots=True)
 class Prefer:
-    """Paths are told by the terminal's addresses on them."""
+    """Move connections to a path. Paths are given as the terminal's addresses on them."""
 
     path: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
@@ -38,11 +38,11 @@ class Prefer:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    name: str  # a second one of the same name replaces the first
+    name: str  # replaces an earlier one of the same name
     watched: tuple[str, ...]
     fallback: tuple[str, ...]
     no_progress_ms: int
-    no_progress_many_ms: int  # with many segments in flight; no longer than the other
+    no_progress_many_ms: int  # with many segments in flight; at most no_progress_ms
     lease_ms: int
 
 
@@ -53,11 +53,11 @@ class Disarm:
 
 @dataclass(frozen=True, slots=True)
 class Eliminate:
-    """Let the first of several copies pass; with no paths everything passes."""
+    """Pass only the first of several copies. Without paths, everything passes."""
 
-    paths: tuple[tuple[str, str, str | None], ...] = ()  # an uplink's name, its port, and the MAC address that is
-    # written for it; None: the device's own
-    numbered_ports: tuple[str, ...] = ()  # where comes in what is to be copied
+    # An uplink's name, its port, and its configured MAC address. None: the device's own
+    paths: tuple[tuple[str, str, str | None], ...] = ()
+    numbered_ports: tuple[str, ...] = ()  # ports by which traffic arrives before it is copied
     window_floor_ms: int = 0
     window_ceiling_ms: int = 0
 
@@ -65,72 +65,70 @@ class Eliminate:
 @dataclass(frozen=True, slots=True)
 class TunnelOrder:
     name: str  # the uplink's
-    port: str  # the network device that is made
+    port: str  # the network device to create
     vni: int
     udp_port: int
-    device: str | None  # by which it leaves; None: as routes say
-    remote: str | None  # None: who proves to be the other end
-    key: bytes = field(default=b"", repr=False)  # by which the ends know each other: not the core's to know
-    ends: tuple[
-        bytes, ...
-    ] = ()  # SHA-256 of the certificates of both sites' agents: with another one the key is another
+    device: str | None  # outgoing device; None: by the routes
+    remote: str | None  # None: learned from the authenticated peer
+    key: bytes = field(default=b"", repr=False)  # shared by the two ends; the core does not know it
+    ends: tuple[bytes, ...] = ()  # SHA-256 of the certificates of both sites' agents; a new certificate means a new key
 
 
 @dataclass(frozen=True, slots=True)
 class Tunnels:
-    """Have these, and no others."""
+    """Have exactly these tunnels."""
 
     tunnels: tuple[TunnelOrder, ...] = ()
-    fitted_ports: tuple[str, ...] = ()  # where comes in what goes into them
+    fitted_ports: tuple[str, ...] = ()  # ports by which traffic for the tunnels arrives
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """Of each connection between these two; the subflows of one MPTCP connection share it."""
+    """The window of each connection between two addresses. The subflows of an MPTCP connection share one."""
 
     terminal_address: str
     other_address: str
     most_segments: int
     least_segments: int = 0  # 0: none
-    pace_bps: int = 0  # where the window cannot be so small; 0: no bound
+    pace_bps: int = 0  # if two segments per connection are too many; 0: no pace
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Hold these, and no others, for as long as the lease."""
+    """Enforce exactly these caps until the lease ends."""
 
     lease_ms: int
     caps: tuple[Cap, ...] = ()
-    sharers: int = 0  # active terminals of the access point; 0: not known
-    block_bytes: int = 0  # that a local program had best write at once; 0: as it likes
-    ports: tuple[str, ...] = ()  # of a gateway: where its terminals are
+    sharers: int = 0  # active terminals of the access point; 0: unknown
+    block_bytes: int = 0  # recommended size of a local program's writes; 0: none
+    ports: tuple[str, ...] = ()  # gateways only: ports of the terminals
 
 
-# Probing. The core does not know the keys: each belongs to one meeting of two agents, which has a number.
+# Probing. The core does not know the keys: each belongs to one numbered meeting of two agents.
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSession:
     number: int
-    health_port: int  # UDP, of any address; sessions may share it
-    probe_port: int  # of this one alone
+    health_port: int  # UDP, on any address; sessions may share it
+    probe_port: int  # UDP, for this session alone
     meeting: int
     key: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerProbes:
-    """Those who measure the paths to here, and nobody else."""
+    """Answer the probes of exactly these sessions."""
 
     sessions: tuple[AnswerSession, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWay:
-    """How packets of an agent's own leave, and where they go."""
+    """The route of an agent's probes."""
 
-    device: str | None  # by which; None: as routes say
-    local: str | None  # address that they have; None: the device's, or as routes say
+    device: str | None  # outgoing device; None: by the routes
+    local: str | None  # source address; None: the device's, or by the routes
     remote: str
 
 
@@ -140,26 +138,26 @@ class HealthPath:
     way: MeasuredWay
     port: int  # the other end's
     number: int  # of the session
-    pause_ms: int  # between packets
+    pause_ms: int  # between two packets
     meeting: int
     key: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthProbes:
-    """Send small packets along these paths all the time, and along no others."""
+    """Send small packets continuously along exactly these paths."""
 
     paths: tuple[HealthPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Measure one path once: by packets of many lengths, each so many times, and by trains of the longest."""
+    """Measure a path once: `tries` packets of each length, and trains of the longest packets."""
 
     name: str  # the uplink's
     way: MeasuredWay
     port: int  # the other end's
-    down: bool  # from the other end to here
+    down: bool  # direction: from the other end to this agent
     shortest_bytes: int
     longest_bytes: int
     step_bytes: int
@@ -177,42 +175,42 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class RelayClient:
     name: str
-    certificate_sha256: bytes  # one that counts
+    certificate_sha256: bytes  # of a valid certificate
 
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """Further subflows of gateways' connections with another relay, passed on packet by packet."""
+    """A port that forwards further subflows of gateways' connections to another relay, packet by packet."""
 
-    port: int  # here
+    port: int  # at this relay
     address: str  # the other relay's
     other_port: int
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Be one, at this port; or none: port 0."""
+    """Serve as a relay at this port, or stop with port 0."""
 
     port: int = 0
-    gateways: tuple[RelayClient, ...] = ()  # who is served, and nobody else
+    gateways: tuple[RelayClient, ...] = ()  # the only clients that are served
     allowed: tuple[PortRange, ...] = ()
-    congestion: str | None = None  # None: as the kernel likes
+    congestion: str | None = None  # None: the kernel's default
     draining: bool = False
     onward: tuple[Onward, ...] = ()
-    certificate: bytes = field(default=b"", repr=False)  # of the agent's own key, which the core does not know
+    certificate: bytes = field(default=b"", repr=False)  # of the agent's own key pair
 
 
 @dataclass(frozen=True, slots=True)
 class LocalAddress:
     uplink: str
-    addresses: tuple[str, ...]  # one of a family at most
+    addresses: tuple[str, ...]  # at most one per family
 
 
 @dataclass(frozen=True, slots=True)
 class TakenTerminal:
     name: str
-    addresses: tuple[str, ...]  # its own
-    locals: tuple[LocalAddress, ...]  # of the gateway's host, by which it speaks for the terminal: the best first
+    addresses: tuple[str, ...]  # of the terminal itself
+    locals: tuple[LocalAddress, ...]  # the host's addresses for this terminal, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,26 +227,26 @@ class TakingRelay:
     port: int
     draining: bool = False
     onward: tuple[Onward, ...] = ()
-    key_sha256: bytes = b""  # of the public key that its certificate is for
+    key_sha256: bytes = b""  # of the public key in the relay's certificate
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Carry the TCP connections of these terminals to relays; of none: everything is as before."""
+    """Relay the TCP connections of these terminals. Without terminals, relay nothing."""
 
     port: str = ""
     terminals: tuple[TakenTerminal, ...] = ()
     uplinks: tuple[InterceptUplink, ...] = ()
     relays: tuple[TakingRelay, ...] = ()
-    block: bool = False  # what cannot be relayed is reset; else the gateway's host connects
-    left_alone: tuple[str, ...] = ()  # networks
+    block: bool = False  # reset what cannot be relayed; else the gateway's host connects
+    left_alone: tuple[str, ...] = ()  # networks whose TCP is not relayed
 
 
 @dataclass(frozen=True, slots=True)
 class RelayChoice:
     prefix: str
-    relays: tuple[str, ...]  # none: directly
-    together: bool = False  # connections are spread over all of them
+    relays: tuple[str, ...]  # none: direct
+    together: bool = False  # spread connections over all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +257,8 @@ class Choices:
 @dataclass(frozen=True, slots=True)
 class WalkTo:
     address: str
-    port: int = 0  # TCP, where nobody answers to pings; 0: none
-    routers: bool = False  # those on the way, too
+    port: int = 0  # TCP port to try if pings are not answered; 0: none
+    routers: bool = False  # find the routers on the way too
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +295,7 @@ class Direct:
 class HangUp:
     session: int
     reason: str
-    fault: bool = False  # the core failed at a word of this agent
+    fault: bool = False  # a report of this agent made the core fail
 
 
 AgentEffect = Direct | HangUp

@@ -12,24 +12,24 @@ from enum import StrEnum
 
 # Measured paths
 
-LATE_S = 10  # a window that has packets in it at any pace
+LATE_S = 10  # length of a window that contains packets at any probing rate
 
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Of those who measure the paths to a host."""
+    """Counters of the probes that a host answers."""
 
-    reason: str  # why nobody is answered; empty: those are who were named
-    probes: int  # answered
-    health_packets: int  # answered
-    strangers: int  # packets of no session, or not genuine
+    reason: str  # why no probes are answered; empty: they are
+    probes: int  # answered probes
+    health_packets: int  # answered health packets
+    strangers: int  # packets of no session, or with a bad authenticator
     replays: int
-    too_many: int  # more a second than are answered
+    too_many: int  # packets above the rate limit
 
 
 @dataclass(frozen=True, slots=True)
 class HealthWindow:
-    """Changes are of one direction's delay, above the lowest of the last minute: the clocks differ."""
+    """Health of a path over one window. One-way delays are above the last minute's minimum: clocks differ."""
 
     seconds: int
     sent: int
@@ -37,10 +37,10 @@ class HealthWindow:
     lost_there: int
     lost_back: int
     reordered: int
-    rtt_least_us: int  # without the far end's own time; 0: none was answered
+    rtt_least_us: int  # without the far end's processing; 0: no answer
     rtt_median_us: int
     rtt_p95_us: int
-    reason: str  # why the rest is not known; empty: it is
+    reason: str  # why the one-way figures are unknown; empty: they are known
     there_median_us: int
     there_p95_us: int
     there_jitter_us: int
@@ -51,30 +51,33 @@ class HealthWindow:
 
 @dataclass(frozen=True, slots=True)
 class PathHealth:
-    """How one path fares, by small packets. The counts begin anew with the order."""
+    """Health of one path by small packets. An order restarts the counts."""
 
     name: str  # the uplink's
-    reason: str  # why nothing is sent; empty: it is
-    sent: int  # more than a second ago: by then each is answered, or lost
+    reason: str  # why nothing is sent; empty: packets are sent
+    sent: int  # more than a second ago, so each is answered or lost
     lost: int
-    lost_there: int  # of the lost: the rest of them is not known to be of either direction
+    lost_there: int  # lost on the way there; the direction of some losses is unknown
     lost_back: int
-    late: int  # answered, and so long after the shortest of the last minute that who waits for it feels it
+    late: int  # answered noticeably later than the last minute's minimum
     windows: tuple[HealthWindow, ...]
 
     @property
     def answers(self) -> bool:
-        """The other end does, as was seen of late."""
+        """Return whether the other end has answered within LATE_S."""
         late = next((window for window in self.windows if window.seconds == LATE_S), None)
         return late is not None and late.sent > late.lost
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePacket:
-    """Times are nanoseconds since some moment: the first and the last by the clock of who sent the packet, the others
-    by the other one's. None: not known. Without the second and the last it was lost, or its answer."""
+    """One probe packet. Times are nanoseconds since an unspecified moment; None: unknown.
 
-    train: int  # from 1; 0: it was sent alone
+    `sent_ns` and `heard_ns` are by the sender's clock, the others by the receiver's. A packet without `received_ns` and
+    `heard_ns` was lost, or its answer was.
+    """
+
+    train: int  # from 1; 0: a single packet
     length: int  # of UDP payload
     sent_ns: int | None
     received_ns: int | None
@@ -83,7 +86,7 @@ class ProbePacket:
 
     @property
     def came(self) -> bool:
-        """Its answer did, though kernels may not have stamped it: they begin to a moment late."""
+        """Return whether the packet arrived. Kernels miss the first timestamps, so either time is proof."""
         return self.received_ns is not None or self.heard_ns is not None
 
     @property
@@ -93,13 +96,13 @@ class ProbePacket:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What came of an order to probe."""
+    """The result of an order to probe."""
 
     session: int
     directive: int
-    reason: str  # why there is less than was ordered; empty: all was sent
+    reason: str  # why fewer packets than ordered were sent; empty: all were
     transport: str  # udp or udp6; empty: no packet was sent
-    hardware: bool  # both ends' times are of their network cards
+    hardware: bool  # both ends use timestamps of their network cards
     packets: tuple[ProbePacket, ...]  # in the order of sending
 
 
@@ -108,37 +111,37 @@ class ProbeReport:
 
 @dataclass(frozen=True, slots=True)
 class RelayReport:
-    """A relay, as it stands."""
+    """The state and counters of a relay."""
 
-    reason: str  # why it does not; empty: it does
+    reason: str  # why the relay does not serve; empty: it does
     draining: bool
-    connections: int  # carried now
-    waiting: int  # opened, and nothing asked for yet
-    carried: int  # connections, those that have ended, too
-    refused: int  # requests for what no gateway reaches, or beyond a limit
+    connections: int  # relayed now
+    waiting: int  # opened without a request yet
+    carried: int  # connections relayed so far, including ended ones
+    refused: int  # requests to disallowed destinations, or beyond a limit
     failed: int  # requests for destinations that did not answer
     strangers: int
     bytes_up: int  # to servers
     bytes_down: int
-    overhead_us: int  # what it holds an answer's bytes back; 0: not known
-    busy_percent: int  # of one processor, the least idle one of its host
-    congestion: str  # what it sends with
+    overhead_us: int  # delay that the relay adds to an answer; 0: unknown
+    busy_percent: int  # load of the host's busiest processor
+    congestion: str  # congestion control in use
 
 
 @dataclass(frozen=True, slots=True)
 class RelayReached:
     name: str
-    reason: str  # why it cannot be; empty: it can
-    connections: int  # by it, now
-    opened: int  # in store
-    setup_us: int  # TCP and TLS of the last that was opened; 0: none was
+    reason: str  # why the relay cannot be reached; empty: it can
+    connections: int  # by this relay now
+    opened: int  # connections opened in advance
+    setup_us: int  # TCP and TLS handshakes of the last one opened; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalTaken:
     name: str
-    connections: int  # now
-    relayed: int  # connections, since the order came
+    connections: int  # open now
+    relayed: int  # connections since the order
     direct: int
     reset: int
     bytes_up: int
@@ -147,40 +150,40 @@ class TerminalTaken:
 
 @dataclass(frozen=True, slots=True)
 class SoughtDestination:
-    """A place for which no choice stands."""
+    """A destination prefix for which no choice is in force."""
 
     prefix: str  # a /24 or a /48
-    address: str  # that was asked for there
+    address: str  # a destination that a terminal asked for
     port: int
 
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """Terminals' connections, as a gateway takes them."""
+    """Terminals' connections that a gateway intercepts."""
 
-    reason: str  # why nothing is taken; empty: it is
+    reason: str  # why nothing is intercepted; empty: it is
     relays: tuple[RelayReached, ...]
     terminals: tuple[TerminalTaken, ...]
-    sought: tuple[SoughtDestination, ...]  # the newest first
+    sought: tuple[SoughtDestination, ...]  # newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    address: str  # empty: it does not say
+    address: str  # empty: the router does not answer
     rtt_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     address: str
-    reason: str  # why it is not known; empty: it is
-    rtt_us: int  # the least; 0: not known
-    routers: tuple[Router, ...]  # the nearest first
+    reason: str  # why the distance is unknown; empty: it is known
+    rtt_us: int  # the shortest; 0: unknown
+    routers: tuple[Router, ...]  # nearest first
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What came of an order to walk."""
+    """The result of an order to measure distances."""
 
     session: int
     directive: int
@@ -191,18 +194,18 @@ class Walked:
 ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
-PROBE = "probe"  # measures paths, or answers who does
+PROBE = "probe"  # measures paths, and answers such probes
 TAKES = "take"
 # Capabilities of a relay's agent
 RELAYS = "relay"
 # Capabilities of every agent
 WALKS = "walk"
 # Capabilities of a terminal's agent
-REPORTS = "report"  # of its connections
+REPORTS = "report"  # reports the host's connections
 CAPS = "caps"
 CLAMPS = "clamp"
 
-MOST_SUBFLOWS = 1024  # of a host's own report that are read; those are told first that heard of their peers last
+MOST_SUBFLOWS = 1024  # read per host's report; the most recently active come first
 
 
 class Role(StrEnum):
@@ -220,7 +223,7 @@ class PathManager(StrEnum):
 class Capability:
     name: str
     available: bool
-    reason: str  # why not, and what to do
+    reason: str  # why it is unavailable, and what to do
 
 
 SubflowKey = tuple[str, int, str, int]  # address and port of this end, and of the other
@@ -240,10 +243,10 @@ class Subflow:
     in_flight_segments: int
     delivery_rate_bps: int
     segments_sent: int
-    retransmits: int  # segments, in all
+    retransmits: int  # segments in total
     bytes_acked: int
     bytes_received: int
-    since_ack_ms: int  # since the last acknowledgement of ours came
+    since_ack_ms: int  # since the last acknowledgement for sent data arrived
 
     @property
     def key(self) -> SubflowKey:
@@ -259,17 +262,17 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class PathCopies:
-    """Of what came in by one path, since the order was given."""
+    """Counters of arrivals by one path since the order to eliminate."""
 
     name: str
     native: bool  # the port's own driver runs the program
-    first: int  # passed: no other path had brought it
+    first: int  # passed: the first copy
     eliminated: int
-    late: int  # passed: another path had brought it, longer ago than the window
-    rogue: int  # passed: this path itself had brought it within the window
-    evicted: int  # won by this path, and forgotten for want of room
-    unidentified: int  # passed: too long, with IPv4 options, or what no receiver takes
-    not_forwarded: int  # passed: no IP, not for the port's MAC address, or near the end of its hop limit
+    late: int  # passed: another path delivered it before the window
+    rogue: int  # passed: this path delivered it within the window
+    evicted: int  # delivered first by this path, and forgotten because the table was full
+    unidentified: int  # passed: too long, with IPv4 options, or damaged
+    not_forwarded: int  # passed: no IP, not for the port's MAC address, or with an expiring hop limit
     skew: tuple[int, ...]  # [n]: copies that came 2^n to 2^(n+1) ns after the first
 
     @property
@@ -279,7 +282,7 @@ class PathCopies:
 
 @dataclass(frozen=True, slots=True)
 class Elimination:
-    """What became of copies at a site."""
+    """Elimination of copies at a site."""
 
     window_us: int
     paths: tuple[PathCopies, ...]
@@ -288,47 +291,47 @@ class Elimination:
 
 @dataclass(frozen=True, slots=True)
 class TunnelEnd:
-    """A tunnel as one of its ends has it."""
+    """The state of a tunnel at one of its ends."""
 
     name: str  # the uplink's
-    reason: str  # why it is not made, or nobody is heard; empty: the other end is
-    peer: str  # the other end's outer address and port; empty: nobody was ever heard
-    heard_ms: int | None  # since the other end was heard; None: never
-    rtt_us: int  # 0: no question was answered
-    mtu_bytes: int  # the longest IP packet that goes through both ways; 0: not known yet
-    moves: int  # how often the other end had another outer address than before
-    strangers: int  # packets that came for it from somebody else
+    reason: str  # why there is no device, or no peer is heard; empty: the peer is heard
+    peer: str  # the peer's outer address and port; empty: never heard
+    heard_ms: int | None  # since the peer was last heard; None: never
+    rtt_us: int  # 0: no probe was answered
+    mtu_bytes: int  # the longest IP packet that passes in both directions; 0: unknown yet
+    moves: int  # changes of the peer's outer address
+    strangers: int  # unauthenticated packets to this tunnel
 
 
 @dataclass(frozen=True, slots=True)
 class Tunnelling:
     ends: tuple[TunnelEnd, ...]
-    largest_bytes: int  # an IP packet that goes into every tunnel that is up; 0: none is known
-    missing: tuple[tuple[str, str], ...]  # ports where senders are not told so, and why
+    largest_bytes: int  # longest IP packet that fits every tunnel that is up; 0: unknown
+    missing: tuple[tuple[str, str], ...]  # ports where senders do not learn of it, with the reason
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A connection of a terminal as its gateway sees it pass."""
+    """A terminal's connection as its gateway observes it."""
 
     terminal_address: str
     terminal_port: int
     other_address: str
     other_port: int
-    bytes_sent: int  # acknowledged to the terminal, since it was first seen
-    srtt_us: int  # from the terminal to the other end and back; 0: not known yet
+    bytes_sent: int  # acknowledged to the terminal since the connection was first seen
+    srtt_us: int  # terminal to other end and back; 0: unknown yet
     min_rtt_us: int
-    since_data_ms: int  # since the last data came from the terminal
+    since_data_ms: int  # since the terminal's last data
     joined: bool  # a further subflow of an MPTCP connection
-    has_scale: bool  # its beginning was seen, so its window can be lowered
+    has_scale: bool  # its handshake was seen, so its window can be lowered
 
 
 @dataclass(frozen=True, slots=True)
 class Capping:
-    """What holds caps at a host, and what it sees."""
+    """The enforcement of caps at a host, and its observations."""
 
     hand: str  # congestion-control, clamp or window; empty: none, only reports
-    held: int  # connections that are under a cap now
+    held: int  # connections with a cap now
     missing: tuple[tuple[str, str], ...]  # ports without a program, and why
     passing: tuple[Passing, ...] = ()  # at a gateway
 
@@ -345,14 +348,14 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class AgentOpened:
     session: int
-    name: str  # of its certificate
+    name: str  # in its certificate
     peer: str
     role: Role
     path_manager: PathManager
     version: str
     capabilities: tuple[Capability, ...]
     addresses: tuple[str, ...]
-    terminal: str | None = None  # that its certificate lets it speak for; None: the one of its name
+    terminal: str | None = None  # the terminal in its certificate; None: the one of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,15 +371,15 @@ class Reported:
     interval_ms: int
     connections: tuple[Connection, ...]
     cost: Cost
-    elimination: Elimination | None = None  # None: none are ordered to be eliminated
-    tunnelling: Tunnelling | None = None  # None: no tunnels are ordered
-    capping: Capping | None = None  # None: nothing of caps was ordered
-    answering: Answering | None = None  # None: nobody is to be answered
+    elimination: Elimination | None = None  # None: no elimination was ordered
+    tunnelling: Tunnelling | None = None  # None: no tunnels were ordered
+    capping: Capping | None = None  # None: no caps were ordered
+    answering: Answering | None = None  # None: no answering was ordered
     health: tuple[PathHealth, ...] = ()
-    relaying: RelayReport | None = None  # None: it is no relay
-    taking: Taking | None = None  # None: nothing is to be taken
-    cut: bool = False  # it told of more than MOST_SUBFLOWS
-    confirmed: frozenset[SubflowKey] | None = None  # of a server's: the subflows that count; None: all do
+    relaying: RelayReport | None = None  # None: the agent is no relay
+    taking: Taking | None = None  # None: no interception was ordered
+    cut: bool = False  # it had more than MOST_SUBFLOWS
+    confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +388,7 @@ class Resulted:
     directive: int
     done: bool
     said: str  # what was done, or why not
-    connections: int  # that it reached
+    connections: int  # that the order reached
     took_us: int
 
 
@@ -396,7 +399,7 @@ class FailoverFired:
     said: str
     stalled_ms: int
     connections: int
-    at_us: int  # of the agent's clock: what is told twice fired once
+    at_us: int  # by the agent's clock; equal times are one firing
 
 
 AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | Walked

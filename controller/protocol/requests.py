@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of people to the core, and the errors that refuse them. They know neither HTTP nor OpenFlow."""
+"""Requests of people to the core, and the errors that refuse them, independent of HTTP and OpenFlow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ MOST_NAMED = 12  # terminals, in one sentence
 
 @dataclass(frozen=True, slots=True)
 class OverrideResult:
-    """A wish that was kept. `done` are sentences; one that was kept before changes nothing and says "already". `failed`
-    are sentences too: what agents could not do of it, which switches are not known to hold it, and that a restart would
-    forget it."""
+    """The result of an accepted override.
+
+    `done` are sentences; a repeated override changes nothing and says "already". `failed` are sentences too: failures
+    of agents, switches that have not confirmed it, and a state file that was not written.
+    """
 
     done: tuple[str, ...]
     changed: bool
@@ -28,11 +30,11 @@ class OverrideResult:
 
 
 class UnknownTerminal(Exception):
-    """The sentence names the terminal and those that there are."""
+    """An unknown terminal. The message names it and the known ones."""
 
 
 def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
-    """Where there are too many to be named, those that may have been meant are."""
+    """Return the error. With too many terminals to list, the message names similar ones."""
     known = sorted(there)
     if len(known) <= MOST_NAMED:
         return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")
@@ -42,7 +44,7 @@ def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
 
 
 def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
-    """A terminal and its site, or all with theirs; or UnknownTerminal."""
+    """Return one or all terminals with their sites, or raise UnknownTerminal."""
     everybody = [(site, terminal) for site in sites for terminal in site.terminals]
     found = [each for each in everybody if name in (each[1].name, EVERYBODY)]
     if not found and name != EVERYBODY:
@@ -51,11 +53,11 @@ def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
 
 
 class UnknownRelay(Exception):
-    """The sentence names the relay and those that there are."""
+    """An unknown relay. The message names it and the known ones."""
 
 
 class UnknownClass(Exception):
-    """The sentence names the class and those that there are."""
+    """An unknown class. The message names it and the known ones."""
 
 
 def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> UnknownClass:
@@ -65,7 +67,7 @@ def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> Unkn
 
 
 class UnknownUplink(Exception):
-    """The sentence names the gateway or the uplink and those that there are."""
+    """An unknown gateway or uplink. The message names it and the known ones."""
 
 
 def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
@@ -80,18 +82,18 @@ def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
 
 
 class Impossible(Exception):
-    """The sentence says why this terminal cannot have what was asked."""
+    """A request that cannot be met. The message says why."""
 
 
 class NotAnswered(Exception):
-    """The core did not answer in time; whether the wish was kept is not known."""
+    """The core did not answer in time. The override may or may not be in force."""
 
 
 class Writer(Protocol):
-    """Blocks until the core has answered, and a little for switches and agents. A refused wish has changed nothing."""
+    """Blocks until the core answers, and briefly for switches and agents. A refused request changes nothing."""
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> OverrideResult:
-        """No mode: the one of the configuration. No class: of what is in none with a mode of its own."""
+        """Set a mode. None: the configured one. Without a class: for traffic in no class with its own mode."""
 
     def set_active(self, terminal: str, uplink: str) -> OverrideResult: ...
 
@@ -99,10 +101,10 @@ class Writer(Protocol):
         """Forget what copies have used of an uplink today."""
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """Have a path probed; what comes of it is told by the paths themselves."""
+        """Probe a path. The result appears in the readout of paths."""
 
     def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
-        """Whether it drains stays as it was."""
+        """Add or change a relay. Its draining state stays."""
 
     def remove_relay(self, name: str) -> OverrideResult: ...
 
@@ -110,7 +112,7 @@ class Writer(Protocol):
 
 
 def reachable(site: Site, terminal: Terminal, name: str) -> None:
-    """Or Impossible."""
+    """Raise Impossible if the uplink is missing, or lacks a next hop for the terminal's families."""
     uplink = next((each for each in site.uplinks if each.name == name), None)
     if uplink is None:
         there = ", ".join(each.name for each in site.uplinks)

@@ -20,7 +20,7 @@ from controller.program.program import Installed, PortCounters
 
 @dataclass(frozen=True, slots=True)
 class SwitchOpened:
-    """Hello is done and the ports are known; nothing was asked of it yet."""
+    """The handshake is done and the ports are known. No read or change was ordered yet."""
 
     session: int
     dpid: int
@@ -42,7 +42,7 @@ class SwitchRead:
 
 @dataclass(frozen=True, slots=True)
 class SwitchApplied:
-    """The switch has answered the barrier behind the last change of this ticket."""
+    """The switch has answered the barrier after the last change of this ticket."""
 
     session: int
     ticket: int
@@ -50,7 +50,7 @@ class SwitchApplied:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRefused:
-    """`change` is None when the switch complained of a message that no change stands for."""
+    """The switch refused a message. `change` is None if the message was no change."""
 
     session: int
     ticket: int | None
@@ -60,7 +60,7 @@ class SwitchRefused:
 
 @dataclass(frozen=True, slots=True)
 class FlowsLost:
-    """Flows of ours are gone that we did not delete; said once, until the switch is asked to be read."""
+    """The controller's flows vanished without an order. Sent once, until the next Read."""
 
     session: int
 
@@ -74,7 +74,7 @@ class PortSeen:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourSeen:
-    """An ARP or neighbour discovery packet told that `mac` has `address`."""
+    """An ARP or neighbour discovery packet showed that `mac` has `address`."""
 
     session: int
     in_port: int
@@ -84,7 +84,7 @@ class NeighbourSeen:
 
 @dataclass(frozen=True, slots=True)
 class Solicited:
-    """Somebody asks for the MAC of `target` (IPv6; ARP is answered by flows)."""
+    """A host asks for the MAC of `target` (IPv6; flows answer ARP)."""
 
     session: int
     in_port: int
@@ -134,7 +134,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """The changes in this order; a barrier wherever the kind of change changes, and one behind the last."""
+    """Apply the changes in order, with a barrier between kinds of changes and one after the last."""
 
     session: int
     ticket: int
@@ -154,7 +154,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """Answer a neighbour solicitation: `target` is at `mac`. Proxied: it is a terminal's address, not our own."""
+    """Answer a neighbour solicitation: `target` is at `mac`. `proxied`: it is a terminal's address."""
 
     session: int
     out_port: int
