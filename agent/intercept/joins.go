@@ -18,7 +18,7 @@ import (
 	"bicast/relay/proxy"
 )
 
-// A subflow that ended, or could not be made, is made again after a while, that doubles where it ends again.
+// A subflow that ended, or could not be made, is retried after a pause that doubles each time.
 const (
 	againSoon   = time.Second
 	againSeldom = time.Minute
@@ -38,7 +38,7 @@ type joins struct {
 	trouble *ratelog.Logger
 
 	mutex  sync.Mutex
-	onward map[netip.AddrPort][]netip.AddrPort // ports of others that lead to a relay, too
+	onward map[netip.AddrPort][]netip.AddrPort // ports of other relays that lead to a relay too
 	live   map[mptcp.Token]*joined
 }
 
@@ -57,10 +57,10 @@ type path struct {
 }
 
 type source struct {
-	port  uint16    // ours; 0: it does not stand yet
-	stood time.Time // since when; zero: it never did
+	port  uint16    // local port; 0: not established yet
+	stood time.Time // established since; zero: never
 	pause time.Duration
-	waits bool // until it is made again
+	waits bool // for its retry
 }
 
 func (s *source) stands(port uint16) {
@@ -69,7 +69,8 @@ func (s *source) stands(port uint16) {
 	}
 }
 
-// lead has connections have subflows by these, too, and by no others' ways; they leave by uplinks that are the best ones now.
+// lead sets the paths via other relays, and adds and removes subflows of live connections accordingly. New subflows leave
+// by the uplinks that are the best now.
 func (j *joins) lead(relays []relay) {
 	j.mutex.Lock()
 	j.onward = map[netip.AddrPort][]netip.AddrPort{}
@@ -87,8 +88,8 @@ func (j *joins) lead(relays []relay) {
 	}
 }
 
-// join opens a subflow by each way that the connection does not begin with. The kernel goes on to call by a path that does not
-// answer, for two minutes. False: it has no others, for it is none of MPTCP.
+// join opens a subflow on each path except the first one's. The kernel retries a path without an answer for two minutes.
+// It returns false if the connection is plain TCP and so cannot have subflows.
 func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) bool {
 	from := locals.Of(relay.Addr())
 	if j.paths(from, relay) < 2 {
@@ -120,8 +121,9 @@ func (j *joins) paths(from []netip.Addr, relay netip.AddrPort) int {
 	return len(j.wanted(from, relay))
 }
 
-// wanted are by each uplink to the relay, and by others' ways from the best uplink alone: at the relay such a subflow has the
-// other relay's address, so nobody there can tell whose uplink it rides, and flag it. Under the mutex.
+// wanted returns the paths by each uplink to the relay, and those via other relays from the best uplink only. At the
+// relay a subflow of the latter has the other relay's address, so the relay cannot know its uplink and set its backup
+// flag. The caller holds the mutex.
 func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
 	for _, local := range from {
 		all = append(all, path{local, relay})
@@ -134,7 +136,7 @@ func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
 	return all
 }
 
-// settle opens subflows that a connection is to have and has not, and closes those that it is to have no more.
+// settle opens missing subflows of a connection and closes those that are no longer wanted.
 func (j *joins) settle(one *joined) {
 	j.mutex.Lock()
 	wanted := j.wanted(one.locals.Of(one.relay.Addr()), one.relay)
@@ -161,7 +163,7 @@ func (j *joins) settle(one *joined) {
 	}
 }
 
-// numbered are our addresses: the one that a connection begins by has 0.
+// numbered returns the ids of our addresses. The address of the first subflow has 0.
 func numbered(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
 	ids := map[netip.Addr]uint8{began: 0}
 	for _, local := range locals {
@@ -185,7 +187,7 @@ func (j *joins) create(one *joined, by path) {
 	}
 }
 
-// later is after a while, that is short again for a subflow that stood for long. Under the mutex.
+// later schedules a retry. The pause is short again for a subflow that lived long. The caller holds the mutex.
 func (j *joins) later(one *joined, by path) {
 	if from := one.paths[by]; from != nil && !from.waits {
 		from.waits = true
@@ -231,17 +233,17 @@ func (j *joins) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = j.reconcile() // what happened while nobody listened
+	err = j.reconcile() // events before the subscription
 	for event := range events {
 		j.heard(event)
 	}
 	return err
 }
 
-// reconcile reads what the kernel has where events that told of it are lost.
+// reconcile reads the kernel's subflows, since events may be lost.
 func (j *joins) reconcile() error {
 	j.mutex.Lock()
-	before := maps.Clone(j.live) // who comes later may not be among what is read
+	before := maps.Clone(j.live) // later connections may be missing in the reading
 	j.mutex.Unlock()
 	connections, err := j.kernel.Subflows()
 	if err != nil {
@@ -314,7 +316,7 @@ func (j *joins) heard(event mptcp.Event) {
 	}
 }
 
-// again is of a connection that lives, and a way that it is still to have.
+// again retries a path if the connection lives and still wants the path.
 func (j *joins) again(one *joined, by path) {
 	j.mutex.Lock()
 	from := one.paths[by]

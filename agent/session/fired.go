@@ -8,19 +8,18 @@ import (
 	"bicast/api/agentv1"
 )
 
-// As many as can be armed may fire in one moment (agent/failover).
+// mostUntold is the limit of armed failovers, which may all fire at once (agent/failover).
 const mostUntold = 512
 
-// Failovers that fired, and of which it is not sure that the controller knows: they belong to the session, for a stream
-// that dies takes with it what it had sent and the other end had not read. A controller reads words in their order, so
-// that it has taken a report tells that it knows of those that were said before.
+// untold has the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
+// may lose sent messages. The controller reads messages in order, so a confirmed report confirms those sent before it.
 type untold struct {
 	fired   []*agentv1.Fired
-	said    int // of these, on this stream
-	covered int // of these, before the report that is in flight
+	said    int // how many of them were sent on this stream
+	covered int // how many of them were sent before the report in flight
 }
 
-// begins is for a new stream, which has said nothing.
+// begins resets the counts for a new stream.
 func (u *untold) begins() { u.said, u.covered = 0, 0 }
 
 func (u *untold) reports() { u.covered = u.said }
@@ -33,8 +32,8 @@ func (u *untold) taken() {
 // full reports whether too many messages are unconfirmed. Later ones wait at the host.
 func (u *untold) full() bool { return len(u.fired) == mostUntold }
 
-// tellFired tells of what fired, first of what an earlier stream may not have told of; and the next report, which the
-// controller's word for it has to wait for, is due at once.
+// tellFired sends fired failovers, unconfirmed ones of an earlier stream first. The next report becomes due at once,
+// since only its confirmation confirms them.
 func (s *stream) tellFired() error {
 	untold := &s.session.untold
 	for more := true; more && !untold.full(); {

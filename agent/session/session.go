@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session keeps the one stream to the controller: it is opened again whenever it ends, whatever ended it, and
-// nothing that comes down it ends the agent.
+// Package session keeps one stream to the controller. It reopens the stream after every end, and no received message
+// ends the agent.
 package session
 
 import (
@@ -21,7 +21,7 @@ import (
 // Protocol is the version of api/agent.proto that this agent speaks.
 const Protocol = 1
 
-// How long a controller may take for its welcome, and an order for being carried out.
+// Timeouts of the controller's welcome and of an order.
 const (
 	welcomeWithin = 5 * time.Second
 	orderWithin   = 10 * time.Second
@@ -46,21 +46,21 @@ type Host interface {
 
 // Session is one agent's side of the contract.
 type Session struct {
-	Dial     func() (*grpc.ClientConn, error) // anew for each attempt: a certificate may have changed
-	Identity func() string                    // another one when joining has written a new identity; New: always the same
-	Name     func() string                    // what the controller enrols us as; New: for people to fill in
+	Dial     func() (*grpc.ClientConn, error) // called for each attempt: the certificate may have changed
+	Identity func() string                    // changes when joining has written a new identity; New: constant
+	Name     func() string                    // the enrolled name; New: a placeholder for people to fill in
 	Host     Host
 	Log      *slog.Logger
 
 	workers workers
 
 	wait   backoff
-	last   string // what ended the attempt before, so that a long absence is said once
-	untold untold // reflexes that fired
-	reads  string // what ended the reading before
+	last   string // the end of the previous attempt, so that a long absence is logged once
+	untold untold // unconfirmed fired failovers
+	reads  string // the error of the previous reading
 }
 
-// New is a session that has not begun.
+// New returns a session; Run starts it.
 func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Session {
 	return &Session{
 		Dial: dial, Identity: func() string { return "" }, Name: func() string { return "NAME" }, Host: host, Log: log,
@@ -68,7 +68,7 @@ func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Se
 	}
 }
 
-// Run keeps the stream until the context ends, and then waits for orders that were begun.
+// Run keeps the stream until the context ends, and then waits for started orders.
 func (s *Session) Run(ctx context.Context) {
 	defer s.workers.alive.Wait()
 	for ctx.Err() == nil {
@@ -87,13 +87,13 @@ func (s *Session) Run(ctx context.Context) {
 	}
 }
 
-// How a stream ended.
+// outcome describes how a stream ended.
 type outcome struct {
 	err      error
-	welcomed bool // it had begun
+	welcomed bool // the controller had sent its welcome
 	lived    time.Duration
-	refused  bool // by a controller that knows what it says
-	barred   bool // refused, because our certificate does not count there any more
+	refused  bool // by the controller, or Dial failed: an early retry is useless
+	barred   bool // refused, because our certificate is no longer valid there
 }
 
 func (s *Session) attempt(ctx context.Context, identity string) outcome {
@@ -122,7 +122,7 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	}
 	about := []any{"reason", text, "again_in", pause.Round(time.Millisecond)}
 	if outcome.barred {
-		text = "barred" // whatever the words: the refusals after it say it in others
+		text = "barred" // regardless of the text: later refusals have other texts
 		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, and `bicast-agent join` here: this "+
 			"agent takes what that writes at once")
 	}
@@ -134,7 +134,7 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	s.Log.Log(context.Background(), level, "no session with the controller", about...)
 }
 
-// report reads the kernel; what fails is said once, and no report is better than an empty one.
+// report reads the kernel. It logs a failure once and then returns nil: no report is better than an empty one.
 func (s *Session) report() *agentv1.Report {
 	report, err := s.Host.Report()
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Session) report() *agentv1.Report {
 	return report
 }
 
-// watch ends a stream when its host has joined again: the new certificate counts at once, and the old one no more.
+// watch ends a stream when its host has joined again: the new certificate replaces the old one at once.
 func (s *Session) watch(live *stream, identity string) {
 	for live.ctx.Err() == nil {
 		if now := s.Identity(); now != "" && now != identity {
@@ -159,7 +159,7 @@ func (s *Session) watch(live *stream, identity string) {
 	}
 }
 
-// sleepAs sleeps no longer than this host is who it was.
+// sleepAs sleeps until the time is over or the host's identity changes.
 func (s *Session) sleepAs(ctx context.Context, identity string, d time.Duration) {
 	for end := time.Now().Add(d); ctx.Err() == nil && s.Identity() == identity; {
 		left := time.Until(end)

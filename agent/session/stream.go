@@ -14,20 +14,21 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Directives that are read before the one before them is given to its executor.
+// waiting is the number of directives that are read ahead of the executors.
 const waiting = 16
 
-// How long an agent that is stopped waits for the controller to have heard of it.
+// farewellWithin limits how long a stopped agent waits for the controller to end the stream.
 const farewellWithin = time.Second
 
-// One stream, from hello to its end. Three goroutines: one reads, one gives orders to their executors and answers them, and one,
-// which alone writes, decides what is said next. A controller that does not read holds up its own directives and nothing else.
+// stream is one stream, from hello to its end. It has three goroutines. One reads. One passes orders to their executors
+// and answers them. One does all writes and decides their order. A controller that does not read delays only its own
+// directives.
 type stream struct {
 	session  *Session
-	agent    context.Context // outlives the stream: an order that was begun is brought to its end
+	agent    context.Context // outlives the stream, so that a started order completes
 	ctx      context.Context
 	end      context.CancelCauseFunc
-	wired    context.Context // outlives the agent by a farewell
+	wired    context.Context // outlives the agent by farewellWithin
 	hangUp   context.CancelFunc
 	wire     agentv1.Agents_SessionClient
 	welcomed bool
@@ -40,7 +41,7 @@ type stream struct {
 
 	pace     pace
 	sequence uint64
-	inFlight bool // a report that the controller has not taken yet
+	inFlight bool // a report that the controller has not confirmed yet
 }
 
 func newStream(ctx context.Context, session *Session) *stream {
@@ -54,7 +55,7 @@ func newStream(ctx context.Context, session *Session) *stream {
 	return s
 }
 
-// run returns when the stream has ended. An order that was begun is brought to its end all the same.
+// run returns when the stream has ended. A started order completes nevertheless.
 func (s *stream) run(conn *grpc.ClientConn) error {
 	defer s.hangUp()
 	withdraw := context.AfterFunc(s.ctx, s.hangUp)
@@ -84,13 +85,13 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 	err = s.speak()
 	s.end(err)
 	if s.agent.Err() != nil && s.wire.CloseSend() == nil {
-		<-heard // until the controller has ended the stream, too, or nobody waits any longer
+		<-heard // until the controller has ended the stream too, or farewellWithin is over
 	}
 	<-obeying
 	return err
 }
 
-// leave is what a stream's end does to the wire. The controller is to hear the end of an agent that is stopped.
+// leave ends the wire with the stream. For a stopped agent it waits, so that the controller learns of the end.
 func (s *stream) leave() {
 	if s.agent.Err() != nil {
 		time.AfterFunc(farewellWithin, s.hangUp)
@@ -108,7 +109,7 @@ func (s *stream) greet() error {
 	if err := s.wire.Send(hello); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	word, err := s.wire.Recv() // which knows why the stream has ended, where it has
+	word, err := s.wire.Recv() // returns the reason if the stream has ended
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
 	}
@@ -147,14 +148,14 @@ func (s *stream) read() {
 			hand(s.ctx, s.taken, word.Taken.GetSequence())
 		case *agentv1.FromController_Directive:
 			hand(s.ctx, s.directives, word.Directive)
-		default: // a second welcome, or a word of a later protocol: it needs no answer
+		default: // a second welcome, or a message of a later protocol, which needs no answer
 			s.session.Log.Debug("a word that is not for this agent", "word", fmt.Sprintf("%T", word))
 		}
 	}
 }
 
-// obey gives orders to their executors, and answers them with their results, and probes and walks with what came of them, too. That is
-// never said before its result; and of one that another stream ordered it is not said at all, as its number may be another order's here.
+// obey passes orders to their executors and sends their results, and for probes and walks their outcomes. An outcome
+// always follows its result. An outcome of an earlier stream's order is dropped: its number may be another order's here.
 func (s *stream) obey() {
 	begun := map[uint64]*started{}
 	for {
@@ -180,19 +181,19 @@ func (s *stream) obey() {
 
 // started is a probe or a walk.
 type started struct {
-	answered bool               // its result was said
-	came     *agentv1.FromAgent // what came of it before that
+	answered bool               // its result was sent
+	came     *agentv1.FromAgent // an outcome that came before the result
 }
 
 func (s *stream) give(directive *agentv1.Directive) (refused *agentv1.Directive, why string) {
 	return s.session.workers.give(&task{directive, func() {
-		if s.ctx.Err() == nil { // else the next stream's orders count
+		if s.ctx.Err() == nil { // otherwise the next stream's orders apply
 			hand(s.ctx, s.carried, s.carryOut(directive))
 		}
 	}})
 }
 
-// answer says an order's result, and then what came of it.
+// answer sends an order's result, and then its outcome if that is known.
 func (s *stream) answer(begun map[uint64]*started, result *agentv1.Result) {
 	hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
 	one := begun[result.GetDirective()]
@@ -208,7 +209,7 @@ func (s *stream) answer(begun map[uint64]*started, result *agentv1.Result) {
 	}
 }
 
-// over says what came of a probe or a walk, once its result was said.
+// over sends the outcome of a probe or a walk once its result was sent.
 func (s *stream) over(begun map[uint64]*started, directive uint64, word *agentv1.FromAgent) {
 	switch one := begun[directive]; {
 	case one == nil:
@@ -244,7 +245,7 @@ func (s *stream) reportEvery(order *agentv1.ReportEvery) *agentv1.Result {
 	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports go every %v", every)}
 }
 
-// speak is all that the stream says after the hello, and nobody else writes.
+// speak does all writes after the hello.
 func (s *stream) speak() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -322,7 +323,7 @@ func (s *stream) reason(err error) error {
 
 var errEnded = errors.New("the controller ended the session")
 
-// hand passes a word on, unless the stream ends first.
+// hand sends a value on a channel unless the stream ends first.
 func hand[T any](ctx context.Context, to chan<- T, word T) {
 	select {
 	case to <- word:

@@ -110,8 +110,8 @@ func (k *kernel) reopened(ctx context.Context, d device, log *slog.Logger) {
 	}
 }
 
-// read tells whether a bridge reads a device. One in userspace sets flags by name, and may have set them for the device
-// that it still reads, which is gone; so somebody beside us must hear this one.
+// read reports whether a bridge reads a device. A userspace bridge sets flags by name, so it may have set them while it
+// still reads the old device. So another socket than ours must listen on this one.
 func (k *kernel) read(d device) bool {
 	if d.enslaved || !d.promisc {
 		return d.enslaved
@@ -126,18 +126,18 @@ func (k *kernel) read(d device) bool {
 		}
 		return err
 	})
-	return err != nil || listeners > k.hears // where it cannot be known, the flag is what there is
+	return err != nil || listeners > k.hears // without the table only the flag is known
 }
 
-// port is one of an Open vSwitch, which has another number for a moment.
+// port is a port of Open vSwitch that gets another number for a moment.
 type port struct {
 	name   string
-	mac    string // of the device that it is to read
-	number string // that it is to have again; empty: it was not taken from it
+	mac    string // of the device that the bridge should read
+	number string // the number to restore; empty: unchanged
 }
 
-// reopen is without an effect where there is no Open vSwitch, where it has no such port, and where that is another device's:
-// because it is yet to learn of ours, or lives in another namespace.
+// reopen changes the port's number and restores it. It does nothing without Open vSwitch, without such a port, or if the
+// port has another device: the bridge does not know ours yet, or is in another namespace.
 func (p *port) reopen(ctx context.Context) error {
 	if p.number == "" {
 		told, err := vsctl(ctx, "--if-exists", "get", "Interface", p.name, "mac_in_use", "ofport", "ofport_request")
@@ -163,7 +163,7 @@ func (p *port) reopen(ctx context.Context) error {
 	return errors.Join(p.request(ctx, ovsNowhere), p.renumber(ctx))
 }
 
-// renumber gives the port its number again, also while this agent ends.
+// renumber restores the port's number, also while this agent ends.
 func (p *port) renumber(ctx context.Context) error {
 	if p.number == "" {
 		return nil

@@ -20,14 +20,14 @@ import (
 
 const (
 	tendEvery  = time.Second
-	tendSoon   = 50 * time.Millisecond // after something of the underlay changed, which is seldom alone
-	untilKnown = 1280                  // bytes that go through any path that is good for IPv6
+	tendSoon   = 50 * time.Millisecond // after a change of the underlay; changes come in groups
+	untilKnown = 1280                  // bytes: the minimum MTU of IPv6 (RFC 8200 5)
 )
 
-// ErrNoGateway is why a terminal and a relay have no tunnels.
+// ErrNoGateway is returned by terminals and relays, which have no tunnels.
 var ErrNoGateway = errors.New("tunnels are uplinks of a gateway: run an agent of role gateway where its bridge is")
 
-// Fitter tells the senders behind ports how long packets may be; 0: as long as they like.
+// Fitter limits the packet length of senders behind ports; 0: no limit.
 type Fitter interface {
 	Fit(ports []string, largestBytes int)
 	Missing() map[string]error // by port
@@ -39,19 +39,19 @@ type Executor struct {
 	inside  func(func() error) error // runs in the namespace of the ports
 	fitter  Fitter
 	log     *slog.Logger
-	looks   time.Duration // how often longer packets are tried
-	stirred chan struct{} // something of the underlay changed
+	looks   time.Duration // interval between searches for a larger MTU
+	stirred chan struct{} // signals a change of the underlay
 
 	mutex     sync.Mutex
 	order     *agentv1.Tunnels // nil: none
 	host      *surroundings
-	release   func() error // what was taken for them all
+	release   func() error // releases what all tunnels share
 	tunnels   map[string]*tunnel
 	strangers map[string]uint64
-	fitted    int // what senders were told; 0: nothing yet
+	fitted    int // the limit that senders have; 0: none yet
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without an order.
 func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
 	return &Executor{
 		outside: outside, inside: inside, fitter: fitter, log: log, looks: lookEvery, stirred: make(chan struct{}, 1),
@@ -59,7 +59,7 @@ func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *s
 	}
 }
 
-// Order takes the place of the order before; what is the same stays as it is.
+// Order replaces the previous order. Unchanged tunnels stay as they are.
 func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	if err := check(order); err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	return fmt.Sprintf("%s made, by which the other end is looked for", plural.Of(len(order.GetTunnels()), "tunnel")), nil
 }
 
-// Run tends them until the context ends, and then takes them away.
+// Run maintains the tunnels until the context ends, and then removes them.
 func (e *Executor) Run(ctx context.Context) {
 	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
@@ -109,7 +109,7 @@ func (e *Executor) Run(ctx context.Context) {
 	}
 }
 
-// Report is nil where nothing is ordered.
+// Report returns nil without an order.
 func (e *Executor) Report() *agentv1.Tunnelling {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -257,7 +257,7 @@ func (e *Executor) tend() {
 	}
 }
 
-// largest goes into every tunnel that is alive; 0: none is, or is known so far.
+// largest returns the packet length that passes every live tunnel; 0: no tunnel lives, or no length is known yet.
 func (e *Executor) largest() int {
 	largest := 0
 	for _, t := range e.tunnels {

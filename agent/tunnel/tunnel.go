@@ -16,24 +16,24 @@ import (
 	"bicast/api/agentv1"
 )
 
-// tunnel is one of an order, as it runs: its end, its device and what is heard and sent there.
+// tunnel is one running tunnel of an order: its end, its device and its sockets.
 type tunnel struct {
 	order *agentv1.Tunnel
 	host  *surroundings
 	log   *slog.Logger
 	wake  chan struct{}
 	parts sync.WaitGroup
-	ctx   context.Context // of its parts
+	ctx   context.Context // of its goroutines
 	stop  context.CancelFunc
 
 	mutex   sync.Mutex
 	end     *End
-	six     bool // what is outside is IPv6
+	six     bool // the outer packets are IPv6
 	turned  time.Duration
 	device  device // index 0: there is none
-	showing int    // the index of that which a bridge is asked to read; 0: of none
+	showing int    // index of the device that a bridge is asked to read; 0: none
 	way     way
-	settled netip.AddrPort // whom the kernel knows as the peer
+	settled netip.AddrPort // the peer's address in the kernel
 	said    netip.AddrPort // the peer that was logged
 	reason  error          // why there is no device, or the kernel does not know the peer
 	over    bool
@@ -41,7 +41,7 @@ type tunnel struct {
 	outer   []*os.File
 }
 
-// surroundings are what the tunnels of an executor have in common.
+// surroundings are what the tunnels of an executor share.
 type surroundings struct {
 	kernel  *kernel
 	pins    pins
@@ -51,7 +51,7 @@ type surroundings struct {
 	looks   time.Duration
 }
 
-// begin takes over what an agent before us made, when that is what is ordered.
+// begin starts a tunnel. It takes over the device of an earlier agent if that fits the order.
 func begin(order *agentv1.Tunnel, host *surroundings, log *slog.Logger) (*tunnel, error) {
 	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -85,7 +85,7 @@ func begin(order *agentv1.Tunnel, host *surroundings, log *slog.Logger) (*tunnel
 
 func (t *tunnel) udpPort() uint16 { return uint16(t.order.GetUdpPort()) }
 
-// listen hears who says to be the other end, by IPv4 and by IPv6.
+// listen opens the sockets, of IPv4 and IPv6, at which the other end may first appear.
 func (t *tunnel) listen() error {
 	for _, six := range []bool{false, true} {
 		err := t.host.outside(func() error {
@@ -102,7 +102,7 @@ func (t *tunnel) listen() error {
 	return nil
 }
 
-// run lives until end.
+// run starts the tunnel's goroutines, which finish ends.
 func (t *tunnel) run() {
 	for i, file := range t.outer {
 		t.hears(file, func(b []byte) {
@@ -132,7 +132,7 @@ func (t *tunnel) run() {
 	}()
 }
 
-// finish leaves the device to who comes after us.
+// finish ends the tunnel but leaves the device to the next agent.
 func (t *tunnel) finish() error {
 	t.stop()
 	t.mutex.Lock()
@@ -164,15 +164,15 @@ func (t *tunnel) hears(file *os.File, take func([]byte)) {
 			if errors.Is(err, os.ErrClosed) {
 				return
 			}
-			if err == nil { // a device that went down says so once
+			if err == nil { // a device that went down returns one error
 				take(buffer[:n])
 			}
 		}
 	}()
 }
 
-// knock takes what came from any address. The device has a socket of IPv4 or one of IPv6: when the other end is heard by
-// neither and asks by the other one, that is what the device is made for.
+// knock handles a packet from any address. The device has a socket of either IPv4 or IPv6. If the other end is silent and
+// an authentic question arrives by the other version, the device is made for that version.
 func (t *tunnel) knock(from netip.AddrPort, b []byte) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -195,14 +195,14 @@ func (t *tunnel) came(b []byte) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.act(t.end.Inner(t.host.now(), b[ethernetBytes:]))
-	t.waken() // what was heard may be followed by more than that
+	t.waken() // a received packet may make more due than the replies
 }
 
 // waken makes the tunnel ask its end again what is due.
 func (t *tunnel) waken() {
 	select {
 	case t.wake <- struct{}{}:
-	default: // it is about to be asked
+	default: // a wakeup is already pending
 	}
 }
 
