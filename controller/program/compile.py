@@ -77,9 +77,9 @@ from controller.program.tables import (
     UPLINK_FORGED_PRIORITY,
 )
 
-TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
+TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: packets with a VLAN tag are neither forwarded nor answered
 
-Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of it
+Wire = tuple[str, int, str]  # a port's name, number and MAC: all that flows depend on
 
 
 def compile(site: Site, known: Known) -> Program:
@@ -97,7 +97,7 @@ def _flows(site: Site, wires: tuple[Wire, ...]) -> Mapping[FlowKey, Flow]:
 
 
 class _Groups:
-    """Where packets go just now."""
+    """The groups: the present destinations of packets."""
 
     def __init__(self, site: Site, known: Known) -> None:
         self._site = site
@@ -144,7 +144,7 @@ class _Groups:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group, ...]:
-    """A port is not sent to by its number what came in by it (OpenFlow 1.3.5, section 7.2.5)."""
+    """Return groups of deliveries. Output by number to the ingress port is not allowed (OpenFlow 1.3.5, 7.2.5)."""
     there: tuple[Bucket, ...] = ()
     back: tuple[Bucket, ...] = ()
     if port and mac:
@@ -155,7 +155,7 @@ def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group
 
 
 class _Flows:
-    """What leads packets to groups: as long as the configuration and the ports' numbers stay, so do these."""
+    """The flows, which lead packets to groups. They depend on the configuration and the ports' numbers only."""
 
     def __init__(self, site: Site, wires: tuple[Wire, ...]) -> None:
         self._site = site
@@ -177,7 +177,7 @@ class _Flows:
             if port := self._wires.get(each.place.port):
                 yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
         inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
-        for back, port in product(answered(self._site), inside):  # what comes by an uplink goes back by none
+        for back, port in product(answered(self._site), inside):  # packets from an uplink never leave by one
             to = partial(_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
         yield from metering.flows(self._site, self._wires)
@@ -194,7 +194,7 @@ class _Flows:
             yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
         for target in uplink.reach:
             source = uplink.address(Family.of(target))
-            assert source is not None  # edges/config/reach.py gives it no others
+            assert source is not None  # ensured by edges/config/reach.py
             yield Flow(ENTRY, REACHED_PRIORITY, _echo_reply(port.number, mac, target, source.ip), (ToController(),))
         for address in antispoofing.own(self._site):
             yield from responders.from_ourselves(port.number, address)
@@ -250,7 +250,7 @@ class _Flows:
         for own in inside:
             yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))
         for own in outside:
-            if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: nor do we send directed broadcasts
+            if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: directed broadcasts are dropped
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.IPV4, str(own.network.broadcast_address)))
         for family in Family:
             for network in family.never_routed:

@@ -79,7 +79,7 @@ def diff(installed: Program, wanted: Program) -> tuple[Change, ...]:
 
 
 def _step(change: Change) -> tuple[int, int]:
-    """A new flow that leads to no group comes before the groups: a bucket may resubmit to its table."""
+    """Return the order of a change. A new flow without a group goes first: a bucket may resubmit to its table."""
     if isinstance(change, AddFlow) and not any(isinstance(action, ToGroup) for action in change.flow.actions):
         return ORDER.index(AddGroup), -1
     return ORDER.index(type(change)), 0
@@ -98,7 +98,7 @@ def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
         yield ModifyGroup(group)
     for group in _only_in(installed.groups, wanted.groups):
         yield DeleteGroup(group.group_id)
-    if wanted.flows is installed.flows or wanted.flows == installed.flows:  # most often: a wish concerns groups alone
+    if wanted.flows is installed.flows or wanted.flows == installed.flows:  # usual: an override changes groups only
         return
     for flow in _only_in(wanted.flows, installed.flows):
         yield AddFlow(flow)
@@ -109,13 +109,13 @@ def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
 
 
 def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
-    if these.keys() <= those.keys():  # most often
+    if these.keys() <= those.keys():  # the usual case
         return iter(())
     return (value for key, value in these.items() if key not in those)
 
 
 def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
-    """Most are the very same: that is seen at once, and equality only field by field."""
+    """Yield changed values. Most are the same object, so identity is compared first: equality is slower."""
     for key, value in wanted.items():
         there = installed.get(key, value)
         if there is not value and there != value:

@@ -40,8 +40,11 @@ class GroupName:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """`back` is there for a port with several terminals in several subnets: they reach each other back out of it. A
-    site's are made once and compared by identity: what is remembered of each is asked for at every compilation."""
+    """An address of a terminal, with its groups.
+
+    `back` is set if the port has several terminals in several subnets: packets between them leave by their ingress
+    port. Each site's values are made once and compared by identity, which keeps cache look-ups fast.
+    """
 
     terminal: Terminal
     place: TerminalAddress
@@ -55,7 +58,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MirroredAddress:
-    """An address that the site mirrors, and the groups by which packets go there."""
+    """An address of the mirrored site, with the groups of packets to it."""
 
     returned: Returned
     family: Family
@@ -98,7 +101,7 @@ def served(site: Site) -> tuple[Served, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """One family of a subnet whose terminals stand behind several ports: neighbours who do not hear each other."""
+    """One family of a subnet with terminals behind several ports: they do not receive each other's broadcasts."""
 
     subnet: Subnet
     gateway: Interface
@@ -125,7 +128,7 @@ def divided(site: Site) -> tuple[Divided, ...]:
 
 @lru_cache(maxsize=256)
 def _named(site: Site) -> Mapping[str, GroupName]:
-    """Every group that the site has, by its name."""
+    """Return all groups of the site by name."""
     shared = _shared_ports(site)
     names = [_returning(each, traffic) for each in site.returned for traffic in site.returned_classes]
     for terminal in site.terminals:
@@ -139,7 +142,7 @@ def _named(site: Site) -> Mapping[str, GroupName]:
 
 
 def _shared_ports(site: Site) -> set[str]:
-    """Ports with several terminals in several subnets."""
+    """Return the ports with several terminals in several subnets."""
     terminals: dict[str, set[str]] = {}
     subnets: dict[str, set[str]] = {}
     for terminal in site.terminals:
@@ -179,13 +182,13 @@ class UsableUplink:
     screened: bool
     port: int
     actions: tuple[Action, ...]
-    copied: tuple[Action, ...]  # of what leaves by another one too
-    barred: bool = False  # its copies have used up what they may
+    copied: tuple[Action, ...]  # for packets that leave by another uplink too
+    barred: bool = False  # its budget of copies is used up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsableUplinks:
-    """Those of one family, in one state of the uplinks. Of equal ones there is one: it is compared by identity."""
+    """The usable uplinks of one family. Equal values are one object, compared by identity."""
 
     usable: tuple[UsableUplink, ...]
 
@@ -199,8 +202,10 @@ def paths(*usable: UsableUplink) -> UsableUplinks:
 def leaving(
     each: Served | MirroredAddress, named: tuple[Mode, ...], mode: Mode, own: str, active: str, paths: UsableUplinks
 ) -> tuple[Group, ...]:
-    """`named` are the modes of classes that have names; they come first, then the bicast class, then the rest. `own` is
-    the uplink in mode off."""
+    """Return the groups of an address, one per class: named classes, then the bicast class, then the rest.
+
+    `named` are the modes of the named classes. `own` is the uplink in mode off.
+    """
     groups: list[Group] = []
     for (_, name), its in zip(each.leaving, chain(named, repeat(mode)), strict=False):
         copied = len(groups) <= len(named)
@@ -220,14 +225,13 @@ def _way(mode: Mode, active: str, paths: UsableUplinks, copied: bool) -> tuple[G
         paid = [path for path in of_use if not path.barred or path.uplink.name == active]
         if len(paid) > 1 or len(paid) == len(of_use):
             return GroupKind.ALL, _copies(paid, active)
-    # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
-    # when it is back, with no controller alive.
+    # A port that is down keeps its bucket: the switch skips it and returns to it without a controller.
     in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
     return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
 
 
 def _copies(paths: list[UsableUplink], active: str) -> tuple[Bucket, ...]:
-    """One of them is no copy: the active one, while it can be used. What is metered leaves last."""
+    """Return a bucket per uplink. The first, the active one's if usable, is no copy; metered ones are last."""
     if all(path.copied is path.actions for path in paths):
         return tuple(Bucket(path.actions) for path in paths)
     first, *others = sorted(paths, key=lambda path: (path.uplink.name != active, path.copied is not path.actions))

@@ -32,19 +32,19 @@ from controller.program.tables import (
 
 
 def by(site: Site, port: str) -> bool:
-    """Whether it is that port. A bridge in userspace keeps the port of a device that is gone, which is down then."""
+    """Return whether this is the host's port. A userspace bridge keeps a vanished device's port, in state down."""
     return site.relaying is not None and site.relaying.port == port
 
 
 def taken(site: Site) -> tuple[Served, ...]:
-    """The addresses whose TCP is."""
+    """Return the addresses whose TCP is intercepted."""
     families = site.relaying.families if site.relaying else ()
     relayed = (each for each in served(site) if each.terminal.relayed and not each.place.by_relay)
     return tuple(each for each in relayed if each.family in families)
 
 
 def entering(site: Site, in_port: int) -> Iterator[Flow]:
-    """From the host, by the port of this number."""
+    """Yield flows for packets from the host."""
     for each in taken(site):
         family, tcp = each.family, _tcp(each.family, in_port=in_port)
         yield Flow(ENTRY, TO_TERMINAL_PRIORITY, fields(**tcp, **{family.destination: each.address}), goto=ROUTE)

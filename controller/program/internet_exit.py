@@ -27,12 +27,12 @@ from controller.program.tables import (
 
 
 def exits(site: Site) -> tuple[Served, ...]:
-    """The addresses of its exit, one of a family at most."""
+    """Return the addresses of the site's exit, at most one per family."""
     return tuple(each for each in served(site) if each.terminal.exit)
 
 
 def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]:
-    """From beyond, by the exit's port; `mac` is the gateway's there."""
+    """Yield flows for packets from the internet. `mac` is the gateway's at the exit's port."""
     family = each.family
     for network in of_no_stranger(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
@@ -42,7 +42,7 @@ def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]
 
 
 def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
-    """By no other port comes what is of an address at the other end, so the port need not be asked for again."""
+    """Yield flows to the exit. Peer sources arrive by uplinks only, so the flows do not match a port."""
     to = {each.family: (DecTtl(), ToGroup(each.delivery.group_id)) for each in exits(site)}
     for family in to:
         for in_port in uplinks:

@@ -23,7 +23,7 @@ PORT_BITS = 16
 
 
 class Direction(Enum):
-    """Of a packet, as its terminal sees it: where the other end's port and address stand in it."""
+    """The direction of a packet for its terminal. The value is the other end's side: source or destination."""
 
     SENT = "dst"
     RECEIVED = "src"
@@ -31,13 +31,13 @@ class Direction(Enum):
 
 @lru_cache(maxsize=4096)
 def matches(traffic: TrafficClass, family: Family, direction: Direction) -> tuple[Criteria, ...]:
-    """None: no packet of this family is of this class."""
+    """Return the matches of a class. Empty: no packet of this family is in the class."""
     chosen = product(*_kinds(traffic, family, direction))
     return tuple({name: value for each in one for name, value in each.items()} for one in chosen)
 
 
 def count(traffic: TrafficClass, family: Family) -> int:
-    """How many ways to match there would be: they multiply."""
+    """Return the number of matches. The kinds multiply."""
     return prod(map(len, _kinds(traffic, family, Direction.SENT)))
 
 
@@ -72,7 +72,7 @@ def blocks(ports: Iterable[range]) -> Iterator[Value]:
 
 
 def _merged(ports: Iterable[range]) -> Iterator[range]:
-    """No port twice: of two flows of one priority, no packet shall meet both."""
+    """Yield disjoint ranges: no packet may match two flows of the same priority."""
     current: range | None = None
     for each in sorted(ports, key=lambda one: one.start):
         if current is not None and each.start <= current.stop:

@@ -15,11 +15,11 @@ from controller.model.uplink import UNLIMITED
 from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
 from controller.program.tables import FIRST_COPIES
 
-NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until it is known what is left
+NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until the remaining budget is known
 
 
 def through(site: Site) -> dict[str, Resubmit]:
-    """By uplink of those that have limits, the way of its copies."""
+    """Return, for each uplink with limits, the resubmit of its copies."""
     return {
         uplink.name: Resubmit(FIRST_COPIES + number)
         for number, uplink in enumerate(site.uplinks)
@@ -42,8 +42,10 @@ def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
 
 
 def counted(site: Site, installed: Installed) -> dict[str, Counted]:
-    """By uplink, with what a tunnel puts around each frame. A meter tells at once what has passed; what its flow was
-    offered a switch tells a little later."""
+    """Return the copied bytes of each uplink with limits, including tunnel headers.
+
+    With a budget the meter counts: its counter is current, while a flow's counter lags and includes drops.
+    """
     found = {}
     for number, uplink in enumerate(site.uplinks):
         offered = installed.flow_counters.get((FIRST_COPIES + number, 1, fields()))

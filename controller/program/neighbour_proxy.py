@@ -43,7 +43,7 @@ SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
 
 
 def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
-    """The subnet as whose proxy the gateway answers for `target` at this port."""
+    """Return the subnet for which the gateway answers for `target` at this port, or None."""
     for link in divided(site):
         if port in link.ports and any(each.place.address == target and each.place.port != port for each in link.places):
             return link.subnet
@@ -53,7 +53,7 @@ def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
 def proxy_asked(
     family: Family, in_port: int, mac: str, network: str, datapath: Datapath, *, learns: bool
 ) -> Iterator[Flow]:
-    """Questions that come in by a port for an address of a subnet; `learns`: the app is shown who asks."""
+    """Yield the first half of replies at a port. `learns`: the controller sees the questions too."""
     shown = (ToController(),) if learns else ()
     if family is Family.IPV4:
         yield _asked_by_arp(in_port, mac, network, shown)
@@ -62,7 +62,7 @@ def proxy_asked(
 
 
 def proxy_answered(family: Family, address: str, own_port: int, datapath: Datapath) -> Iterator[Flow]:
-    """The other half of every answer for this address."""
+    """Yield the second half of replies for an address."""
     if family is Family.IPV4:
         question, answer = _arp_answer(address)
     elif datapath is Datapath.NETDEV:
@@ -100,7 +100,7 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
         turned += (Move("ipv6_src", "ipv6_dst"), SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT))
     else:
         shown = (ToController(),)
-        # What is asked back in a neighbour's name is answered to the neighbour, who did not ask.
+        # A solicitation in a neighbour's name causes an advertisement to it, which it did not ask for.
         told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
         yield Flow(ENTRY, PROXY_TOLD_PRIORITY, fields(**told))
         yield Flow(ENTRY, PROXY_ALONE_PRIORITY, fields(**question), shown)

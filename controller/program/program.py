@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast": every flow of ours carries it
+COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast", in every flow of this controller
 COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00
 GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # reserved: groups have no cookie
 METER_IDS = range(0x6200, 0x6300)  # reserved: meters have none either
@@ -27,13 +27,16 @@ Fields = tuple[tuple[str, Value], ...]
 
 
 def fields(**values: Value) -> Fields:
-    """The canonical form of a match: sorted by name."""
+    """Return the canonical form of a match: sorted by name."""
     return tuple(sorted(values.items()))
 
 
 def written(value: IPv4Address | IPv4Network | IPv6Address | IPv6Network) -> str:
-    """The canonical form of an address or a network: a switch gives the network of one address back as the address,
-    and which Python writes dots into an IPv6 one depends on its age."""
+    """Return the canonical form of an address or a network.
+
+    A switch returns a network of one address as the address. Python versions differ in writing IPv6 addresses with
+    dots.
+    """
     if isinstance(value, IPv4Network | IPv6Network) and value.num_addresses == 1:
         value = value.network_address
     address, slash, length = str(value).partition("/")
@@ -52,7 +55,7 @@ class SetField:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Copy the whole of one field into another of the same width."""
+    """Copy a whole field into another of the same width."""
 
     source: str
     destination: str
@@ -60,7 +63,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class DecTtl:
-    """Decrement TTL or hop limit; the datapath drops a packet whose life ends."""
+    """Decrement TTL or hop limit. The datapath drops a packet at zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +73,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class OutputInPort:
-    """Back out of the port it came in by: OpenFlow refuses that unless it is asked for by name."""
+    """Output to the ingress port. OpenFlow allows it only as the reserved port IN_PORT."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToController:
-    """The whole packet, to the controller."""
+    """Send the whole packet to the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class ToGroup:
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Through another table on the way (Open vSwitch's own): for buckets, which have no goto."""
+    """Process a packet in another table (Open vSwitch extension): for buckets, which have no goto."""
 
     table: int
 
@@ -119,7 +122,7 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """`watch_port` is set in FAST_FAILOVER groups only: the first bucket with a live port is taken."""
+    """A bucket. `watch_port` is set in FAST_FAILOVER groups only: the first bucket with a live port applies."""
 
     actions: tuple[Action, ...]
     watch_port: int | None = None
@@ -135,7 +138,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Drops what exceeds `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`, Ethernet headers among it."""
+    """Drops packets above `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`. Ethernet headers count."""
 
     meter_id: int
     rate_kbps: int
@@ -144,7 +147,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that is ours on one switch."""
+    """All flows, groups and meters of this controller on one switch."""
 
     flows: Mapping[FlowKey, Flow] = field(default_factory=dict)
     groups: Mapping[int, Group] = field(default_factory=dict)
@@ -170,7 +173,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A switch as it was read: what is ours, what is foreign but in a place we could want, and what was counted."""
+    """A switch as read: this controller's program, foreign flows in places that it may need, and counters."""
 
     program: Program
     foreign_flows: frozenset[FlowKey] = frozenset()
@@ -178,7 +181,7 @@ class Installed:
     bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
     meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
-    meter_packets: Mapping[int, int] = field(default_factory=dict)  # that these were
+    meter_packets: Mapping[int, int] = field(default_factory=dict)  # packets of meter_passed
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ from controller.program.program import Bucket, Group, Output, Resubmit, SetField
 
 @dataclass(frozen=True, slots=True)
 class LeavingGroup:
-    """Whose packets a group leads to uplinks."""
+    """The terminal and class of the packets that a group sends to uplinks."""
 
     terminal: str
-    traffic: str  # the name of their class
-    sent: bool  # by the terminal; else to it, from the other end
+    traffic: str  # the name of the class
+    sent: bool  # sent by the terminal; else sent to it from the other end
 
 
 @lru_cache(maxsize=256)
 def leaving_ways(site: Site) -> Mapping[int, LeavingGroup]:
-    """By group."""
+    """Return the terminal and class of each group."""
     own = {
         name.group_id: LeavingGroup(each.terminal.name, traffic.name, sent=True)
         for each in served(site)
@@ -40,7 +40,7 @@ def leaving_ways(site: Site) -> Mapping[int, LeavingGroup]:
 
 
 def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group]) -> dict[Neighbour, str]:
-    """The MACs that a program in place shows to have been learned: what `compile` puts in, read back out."""
+    """Return the learned MACs that installed groups contain. It is the inverse of `compile`."""
     macs: dict[Neighbour, str] = {}
     numbers = {port.number: name for name, port in ports.items()}
     uplinks = {uplink.port: uplink for uplink in site.uplinks}
@@ -58,7 +58,7 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
 
 
 def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """By terminal, the groups through which it sends out of the site, and those through which it receives."""
+    """Return, by terminal, the groups of packets that it sends to uplinks and of those that it receives."""
     ids: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {terminal.name: ((), ()) for terminal in site.terminals}
     for each in served(site):
         sends, receives = ids[each.terminal.name]
@@ -70,14 +70,14 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
-    """Those of our own making: somebody may have written into our range by hand."""
+    """Return buckets in this controller's form: a person may have written others into its range."""
     found = groups[group_id].buckets if group_id in groups else ()
     led = (bucket for bucket in found if _sent_to(bucket) or _led_to(bucket))
     return tuple(bucket for bucket in led if _written(bucket, "eth_dst"))
 
 
 def _led_to(bucket: Bucket) -> int:
-    """A table, where a copy that is counted is."""
+    """Return the table to which a metered copy goes, or 0."""
     return next((action.table for action in bucket.actions if isinstance(action, Resubmit)), 0)
 
 

@@ -73,12 +73,14 @@ REGISTERS = {
 
 
 class Unwritten(Exception):
-    """A switch without a controller learns nothing, counts nothing, and has nobody who orders its agent: the file must
-    give every MAC, no budget and no relaying."""
+    """A site that needs a controller: without one, a switch learns no MACs, counts no copies and relays nothing.
+
+    The file must give every MAC, and neither budgets nor relaying.
+    """
 
 
 def wholly_written(site: Site) -> Known:
-    """What is known of a site from its file alone, its ports numbered in the order of the file."""
+    """Return the state of a site from its file alone, with ports numbered in the order of the file."""
     if site.relaying is not None:
         raise Unwritten(f"site {site.name}: TCP is taken by an agent as a controller orders; take `relaying` out")
     if missing := list(_missing_macs(site)):
@@ -106,7 +108,7 @@ def _missing_macs(site: Site) -> Iterator[str]:
 
 
 class Renderer:
-    """Knows the names of a bridge's ports; without them, numbers are written."""
+    """Writes flows and groups with the names of a bridge's ports, or with numbers for unknown ports."""
 
     def __init__(self, ports: Mapping[str, Port] | None = None) -> None:
         self._names = {port.number: name for name, port in (ports or {}).items()}
@@ -124,7 +126,7 @@ class Renderer:
         return f"cookie={COOKIE:#x},{self.place(flow.key)} actions={self._does(flow)}"
 
     def place(self, key: FlowKey) -> str:
-        """What tells a flow from every other one of its bridge."""
+        """Return the table, priority and match of a flow, which identify it on its bridge."""
         table, priority, match = key
         return f"table={table},priority={priority}" + "".join(f",{self._field(*each)}" for each in match)
 
@@ -185,7 +187,7 @@ class Renderer:
 
 
 def _register(name: str) -> str:
-    return REGISTERS.get(name, f"{name}[]")  # what others move is described too
+    return REGISTERS.get(name, f"{name}[]")  # a foreign flow may move any field
 
 
 def describe(change: Change, ports: Mapping[str, Port]) -> str:

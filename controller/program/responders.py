@@ -43,7 +43,7 @@ FRESH_TTL = 64
 
 
 def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
-    """Answer for `own`; show the app what tells the MACs of `learn`, an address or a network."""
+    """Answer for `own`. Packets that show the MACs of `learn`, an address or a network, go to the controller too."""
     family = Family.of(own)
     if family is Family.IPV4:
         yield from _arp(in_port, mac, own, learn)
@@ -53,7 +53,7 @@ def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath:
 
 
 def from_ourselves(in_port: int, own: Address) -> Iterator[Flow]:
-    """A solicitation in our own name is of somebody else, and no one to answer."""
+    """Drop solicitations that name the gateway as their source: another host sent them."""
     if Family.of(own) is Family.IPV6:
         solicitation = {**_discovery_of(in_port), "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_src": str(own)}
         yield Flow(ENTRY, OURSELVES_PRIORITY, fields(**solicitation))
