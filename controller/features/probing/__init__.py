@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probing: the paths between sites, measured by small packets and by probes that agents send each other."""
+"""Probing measures the paths between sites, with small packets and with probes between agents."""

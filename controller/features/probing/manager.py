@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurement of paths: by small packets all the time, and by probes now and then. It decides nothing.
+"""The measurement of paths, by continuous small packets and occasional probes. Other features decide.
 
 configuration ─► paths ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
                                                        └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
@@ -37,7 +37,7 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 log = logging.getLogger(__name__)
 
-# By session: whether its agent is at the terminals' end, and the homes of which it reports
+# By session: whether the agent is at the terminals' end, and the homes that it reports
 Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
 
 
@@ -50,21 +50,23 @@ class ProbingManager:
         speaker: Speaker,
         way_of: WayOf,
     ) -> None:
-        """`kept` is what was known when the controller ended, its times by this one's clock. `speaker` tells of whose
-        connections a session reports, `way_of` by which uplinks a terminal's packets go."""
+        """`kept` holds the estimates of the last run, with times of this run's clock.
+
+        `speaker` returns the scope of a session's reports, `way_of` the uplinks that carry a terminal's packets.
+        """
         self._speaker, self._way_of = speaker, way_of
         self._tickets = tickets
         self._here: dict[int, Host] = {}  # by session
-        self._at: dict[End, Host] = {}  # who came last
+        self._at: dict[End, Host] = {}  # the most recent session
         self._meetings = Meetings(tickets)
         self._turns = Turns()
         self._estimating: set[PathDirection] = set()
         self._timetable = Timetable(self._turns)
         self._delivering = Delivering()
-        self._delivered: dict[PathDirection, Measured] = {}  # the most that flows got of late
-        self.pages: Mapping[PathDirection, PathEstimate] = kept  # a new one whenever anything in it changes
+        self._delivered: dict[PathDirection, Measured] = {}  # the highest recent rate of a flow
+        self.pages: Mapping[PathDirection, PathEstimate] = kept  # immutable; each change replaces the mapping
         self._paths: dict[At, ProbedPath] = {}
-        self.watched: frozenset[At] = frozenset()  # paths whose loss is to be known soon, as somebody else needs it
+        self.watched: frozenset[At] = frozenset()  # paths whose loss another feature needs soon
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -141,7 +143,7 @@ class ProbingManager:
         yield Estimate(site, uplink, down, event, self._page(turn.heading).alpha, turn.link_bps, now)
 
     def estimated(self, event: Estimated, now: float) -> None:
-        """`now` is later than what was estimated."""
+        """Record an estimate. `now` is later than the time of the probe."""
         heading: PathDirection = ((event.of.site, event.of.uplink), event.of.down)
         self._estimating.discard(heading)
         if heading not in self._headings():
@@ -176,7 +178,7 @@ class ProbingManager:
     # Orders
 
     def tend(self, now: float) -> Iterator[Direct]:
-        """What all of them are to do, and whose turn it is."""
+        """Send due orders to all agents and begin due probes."""
         for end in tuple(self._at):
             yield from self._tell(end, now, alone=True)
         for heading in tuple(self._turns.asked):
@@ -189,7 +191,7 @@ class ProbingManager:
         yield from self._probe(now)
 
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
-        """An agent, and those at the other ends of its paths; `alone`: they have their own turn."""
+        """Send due orders to an agent and, unless `alone`, to the agents at the other ends of its paths."""
         for path in self._paths_of.get(end, ()):
             near, far = self._at.get(path.near_end), self._at.get(path.far_end)
             if near is None or far is None or near.unable or far.unable:
@@ -217,7 +219,7 @@ class ProbingManager:
     # Requests of people
 
     def wish(self, site: str | None, uplink: str, link_bps: float | None) -> OverrideResult:
-        """Both directions of these at once, whatever they have cost today; or Impossible."""
+        """Probe both directions of paths now, regardless of cost. Raise Impossible if a path cannot be measured."""
         meant = wanted((*self._paths.values(), *self._unmeasured), site, uplink)
         for path in meant:
             reason = self.why_not(path)
@@ -231,14 +233,16 @@ class ProbingManager:
     # Views
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
-        """As it was told last, by who is in session. `site` is either end."""
+        """Return the last report of a connected agent. `site` is either end."""
         path = self._path(site, uplink)
         host = self._at.get(path.near_end) if path is not None else None
         return host.health.get(uplink) if host is not None else None
 
     def over_air(self, site: str, access_point: str, now: float) -> FusedRate | None:
-        """The greatest that trains of any of its terminals told within the last hour, either way: all have the air
-        together, and whose trains go while others send gets less."""
+        """Return the highest rate by trains of any terminal within the last hour, in either direction.
+
+        Terminals share the air, so trains during other traffic find less.
+        """
         paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air == access_point)
         pages = (self._page((path.at, down)) for path in paths for down in DIRECTIONS)
         return max(
@@ -246,8 +250,10 @@ class ProbingManager:
         )
 
     def uplink_bps(self, site: str, now: float) -> float | None:
-        """What the fastest of a site's uplinks carries towards it; None: of none is it known. What flows got is no
-        bound: they may have been slow for other reasons."""
+        """Return the rate of a site's fastest uplink towards the site, or None if none is known.
+
+        Delivered rates are no upper bound: flows may be slow for other reasons.
+        """
         paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air is None)
         headings = ((path, (path.at, path.near == site)) for path in paths)
         figures = (
@@ -275,11 +281,11 @@ class ProbingManager:
         return readout.path(path, self.why_not(path), self.health(path.site, path.uplink), tuple(directions))
 
     def _is_watched(self, path: ProbedPath) -> bool:
-        """It is of a site's uplink, and not paid for by the byte."""
+        """Return whether the path gets fast packets: only on unmetered uplinks of sites."""
         return path.at in self.watched and path.budget_bytes_per_day is None and path.air is None
 
     def why_not(self, path: ProbedPath) -> str | None:
-        """None: it is measured."""
+        """Return why the path is not measured, or None."""
         near, far = self._at.get(path.near_end), self._at.get(path.far_end)
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
@@ -296,7 +302,7 @@ class ProbingManager:
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:
-        """`site` is either end."""
+        """Return the path of an uplink, or None. `site` is either end."""
         return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:

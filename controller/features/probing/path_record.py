@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The estimates of a path in one direction: by single packets, by trains, and by what flows deliver.
 
-policy/bandwidth/rates.py fuses them. Single packets find less than trains for one reason: they measure several links in
-a row, and trains only the narrowest. Such a figure is kept, and does not count.
+policy/bandwidth/rates.py fuses them. Single packets find less than trains if they cross several links in a row: trains
+measure only the narrowest link. Such a figure is kept, but does not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.policy.bandwidth.rates import (
 from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
-# The estimation of a probe, which probe_evaluation.py does outside the core's thread
+# The estimation of a probe; probe_evaluation.py runs it outside the core's thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Estimate:
     uplink: str
     down: bool
     probed: ProbeReport
-    alpha: Alpha | None  # None: nobody has calibrated these hosts
-    link_bps: float | None  # the link's rate, where a person says it: calibrate them
-    at: float  # when the probe was over, by the core's clock
+    alpha: Alpha | None  # None: these hosts are not calibrated
+    link_bps: float | None  # the link's rate, if a person gives it to calibrate the hosts
+    at: float  # the end of the probe, by the core's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,16 @@ class Estimated:
     of: Estimate
     one_packet: Rate | Unknown
     trains: Rate | Unknown
-    alpha: Alpha | Unknown | None  # None: nobody asked for it
-    sent: int = 0  # packets alone
+    alpha: Alpha | Unknown | None  # None: not requested
+    sent: int = 0  # single packets
     lost: int = 0
     reordered: int = 0
-    mtu_bytes: int | None = None  # of what nothing longer came through; None: the longest did
+    mtu_bytes: int | None = None  # of the longest that arrived; None: no longer packet was lost
 
 
-# Delivery: the rate that senders hear to have arrived, over some seconds
+# Delivery: the acknowledged rate of senders, over some seconds
 #
-# It counts where one uplink alone carries a terminal's packets all the time: otherwise the uplink of a packet is
-# unknown.
+# It counts only while one uplink carries all packets of a terminal: otherwise the uplink of a packet is unknown.
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
 
@@ -66,7 +65,7 @@ WayOf = Callable[[Home], Way]
 class PathDelivery:
     site: str  # of the terminal
     uplink: str
-    sent: bool  # by the terminal; else to it
+    sent: bool  # by the terminal; otherwise to the terminal
     bps: float
 
 
@@ -131,25 +130,25 @@ def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, Home], way_o
 
 @dataclass(frozen=True, slots=True)
 class PathEstimate:
-    """A new one is made with every probe. Times are of the core's clock."""
+    """Immutable estimates of one path and direction. Each probe returns a new value. Times are by the core's clock."""
 
-    alpha: Alpha | None = None  # None: nobody has calibrated these hosts
-    measured: tuple[Measured, ...] = ()  # the last of each method
-    unknown: tuple[tuple[Method, str], ...] = ()  # methods that told nothing the last time, and why
+    alpha: Alpha | None = None  # None: these hosts are not calibrated
+    measured: tuple[Measured, ...] = ()  # the last result of each method
+    unknown: tuple[tuple[Method, str], ...] = ()  # methods without a result in the last probe, and why
     spent: Sent | None = None  # by the last probe
-    error: str = ""  # why the last probe was not whole; empty: it was
-    ended: int = 0  # probes, by this controller
-    sent: int = 0  # packets alone, of the last probe
+    error: str = ""  # why the last probe was incomplete; empty: it was complete
+    ended: int = 0  # probes in this run
+    sent: int = 0  # single packets of the last probe
     lost: int = 0
     reordered: int = 0
-    mtu_bytes: int | None = None  # of what nothing longer came through
+    mtu_bytes: int | None = None  # of the longest that arrived
 
     def figure(self, delivered: Measured | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
-        """`delivered`: the most that some flow got of late."""
+        """Return the fused rate. `delivered`: the highest recent rate of a flow."""
         return fused(self.measured if delivered is None else (*self.measured, delivered), now, kept_s)
 
     def probed_bps(self) -> float | None:
-        """However long ago it was: to know how much may be sent. None: no probe has told."""
+        """Return the last probed rate of any age, to limit the next probe. None: no probe had a result."""
         if not self.measured:
             return None
         at = max(one.at for one in self.measured)
@@ -162,7 +161,7 @@ def failed(page: PathEstimate, reason: str) -> PathEstimate:
 
 
 def of_another_way(page: PathEstimate) -> PathEstimate:
-    """What was known of the one before says nothing of it, but for the hosts and for what was sent."""
+    """Forget the rates of the previous way. The calibration of hosts and the sent bytes stay."""
     return replace(page, measured=(), unknown=())
 
 
@@ -187,20 +186,20 @@ def written(page: PathEstimate, told: Estimated) -> PathEstimate:
 
 
 def by_trains(page: PathEstimate, now: float) -> FusedRate | None:
-    """What is to be had, where trains tell: single packets alone may be told of several links in a row."""
+    """Return the rate if it includes trains: single packets alone may measure several links in a row."""
     figure = page.figure(None, now)
     return figure if isinstance(figure, FusedRate) and Method.TRAINS in figure.methods else None
 
 
 def most(before: Measured | None, bps: float, now: float) -> Measured:
-    """Of what flows got of late: no more than that is sure."""
+    """Return the higher of two recent delivered rates. A delivered rate is a lower bound."""
     if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:
         return before
     return Measured(Method.DELIVERY, Rate(bps, bps, math.inf), now)
 
 
 def by_clock(page: PathEstimate, moment: Callable[[float], float]) -> PathEstimate:
-    """Its times by another clock, which `moment` tells of this one's."""
+    """Return the estimate with times converted by `moment`."""
     measured = tuple(replace(one, at=moment(one.at)) for one in page.measured)
     spent = replace(page.spent, at=moment(page.spent.at)) if page.spent is not None else None
     return replace(page, measured=measured, spent=spent)
@@ -211,17 +210,17 @@ def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
 
 
 def _was_several(page: PathEstimate) -> bool:
-    """Where no train tells of it, single packets are taken to be of as many links as before."""
+    """Return whether single packets measured several links before. Without trains this is assumed to hold."""
     return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
 
 
 def _over(before: Measured, trains: Rate | Unknown) -> bool:
-    """More comes through than the wire itself carried then."""
+    """Return whether trains find more than an earlier rate by single packets, which is then outdated."""
     return before.method is Method.ONE_PACKET and _several(before.rate, trains)
 
 
 def _replaced(rates: tuple[Measured, ...]) -> set[Method]:
-    """A single packet's figure is of one link or of several: the newer one tells of which."""
+    """Return the methods that new rates replace. A rate by single packets is of one link or several: the newer wins."""
     methods = {one.method for one in rates}
     alone = {Method.ONE_PACKET, Method.SEVERAL_LINKS}
     return methods | (alone if methods & alone else set())

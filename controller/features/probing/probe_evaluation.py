@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimation of a probe, from its packets to rates, outside the core's thread."""
+"""The estimation of rates from the packets of a probe, outside the core's thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.protocol.reports import ProbePacket
 
 HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
 ETHERNET_BYTES = 14
-LOST_FOR_THEIR_LENGTH = 3  # packets: fewer may be chance
+LOST_FOR_THEIR_LENGTH = 3  # packets; fewer may be chance
 FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
 TIMES = FIELDS[2:]
 LONGEST_BYTES = 65_507
@@ -30,12 +30,12 @@ LATEST_NS = 1 << 63
 
 
 class Unreadable(Exception):
-    """Where, what was found, and what was expected."""
+    """A malformed probe. The text says where, what was found and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSamples:
-    """Packets alone, and trains of packets: when they arrived, and their bytes on the wire."""
+    """Single packets and trains of packets, with arrival times and bytes on the wire."""
 
     sent: int
     samples: Samples
@@ -44,18 +44,18 @@ class ProbeSamples:
     longest_came: int
     longer_lost: int  # packets
     over: str  # udp or udp6
-    down: bool = False  # they came from the far end to here
+    down: bool = False  # from the far end to the near end
 
     @property
     def mtu_bytes(self) -> int | None:
-        """Of what nothing longer came through, as an IP packet has it; None: the longest did."""
+        """The longest IP packet that arrived, if enough longer ones were lost; otherwise None."""
         if self.longer_lost < LOST_FOR_THEIR_LENGTH:
             return None
         return self.longest_came + HEADERS_BYTES[self.over] - ETHERNET_BYTES
 
     @property
     def reordered(self) -> int:
-        """Those that came after one that was sent later (RFC 4737)."""
+        """The number of packets that arrived after one that was sent later (RFC 4737)."""
         later = np.minimum.accumulate(self.samples.received[::-1])[::-1]
         return int((self.samples.received[:-1] > later[1:]).sum())
 
@@ -68,7 +68,7 @@ def read(text: str) -> ProbeSamples:
 
 
 def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) -> ProbeSamples:
-    """In the order of sending; down, of asking: requests may have been overtaken."""
+    """Return the samples of packets in sending order. Down packets come in request order and are sorted."""
     alone = [packet for packet in packets if packet.train == 0]
     timed = [packet for packet in alone if packet.timed]
     if down:
@@ -92,7 +92,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) ->
 
 
 def _since(origin_ns: int, packet: ProbePacket) -> Iterator[float]:
-    """Nanoseconds since 1970 would not fit into a double."""
+    """Yield times relative to the origin: nanoseconds since 1970 do not fit into a double."""
     for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.heard_ns):
         yield math.nan if at is None else (at - origin_ns) / 1e9
 
@@ -140,7 +140,7 @@ def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tupl
 
 T = TypeVar("T")
 
-MOST_S_PER_BYTE = 20e-9  # of hosts; more is another link, or another rate than was said. Ours take 0.1 to 2
+MOST_S_PER_BYTE = 20e-9  # of hosts, which take 0.1 to 2 ns here; more means another link or a wrong rate
 
 
 def estimated(order: Estimate) -> Estimated:
@@ -149,7 +149,7 @@ def estimated(order: Estimate) -> Estimated:
     except Unreadable as unreadable:
         nothing = Unknown(str(unreadable))
         return Estimated(order, nothing, nothing, nothing if order.link_bps else None)
-    with np.errstate(all="ignore"):  # what comes of it is looked at
+    with np.errstate(all="ignore"):  # the results are checked
         alpha = _anyhow(partial(_alpha, probed.samples, order.link_bps)) if order.link_bps else None
         known = alpha if isinstance(alpha, Alpha) else order.alpha or UNCALIBRATED
         one_packet = _anyhow(partial(rate, probed.samples, known))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paths that are measured, and how often each is probed.
+"""The measured paths, and the interval between probes of each.
 
     near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent
       starts, measures both ways                                                         answers
@@ -21,19 +21,19 @@ from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
 
-# The cost of probes: a hundredth of what a path carries at most, and of what a day's budget allows
+# The cost of probes: at most a hundredth of a path's capacity and of a day's budget
 
 PART = 0.01
-SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the other direction
-SELDOM_S = 600.0  # from one probe to the next of the same path and direction, at least
-ASSUMED_BPS = 1e6  # where nothing is known yet
+SMALL_DIFFER = 0.97  # small packets of the other direction are a tenth or an eighth of a probe
+SELDOM_S = 600.0  # shortest time between probes of the same path and direction
+ASSUMED_BPS = 1e6  # before the first estimate
 DAY_S = 86_400.0
-KEPT_PAID_S = 3 * DAY_S  # a figure of what is paid for by the byte: it may be probed every second day alone
-FIRST_AFTER_S = 5.0  # of answers
-PAUSE_MS = 100  # between packets of its health
-PAUSE_WATCHED_MS = 20  # where somebody sends what nobody else tells of
-PAUSE_SPARED_MS = 1000  # where it is paid for by the byte, or many share the air
-AGAIN_AFTER_S = 30.0  # where a probe could not begin
+KEPT_PAID_S = 3 * DAY_S  # of metered paths, which may be probed only every second day
+FIRST_AFTER_S = 5.0  # of answers, the first probe
+PAUSE_MS = 100  # between health packets
+PAUSE_WATCHED_MS = 20  # while unreported traffic is sent
+PAUSE_SPARED_MS = 1000  # on metered paths and on shared air
+AGAIN_AFTER_S = 30.0  # after a probe could not begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,16 @@ class Sent:
 
 
 def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
-    """The slower direction counts: long packets by the one's probes and small ones by the other's are in its part."""
+    """Return the time between probes. The slower direction decides: each probe loads both directions."""
     slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
     return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
 
 
 def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:
-    """When so many bytes more are within their part of the day's budget, whenever a day is taken to begin: half of the
-    part is the last probe's, and what was sent before it has been waited for. None: never."""
+    """Return the time when `wanted_bytes` fit into the probes' part of the budget, or None if they never fit.
+
+    The limit holds for any period of a day: half of the part is for the last probe, and earlier probes were waited for.
+    """
     half = PART / 2 * budget_bytes
     if wanted_bytes > half:
         return None
@@ -59,25 +61,25 @@ def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> floa
 
 
 HEALTH_PORT = 8620
-PROBE_PORTS = 8630  # and a path's number
+PROBE_PORTS = 8630  # plus the path's number
 
 FIRST_OVER_AIR = 17  # above all uplinks' numbers
-MOST_OVER_AIR = 239  # of a site: an agent answers 256
+MOST_OVER_AIR = 239  # per site: an agent answers 256 sessions
 
-At = tuple[str, str]  # a site's name, of uplinks the one that mirrors no other, and a path's
+At = tuple[str, str]  # the home site's name and the path's
 End = tuple[Role, str]  # an agent; a terminal may have a site's name
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedPath:
-    site: str  # whose uplinks these are
-    uplink: str  # or TERMINAL@ACCESS_POINT, which is no name that an uplink can have
-    near: str  # sites, or a terminal, and agents
+    site: str  # the home site
+    uplink: str  # or TERMINAL@ACCESS_POINT, which no uplink can be named
+    near: str  # sites or a terminal, and the agents of that name
     far: str
     way: MeasuredWay
-    number: int  # of its session; apart from those of all paths that end there
-    budget_bytes_per_day: int | None  # where it is paid for by the byte
-    air: str | None = None  # the access point of the terminal that is its near end; None: that is a site
+    number: int  # of its session; unique among paths with the same end
+    budget_bytes_per_day: int | None  # of a metered uplink
+    air: str | None = None  # the access point, if the near end is a terminal; None: it is a site
 
     @property
     def at(self) -> At:
@@ -85,7 +87,7 @@ class ProbedPath:
 
     @property
     def kept_s(self) -> float:
-        """For how long what was measured counts."""
+        """The time for which a measurement counts."""
         return KEPT_S if self.budget_bytes_per_day is None else KEPT_PAID_S
 
     @property
@@ -125,7 +127,7 @@ def paths(config: Config) -> Iterator[ProbedPath | Unmeasured]:
 
 
 def wanted(there: Collection[ProbedPath | Unmeasured], site: str | None, uplink: str) -> tuple[ProbedPath, ...]:
-    """Those that a person means, by either end's name; or Impossible."""
+    """Return the paths that a person names, by either end. Raise Impossible if there are none."""
     named = [path for path in there if path.uplink == uplink]
     meant = [path for path in named if site in (None, path.site, path.near, path.far)]
     if not meant:
@@ -164,7 +166,7 @@ def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
 
 
 def _way(uplink: Uplink) -> MeasuredWay | None:
-    """None: the other end starts, or nobody does."""
+    """Return the way if this end starts the measurement, otherwise None."""
     if uplink.tunnel is not None and uplink.tunnel.remote is not None:
         return MeasuredWay(uplink.tunnel.device, None, str(uplink.tunnel.remote))
     if uplink.measure is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedule of probes: when each path is probed, which one is next, and what a probe sends."""
+"""The schedule of probes: the time of each probe, their order, and the packets of a probe."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from controller.protocol.orders import Probe
 
 # The plan of a probe: its packets, pauses and bytes
 #
-# Packets that queue behind one another measure nothing, so a slower path gets longer pauses, in both directions; so
-# does a path that was never probed. On a fast path a packet's time is small beside the processor's, so more packets are
-# needed. On a slow path, and where each byte is paid for, the plan has the fewest packets that suffice.
+# Packets that queue behind one another measure nothing. So slow paths get longer pauses, in both directions, and so do
+# paths that were never probed. On a fast path a packet's time is small beside the processor's, so more packets are
+# needed. On slow and metered paths the plan has the fewest packets that suffice.
 
 SHORTEST_UP = 16  # bytes of UDP payload
 SHORTEST_DOWN = 64
@@ -35,9 +35,9 @@ TRIES, TRIES_FAST, TRIES_FEW = 10, 100, 3
 PAUSE_US, PAUSE_FAST_US = 10_000, 1_000
 PAUSE_NEW_US = 40_000  # 0.3 Mbit/s
 LONGEST_PAUSE_US = 500_000
-APART = 10  # so many times what the longest packet takes
-HEADERS = 62  # bytes of Ethernet, IPv6 and UDP: of IPv4 it is less
-SMALL = 64 + HEADERS  # an answer, or what asks for a long one
+APART = 10  # pause, in transmission times of the longest packet
+HEADERS = 62  # bytes of Ethernet, IPv6 and UDP; IPv4 has less
+SMALL = 64 + HEADERS  # an answer, or the request for a long one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def lasts_s(self) -> float:
-        return self.packets * self.pause_us / 1e6  # trains are as far apart as their packets would be
+        return self.packets * self.pause_us / 1e6  # a train takes as long as its packets would alone
 
     @property
     def packets(self) -> int:
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """In both directions."""
+        """The bytes in both directions."""
         long = self.tries * sum(self._lengths) + self.trains * self.train_packets * LONGEST
         return long + self.packets * (HEADERS + SMALL)
 
@@ -84,7 +84,7 @@ class Plan:
 
 
 def plan(down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False) -> Plan:
-    """`bps` as it was last measured, and of the other direction; None: not known. `new`: nobody has tried it yet."""
+    """Return the plan. `bps`, `back_bps`: the last measurement per direction, or None. `new`: never probed."""
     shortest = SHORTEST_DOWN if down else SHORTEST_UP
     long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
     if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
@@ -103,13 +103,13 @@ def _apart_us(length: int, bps: float | None) -> int:
 
 # Turns: an agent probes one path in one direction at a time, and people's requests go first
 #
-#     due ──► begun ──► reported (whole or not) ──► due again, as paths.py says
+#     due ──► begun ──► reported (whole or not) ──► due again, as probed_paths.py says
 #               │
 #               └──► refused, or its agent gone: the turn is free
 
 PathDirection = tuple[At, bool]  # a path, and whether down
 
-TOLD_WITHIN_S = 60.0  # of when a probe should be over
+TOLD_WITHIN_S = 60.0  # after the planned end of a probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Turn:
     session: int  # of the near end's agent
     until: float
     link_bps: float | None
-    before: Sent | None  # by the probe before
+    before: Sent | None  # the previous probe
 
     @property
     def heading(self) -> PathDirection:
@@ -128,7 +128,7 @@ class Turn:
 
 class Turns:
     def __init__(self) -> None:
-        self.asked: dict[PathDirection, float | None] = {}  # by people, in this order; with the rate of a known link
+        self.asked: dict[PathDirection, float | None] = {}  # people's requests, in order; value: a known link's rate
         self._running: dict[int, Turn] = {}  # by directive
 
     def ask(self, heading: PathDirection, link_bps: float | None) -> None:
@@ -140,7 +140,7 @@ class Turns:
         self.asked = {heading: link for heading, link in self.asked.items() if heading in there}
 
     def is_free(self, path: ProbedPath) -> bool:
-        """Neither of its ends measures anything."""
+        """Return whether neither end of the path measures at present."""
         return {end for turn in self._running.values() for end in turn.path.ends}.isdisjoint(path.ends)
 
     def runs(self, heading: PathDirection) -> bool:
@@ -164,7 +164,7 @@ class Turns:
         return self._running.pop(directive, None)
 
     def gone(self, session: int) -> list[Turn]:
-        """Those of an agent that is."""
+        """Remove and return the turns of a disconnected agent."""
         return self._end(directive for directive, turn in self._running.items() if turn.session == session)
 
     def late(self, now: float) -> list[Turn]:
@@ -179,7 +179,7 @@ class Turns:
 # Terminals of one access point share a turn, as they share the air.
 
 NEW = PathEstimate()
-DIRECTIONS = (False, True)  # down or not
+DIRECTIONS = (False, True)  # up and down
 
 Pages = Mapping[PathDirection, PathEstimate]
 Air = tuple[str, str]  # a site's name, and an access point's
@@ -189,9 +189,9 @@ class Timetable:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._paths: Mapping[At, ProbedPath] = {}
-        self._answer_since: dict[At, float] = {}  # paths by which the far end is seen to answer
-        self._not_before: dict[PathDirection, float] = {}  # where a probe could not begin
-        self._seen: Pages = {}  # of which this is the last that went over the air:
+        self._answer_since: dict[At, float] = {}  # by path: since when the far end answers
+        self._not_before: dict[PathDirection, float] = {}  # after a probe could not begin
+        self._seen: Pages = {}  # the pages that `_last` was computed from
         self._last: Mapping[Air, PathDirection] = {}
 
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:
@@ -209,7 +209,7 @@ class Timetable:
         self._not_before[heading] = now + AGAIN_AFTER_S
 
     def due(self, headings: Iterable[PathDirection], pages: Pages, now: float) -> list[PathDirection]:
-        """First what a person asked for, and then what has waited longest."""
+        """Return the due probes: requests of people first, then those that waited longest."""
         found = []
         for heading in headings:
             at = self.due_at(heading, pages, now)
@@ -219,7 +219,7 @@ class Timetable:
         return [heading for *_, heading in sorted(found)]
 
     def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
-        """None: nothing says when."""
+        """Return the time of the next probe, or None if it is not known."""
         at, path = heading[0], self._paths[heading[0]]
         if heading in self._turns.asked or at not in self._answer_since:
             return now if heading in self._turns.asked else None
@@ -235,7 +235,7 @@ class Timetable:
         return None if paid is None else max(due_at, paid)
 
     def plan(self, heading: PathDirection, pages: Pages) -> Plan:
-        """A person has the whole probe made, whatever it costs."""
+        """Return the plan of a probe. A request of a person always gets a full probe, regardless of cost."""
         (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.asked
         bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), _page(pages, (at, not down)).probed_bps()
         paid = self._paths[at].budget_bytes_per_day is not None and not asked

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents at both ends of a path: what each is to answer and to send, and whether they have met.
+"""The agents at both ends of a path: their orders to answer and to send, and their meetings.
 
-    both here ──► met ──► the far one is told to answer ──► it does ──► the near one is told to send
+    both connected ──► met ──► the far one is ordered to answer ──► it does ──► the near one is ordered to send
 
 A meeting lasts while one of them is away: agents continue with their last orders.
 """
@@ -31,8 +31,8 @@ class Host:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.role = event.name, event.role
         self.session = event.session
-        self.answering: Answering | None = None  # as it said last
-        self.health: dict[str, PathHealth] = {}  # likewise, by uplink
+        self.answering: Answering | None = None  # its last report
+        self.health: dict[str, PathHealth] = {}  # its last report, by uplink
         self._answer = OrderSlot[AnswerProbes](event, PROBE)
         self._send = OrderSlot[HealthProbes](event, PROBE)
         self._knows = any(one.name == PROBE for one in event.capabilities)
@@ -50,17 +50,19 @@ class Host:
 
     @property
     def does_not_answer(self) -> str | None:
-        """Why, as it said to the order."""
+        """The reason why the agent refused the order to answer, or None."""
         return self._answer.refused
 
     @property
     def does_not_send(self) -> str | None:
-        """Likewise, by some uplink or by all: which it is its reports say."""
+        """The reason why the agent refused to send over some uplink or all; its reports show which."""
         return self._send.refused
 
     def tell(self, answer: AnswerProbes, health: HealthProbes, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """What it does not know yet, or does not hold. What it refused it may hold as soon as it can: that it does
-        is said to who tells it again."""
+        """Send orders that the agent does not have, does not hold, or refused.
+
+        An agent may carry out a refused order later. It confirms that only when the order is sent again.
+        """
         if self.unable:
             return
         holds = self._answer.refused is None and (self.answering is not None) == bool(answer.sessions)
@@ -80,7 +82,7 @@ class Host:
         self.health = {path.name: path for path in event.health}
 
     def resulted(self, event: Resulted) -> frozenset[int]:
-        """The meetings that it answers from now on, where it says so."""
+        """Record a result and return the meetings that the agent has confirmed to answer."""
         self._answer.resulted(event)
         self._send.resulted(event)
         order = self._unanswered.pop(event.directive, None)
@@ -90,10 +92,10 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     path: ProbedPath
-    near: int  # sessions
+    near: int  # the sessions of both agents
     far: int
     number: int
-    watched: bool  # its packets follow each other fast
+    watched: bool  # with short pauses between packets
 
 
 class Meetings:
@@ -103,11 +105,11 @@ class Meetings:
         self._answered: frozenset[int] = frozenset()  # numbers
 
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:
-        """Those of other paths are over."""
+        """End the meetings of other paths."""
         self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}
 
     def meet(self, path: ProbedPath, near: Host, far: Host, watched: bool) -> bool:
-        """Whether they had not met yet. At another pace they meet anew: no number of a packet is answered twice."""
+        """Return whether this is a new meeting. Another pace needs one too: no packet number is answered twice."""
         met = self._of.get(path.at)
         is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
         if is_new:
@@ -119,14 +121,14 @@ class Meetings:
         self._answered = self._answered.union(numbers) & current
 
     def of(self, path: ProbedPath) -> Meeting | None:
-        """In which the far end answers; None: it does not yet."""
+        """Return the meeting if the far end answers, otherwise None."""
         met = self._of.get(path.at)
         return met if met is not None and met.number in self._answered else None
 
     # Orders
 
     def answer(self, far: Host, paths: Iterable[ProbedPath]) -> AnswerProbes:
-        """`paths`: those that it is an end of."""
+        """Return the order to answer. `paths`: the paths that end at this host."""
         return AnswerProbes(tuple(_session(met) for met in self._met(paths) if met.far == far.session))
 
     def health(self, near: Host, paths: Iterable[ProbedPath]) -> HealthProbes:

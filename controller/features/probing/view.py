@@ -10,42 +10,42 @@ from controller.protocol.reports import HealthWindow
 
 @dataclass(frozen=True, slots=True)
 class MethodView:
-    """What one method told last, or why it told nothing."""
+    """The last result of one method, or why it had none."""
 
     method: str
     bps: float | None
     least_bps: float | None
     most_bps: float | None
     age_s: float | None
-    reason: str  # empty: it told
+    reason: str  # empty: there is a result
 
 
 @dataclass(frozen=True, slots=True)
 class DirectionView:
-    """`up` is from the near end to the far one."""
+    """One direction of a path. `up` is from the near end to the far one."""
 
     direction: str  # up or down
-    bps: float | None  # what is to be had; None: it is not known
+    bps: float | None  # available bandwidth; None: not known
     least_bps: float | None
-    most_bps: float | None  # None beside a figure: nothing tells how much more there may be
-    age_s: float | None  # of the oldest of what it is made of
-    methods: tuple[str, ...]  # that it is made of
-    reason: str  # why it is not known; empty: it is
+    most_bps: float | None  # None beside a rate: there is no upper bound
+    age_s: float | None  # of the oldest measurement in it
+    methods: tuple[str, ...]  # used for it
+    reason: str  # why it is not known; empty: it is known
     by_method: tuple[MethodView, ...]
-    alpha_ns_per_byte: float | None  # what these hosts take beside the link; None: nobody has calibrated them
-    running: bool  # a probe was asked for, or begun, and what came of it is not told yet
-    ended: int  # probes of which it is
+    alpha_ns_per_byte: float | None  # cost of the hosts beside the link; None: not calibrated
+    running: bool  # a probe is requested or running, without a result yet
+    ended: int  # number of finished probes
     next_in_s: float | None  # None: no probe is planned
-    error: str  # why the last probe was not whole; empty: it was
-    sent: int  # packets alone, of the last probe
+    error: str  # why the last probe was incomplete; empty: it was complete
+    sent: int  # single packets of the last probe
     lost: int
     reordered: int
-    mtu_bytes: int | None  # of the path, where nothing longer came through; None: the longest packets did
+    mtu_bytes: int | None  # longest packet that arrived; None: no longer packet was lost
 
 
 @dataclass(frozen=True, slots=True)
 class PathHealthView:
-    """Of all small packets since both ends' agents last met, and of windows of 1, 10 and 60 s."""
+    """The small packets since the last meeting of both agents, and in windows of 1, 10 and 60 s."""
 
     sent: int
     lost: int
@@ -57,12 +57,12 @@ class PathHealthView:
 
 @dataclass(frozen=True, slots=True)
 class PathView:
-    """An uplink between two sites that are each other's ends, or the air between a terminal and its gateway."""
+    """An uplink between two peer sites, or the air between a terminal and its gateway."""
 
-    site: str  # whose uplinks these are, or whose terminal
+    site: str  # the site of the uplink or of the terminal
     uplink: str  # or TERMINAL@ACCESS_POINT
     near: str  # the agent that measures
-    far: str  # and the one that answers
+    far: str  # the agent that answers
     why_not: str | None  # None: it is measured
-    health: PathHealthView | None  # None: nothing was told of it yet
-    directions: tuple[DirectionView, ...]  # up and down; none where it cannot be measured
+    health: PathHealthView | None  # None: no report yet
+    directions: tuple[DirectionView, ...]  # up and down; empty if it cannot be measured
