@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is one machine, or one network namespace of it, as its agent sees and moves it: what the session says
-// hello for, reports and obeys with.
+// Package host represents one machine, or one of its network namespaces, to the agent. The session takes the hello,
+// reports and the execution of orders from it.
 package host
 
 import (
@@ -32,10 +32,10 @@ import (
 	"bicast/mptcp"
 )
 
-// Version is the agent's, set when it is built (setup/agent.sh, setup/agents.sh).
+// Version is the agent's version. The build sets it (setup/agent.sh, setup/agents.sh).
 var Version = "unreleased"
 
-// Host is what an agent stands on.
+// Host is a network namespace with the executors of all orders.
 type Host struct {
 	role      agentv1.Role
 	kernel    capability.Kernel
@@ -43,22 +43,22 @@ type Host struct {
 	reader    *report.Reader
 	executor  *mptcpctl.Executor
 	failovers *failover.Failovers
-	copies    *elimination.Executor // nil: of a terminal or a relay
+	copies    *elimination.Executor // nil on a terminal or a relay
 	tunnels   *tunnel.Executor      // likewise
-	terminals *portxdp.Programs     // likewise: what both want at their ports
+	terminals *portxdp.Programs     // likewise: the programs of both at their ports
 	taking    *intercept.Executor   // likewise
-	windows   *windows              // nil: of a relay
+	windows   *windows              // nil on a relay
 	measuring *probing.Executor
 	walking   *traceroute.Executor
-	relaying  *relayhost.Executor // nil: of a terminal or a gateway
+	relaying  *relayhost.Executor // nil on a terminal or a gateway
 
-	mutex sync.Mutex              // of the reader, which remembers when it read
-	tells []func(*agentv1.Report) // what executors tell of themselves
+	mutex sync.Mutex              // guards reader, which remembers its last reading
+	tells []func(*agentv1.Report) // the executors' parts of a report
 }
 
 // Settings are the choices at an agent's start.
 type Settings struct {
-	Netns        string // as mptcp.Open takes it
+	Netns        string // the argument of mptcp.Open
 	Role         agentv1.Role
 	Sharers      string                         // the Unix socket that lists the sharers of a terminal's access point
 	BlocksCgroup string                         // the cgroup (v2) whose sockets get the advised block size; empty: none
@@ -93,7 +93,7 @@ func Open(s Settings) (*Host, error) {
 	h.measuring, h.walking = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // as tunnels leave, not by the bridge
+		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // where tunnels leave, not in the bridge's namespace
 		h.terminals = portxdp.New(within, log)
 		h.copies = elimination.NewExecutor(within, h.terminals, log)
 		h.tunnels = tunnel.NewExecutor(outside, within, h.terminals, log)
@@ -111,7 +111,7 @@ func Open(s Settings) (*Host, error) {
 	return h, nil
 }
 
-// parts are those of a report that executors tell.
+// parts returns the functions that fill in the executors' parts of a report.
 func (h *Host) parts() (all []func(*agentv1.Report)) {
 	capping := &part[*agentv1.Capping]{read: h.windows.report}
 	measured := &part[measured]{read: func() (m measured) {
@@ -150,7 +150,7 @@ func (h *Host) openLinks(netns string) (links *report.Links, err error) {
 	return links, err
 }
 
-// inside does a work in the host's network namespace.
+// inside runs a function in the host's network namespace.
 func (h *Host) inside(netns string, work func() error) error {
 	switch {
 	case h.kernel.Handle != nil:
@@ -162,7 +162,7 @@ func (h *Host) inside(netns string, work func() error) error {
 	}
 }
 
-// Close lets go of the kernel.
+// Close closes the host's kernel sockets.
 func (h *Host) Close() error {
 	var failures []error
 	if h.kernel.Handle != nil {
@@ -174,7 +174,7 @@ func (h *Host) Close() error {
 	return errors.Join(failures...)
 }
 
-// Run keeps what the controller ordered, until the context ends and everything of it has.
+// Run maintains what the controller ordered. It returns when the context and all executors have ended.
 func (h *Host) Run(ctx context.Context) {
 	parts := []func(context.Context){h.measuring.Run, h.walking.Run}
 	if h.failovers != nil {
@@ -210,7 +210,7 @@ func (h *Host) Hello() *agentv1.Hello {
 		Protocol: session.Protocol, Version: Version, Role: h.role, Kernel: release(),
 		Capabilities: h.kernel.Probe(h.role), PathManager: h.kernel.PathManager(),
 	}
-	addresses, _ := h.links.Addresses() // the first report says why, where it cannot read them either
+	addresses, _ := h.links.Addresses() // a failure here also fails the first report, which logs it
 	for _, address := range addresses {
 		hello.Addresses = append(hello.Addresses, address.String())
 	}
@@ -245,13 +245,13 @@ func (h *Host) Fired() <-chan *agentv1.Fired {
 	return h.failovers.Fired()
 }
 
-// Probed tells what came of probes.
+// Probed returns the outcomes of probes.
 func (h *Host) Probed() <-chan *agentv1.Probed { return h.measuring.Probed() }
 
-// Walked tells what came of walks.
+// Walked returns the outcomes of walks.
 func (h *Host) Walked() <-chan *agentv1.Walked { return h.walking.Walked() }
 
-// Obey carries out an order. What it does not know, and what this host cannot do, it says.
+// Obey executes an order. The result names an unknown order, or the reason why this host cannot execute it.
 func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
 	switch order := directive.GetOrder().(type) {
 	case *agentv1.Directive_Prefer:

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	partWithin = 100 * time.Millisecond // a report waits so long for what an executor tells
-	staleAfter = 10 * time.Second       // what it told so long ago may not be so any more
+	partWithin = 100 * time.Millisecond // timeout of an executor's part of a report
+	staleAfter = 10 * time.Second       // an older part may no longer be true
 )
 
-// part is what one executor tells for reports. An executor may be busy for seconds, as with nft; a report then has what it told
-// last, and nothing of one that is busy for longer.
+// part is one executor's part of reports. An executor may be busy for seconds, for example with nft. Reports then repeat
+// its last part, and omit it after staleAfter.
 type part[T any] struct {
 	read func() T
 
 	mutex sync.Mutex
 	last  T
 	at    time.Time
-	under chan struct{} // closed when the reading that is under way has ended; nil: none is
+	under chan struct{} // closed when the current reading ends; nil: none
 }
 
 // begin starts a reading, unless one is under way. It returns a channel that closes when the reading ends.

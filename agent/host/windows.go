@@ -18,8 +18,8 @@ import (
 // windows that it forwards to its terminals. On a terminal, blocks also informs local programs of the sharers.
 type windows struct {
 	executor windowExecutor
-	cannot   error            // why this kernel holds nothing; an order without caps is obeyed all the same
-	blocks   *blocks.Executor // nil: of a gateway
+	cannot   error            // why this kernel enforces no caps; an order without caps succeeds nevertheless
+	blocks   *blocks.Executor // nil on a gateway
 }
 
 type windowExecutor interface {

@@ -23,14 +23,14 @@ const (
 	overSix      = " over IPv6"
 )
 
-// spec is what a device is made of. It stands in the device's alias, where the next agent reads it.
+// spec has the parameters of a device. The device's alias holds them, where the next agent reads them.
 type spec struct {
 	name     string
 	vni      uint32
 	udpPort  uint16
-	underlay int // its index; 0: as routes say
+	underlay int // index of the underlay's device; 0: routes decide
 	six      bool
-	remote   netip.Addr // the other end, where it is known for good
+	remote   netip.Addr // the other end, if the order names it
 }
 
 func (k *kernel) alias(s spec) string {
@@ -44,7 +44,7 @@ func (k *kernel) alias(s spec) string {
 	return text
 }
 
-// device is a network device as the kernel has it.
+// device is a network device as the kernel reports it.
 type device struct {
 	index int
 	name  string
@@ -54,10 +54,10 @@ type device struct {
 	mtu   int
 	up    bool
 
-	enslaved bool // to the kernel's datapath, or to Linux's own bridge
-	promisc  bool // as a bridge in userspace has it; who only captures has not
+	enslaved bool // to Open vSwitch's kernel datapath, or to a Linux bridge
+	promisc  bool // set by a userspace bridge, but not by packet captures
 
-	underlay int // of a tunnel's: as in its spec
+	underlay int // of a tunnel's device: as in spec
 }
 
 // outsideOf distinguishes our tunnels from those of an agent in another namespace with its ports in the same one.
@@ -79,14 +79,14 @@ func (d device) six() bool { return strings.HasSuffix(d.alias, overSix) }
 // half reports whether the device has no mark yet: the agent was killed while making it.
 func (d device) half() bool { return d.kind == "vxlan" && d.alias == "" && !d.up }
 
-// kernel is both namespaces: that of what is outside of the tunnels, and that of the ports. They may be one.
+// kernel has the namespace of the tunnels' outer packets and that of the ports. They may be the same.
 type kernel struct {
 	inside  func(func() error) error
 	outside string // the name of that namespace
 	outer   *netlink.Conn
 	inner   *netlink.Conn
 	innerNS *os.File
-	hears   int // sockets of ours that hear what a device sends and receives
+	hears   int // number of our packet sockets on a device
 }
 
 func openKernel(outside, inside func(func() error) error) (*kernel, error) {
@@ -124,7 +124,7 @@ func (k *kernel) close() error {
 	return errors.Join(failures...)
 }
 
-// devices are all of a namespace.
+// devices returns all devices of a namespace.
 func devices(conn *netlink.Conn) ([]device, error) {
 	messages, err := conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump}, Data: linkHeader(0, 0, 0),
@@ -143,7 +143,7 @@ func devices(conn *netlink.Conn) ([]device, error) {
 	return found, nil
 }
 
-// find is by its name or, where that is empty, by its index; false where there is none.
+// find returns the device of a name or, if that is empty, of an index; false if none exists.
 func find(conn *netlink.Conn, name string, index int) (device, bool, error) {
 	found, err := devices(conn)
 	for _, each := range found {
@@ -195,7 +195,7 @@ func decodeDevice(b []byte) (device, error) {
 	return d, nil
 }
 
-// make creates a device whose outside is our namespace and whose inside is that of the ports, and sets it up.
+// make creates a device with its outer packets in our namespace and itself in that of the ports, and sets it up.
 func (k *kernel) make(s spec, mtu int) (device, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.String(unix.IFLA_IFNAME, s.name)
@@ -206,7 +206,7 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 		info.Nested(unix.IFLA_INFO_DATA, func(data *netlink.AttributeEncoder) error {
 			data.Uint32(unix.IFLA_VXLAN_ID, s.vni)
 			data.Bytes(unix.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, s.udpPort))
-			// One source port, so that a NAT has one mapping: the kernel never takes the upper bound.
+			// One source port, so that a NAT has one mapping: the kernel's range excludes the upper bound.
 			ports := binary.BigEndian.AppendUint16(nil, s.udpPort)
 			data.Bytes(unix.IFLA_VXLAN_PORT_RANGE, binary.BigEndian.AppendUint16(ports, s.udpPort+1))
 			data.Uint8(unix.IFLA_VXLAN_LEARNING, 0)
@@ -223,13 +223,13 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 				data.Bytes(unix.IFLA_VXLAN_GROUP6, s.remote.AsSlice())
 			}
 			if s.six {
-				data.Bytes(unix.IFLA_VXLAN_LOCAL6, make([]byte, 16)) // any: it takes IPv6's socket instead of IPv4's
+				data.Bytes(unix.IFLA_VXLAN_LOCAL6, make([]byte, 16)) // any address: it selects an IPv6 socket instead of IPv4
 			}
 			return nil
 		})
 		return nil
 	})
-	silent := linkHeader(0, unix.IFF_NOARP, unix.IFF_NOARP) // at once: a bridge that sets flags of its own sets again all that it read
+	silent := linkHeader(0, unix.IFF_NOARP, unix.IFF_NOARP) // from the start: a bridge that sets its flags writes back all flags that it read
 	err := change(k.outer, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, silent, attributes)
 	if errors.Is(err, unix.EEXIST) {
 		return device{}, fmt.Errorf("the network device %s cannot be made: another VXLAN device has VNI %d and UDP port %d; "+
@@ -254,7 +254,7 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 	return made, err
 }
 
-// marked sets a device up, and says whose it is. The host's own stack is to be silent there.
+// marked sets the alias and brings the device up. The host's own stack sends nothing there.
 func (k *kernel) marked(d device) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.String(unix.IFLA_IFALIAS, d.alias)
@@ -266,7 +266,7 @@ func (k *kernel) marked(d device) error {
 		return nil
 	})
 	const flags = unix.IFF_UP | unix.IFF_NOARP
-	up := linkHeader(d.index, flags, flags) // by itself: in one message the kernel would do it first, and speak
+	up := linkHeader(d.index, flags, flags) // separately: in one message the kernel would bring it up first, and send
 	err := change(k.inner, unix.RTM_SETLINK, 0, linkHeader(d.index, 0, 0), attributes)
 	if err == nil {
 		err = change(k.inner, unix.RTM_SETLINK, 0, up, netlink.NewAttributeEncoder())
@@ -306,7 +306,7 @@ func change(conn *netlink.Conn, kind uint16, flags netlink.HeaderFlags, header [
 	return err
 }
 
-// linkHeader is struct ifinfomsg.
+// linkHeader encodes struct ifinfomsg.
 func linkHeader(index int, flags, which uint32) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
