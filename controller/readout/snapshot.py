@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The snapshot: the readable state of the controller at one moment. The core replaces the whole value.
 
-`sent` and `received` of a terminal are from its point of view. The flows that match its packets count `sent`, those
-that lead to its delivery groups `received`. Times are Unix seconds. Counters are those of the switch's last reading.
+`sent` and `received` of a terminal are from its point of view. `sent` is counted by the flows that match its packets,
+`received` by the flows to its delivery groups. Times are Unix seconds. Counters are those of the switch's last reading.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class GatewayView:
     changes_sent: int
     last_changes: int  # sent by the last reconcile
     refusals: int
-    conflicts: tuple[str, ...]  # foreign flows in the place of ours
+    conflicts: tuple[str, ...]  # foreign flows that block flows of this controller
     uplinks: tuple[UplinkView, ...]
     groups: tuple[GroupView, ...]
     copies: CopiesView | None  # None: the site has no peer site

@@ -45,7 +45,7 @@ class Errand(Generic[Order]):
         self._directive: int | None = None  # the open order
 
     def may_go(self, now: float) -> bool:
-        """Return whether an order may be sent: no order is open, and the last refusal is not recent."""
+        """Return whether an order may be sent: not while another is open, nor soon after a refusal."""
         if self.at is None:
             return True
         waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
@@ -80,7 +80,7 @@ class CapHolder:
         return self._able.get(capability, "") is None
 
     def knows(self, *capabilities: str) -> bool:
-        """Return whether the agent knows one of these capabilities, available or not."""
+        """Return whether the agent reports one of these capabilities, available or not."""
         return any(each in self._able for each in capabilities)
 
     @property

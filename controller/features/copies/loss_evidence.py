@@ -19,7 +19,7 @@ from controller.protocol.reports import Elimination, PathCopies, PathHealth, Rep
 
 # Senders: retransmissions between two reports of an agent
 #
-# A terminal's packets are copied, so its retransmissions count. Retransmissions towards the terminal count only if the
+# Retransmissions of a terminal count, as its packets are copied. Retransmissions towards the terminal count only if the
 # far end of its uplinks is ours and copies too: a plain router returns them by its own routes.
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The terminals that get copies in mode auto: evidence in, decisions out. policy/copies/adaptive.py decides for each.
 
-reports ─┬─► senders ──► of a terminal ─┐
-         ├─► arrivals ─► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
-         └─► probes ───► likewise ──────┤
-readings ──► tunnels ──► likewise ──────┤
-ports, failover, silence ──► it is dead ┘
+reports ─┬─► senders ──► per terminal ──┐
+         ├─► arrivals ─► per uplink ────┼─► a watch per terminal ──► decisions ──► the core changes the wanted state
+         └─► probes ───► per uplink ────┤
+readings ──► tunnels ──► per uplink ────┤
+ports, failover, silence ──► dead uplink┘
 """
 
 from __future__ import annotations

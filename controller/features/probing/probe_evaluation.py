@@ -133,10 +133,9 @@ def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tupl
         yield moments, np.array([length + headers_bytes for _, length in those], dtype=float)
 
 
-# Estimation may take a second, so it runs outside the core's thread: an effect starts it, and an event returns the
-# result
+# Estimation outside the core's thread, as it may take a second: an effect starts it, and an event returns the result
 #
-# No input makes it fail: a probe without a usable rate gives the reason.
+# Every input has a result: a probe without a usable rate returns the reason.
 
 T = TypeVar("T")
 

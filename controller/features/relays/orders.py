@@ -34,7 +34,7 @@ Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that conn
 
 
 class RelayOrders:
-    """The orders for one set of inputs. are_of() tells whether the inputs are still the same."""
+    """The orders for one set of inputs. are_of() compares the inputs with the current ones."""
 
     def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
         relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)

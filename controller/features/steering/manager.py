@@ -2,7 +2,7 @@
 """The steering of terminals by connected agents: their reports in, decisions and orders out.
 
     reported, fired, tick ──► entries (decisions) ──► the core changes the wanted state ──► moved: orders
-                                                                                       tend: maintenance
+                                                                                            tend: maintenance
 
 A decision moves both ends at once. The core moves the gateway. This file handles the agents: which one speaks for a
 terminal, which one gets an order, and which failovers are armed. A terminal without an agent is not steered, unless

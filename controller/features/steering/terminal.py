@@ -21,7 +21,7 @@ from controller.protocol.reports import Role
 
 # The original backup flags of one end: the owner of a host may have flagged metered uplinks, and gets the flags back
 #
-#     its own ──ordered, or failover fired──► ours ──given back, and answered──► its own
+#     original ──ordered, or failover fired──► ours ──restored, and confirmed──► original
 #        └── flags look like a choice from before a restart ──► ours, with unknown original flags
 
 SEEN_AFTER_S = 2.0  # reports may be in flight when an agent moves connections
