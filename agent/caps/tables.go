@@ -37,7 +37,7 @@ type (
 	}
 	Tally struct {
 		Held, Refused uint32
-		Reason       int32
+		Reason        int32
 	}
 )
 

@@ -84,7 +84,7 @@ type path struct {
 	sending  *task         // nil while stopped
 	binding  binding       // of its socket
 	answered uint64        // answers counted at the last retry
-	reason  error
+	reason   error
 }
 
 // binding is the device and local address of a socket. If they change, the path needs a new socket.

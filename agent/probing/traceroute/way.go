@@ -34,7 +34,7 @@ type To struct {
 
 // Way is the result for one destination.
 type Way struct {
-	Reason    string        // why RTT is unknown, or ""
+	Reason     string        // why RTT is unknown, or ""
 	RTT        time.Duration // minimum; 0: unknown
 	Sent, Lost int
 	Routers    []Router // nearest first
