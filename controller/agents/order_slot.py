@@ -27,7 +27,7 @@ class OrderSlot(Generic[Order]):
         self._directive: int | None = None  # not answered yet
 
     def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
-        """Return whether the order must be sent. `idle`: the order is empty, so the first one is not needed."""
+        """Return whether the order must be sent. `idle`: it is empty and undoes nothing, so no first order is due."""
         if order != self._ordered:
             return not ((self._ordered is None and idle) or self.unable)
         return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S

@@ -292,7 +292,8 @@ class Core:
     def _copy(self, now: float) -> Iterator[Outcome]:
         """Update copies after a change at a peer site.
 
-        A site copies only what the peer site eliminates. An uplink without incoming copies counts as dead.
+        A site copies all packets only while its peer site eliminates copies. An uplink without incoming copies counts
+        as dead.
         """
         yield from self.ends.tend(now)
         if self._others_eliminate(now):

@@ -361,7 +361,7 @@ class Seeking:
         return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
 
     def _is_compared(self, scene: Scene, place: Destination, now: float) -> bool:
-        """Return whether the direct distance is known. Otherwise unused destinations would be measured forever."""
+        """Return whether the direct distance is still known. Once it expires, unused destinations are not measured."""
         return self.ways.leg(scene.site.name, place.address, now) is not None
 
     def _is_open(self, scene: Scene, place: Destination, now: float) -> bool:
