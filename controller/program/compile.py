@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler: it turns a site and what is known of it into the program of the site's switch.
+"""The compiler: it turns a site and its known state into the program of the site's switch.
 
     0 ENTRY   by ingress port: ARP, pings and neighbour discovery are answered. Packets for the gateway's MAC go on, if
-              the source is the terminal's, or is outside and belongs to nobody inside
-    1 ROUTE   by destination: packets for a terminal go to its delivery group, from whichever side they come. TCP of
+              the source is the terminal's, or comes from outside and is no inside address
+    1 ROUTE   by destination: packets for a terminal go to its delivery group, from either side. TCP of
               relayed terminals that would leave goes to the host
     2 LEAVE   by terminal and class: to the group that sends to uplinks. Packets for a terminal of the mirrored site
               leave as that terminal's packets arrive; packets of such terminals to the internet go to the exit
     3, 4      the second halves of replies
-    10..17    one table for each uplink that is paid for by the byte: copies are counted and metered there
+    10..17    one table for each uplink with limits, which counts and meters copies
 
-Flows depend on the configuration and the ports' numbers alone. What changes during a day is in groups (mode, active
-uplink, an uplink's state, a learned MAC) and in meters (what is left of a budget). So a change is one message for each
-group, and no packet meets half a change.
+Flows depend on the configuration and the ports' numbers alone. Frequent changes are in groups (mode, active uplink, an
+uplink's state, a learned MAC) and in meters (the rest of a budget). So a change is one message for each group, and no
+packet meets half a change.
 
 The compiler is pure: it imports no OpenFlow library and reads no clock. It caches what did not change since the last
 compilation.

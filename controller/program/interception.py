@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interception of terminals' TCP: to the host, which carries it to relays, and back from there.
+"""The interception of terminals' TCP: to the host, which relays it, and back from the host.
 
     ENTRY   at the host's port: TCP to a relayed terminal, and TCP with its source, which the host could not relay and
             passes on. Nothing else is accepted there

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that count and meter copies, one for each uplink that is paid for by the byte.
+"""The tables that count and meter copies, one for each uplink with limits.
 
 Only copies pass through such a table. Its one flow counts them, or its meter, which bounds them and counts what passes.
 A meter that drops a packet ends all later buckets too, so metered copies leave last.

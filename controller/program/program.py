@@ -18,7 +18,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast", in every flow of this controller
-COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00
+COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00  # the low 16 bits are free
 GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # reserved: groups have no cookie
 METER_IDS = range(0x6200, 0x6300)  # reserved: meters have none either
 

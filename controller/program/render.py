@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs and changes in the syntax of ovs-ofctl, for a bridge without a controller and for people who read.
+"""Programs and changes in the syntax of ovs-ofctl, for a bridge without a controller and for people.
 
 Ports are written by name, so a file fits every bridge that has ports of these names.
 """

@@ -101,7 +101,7 @@ class PortsCounted:
 
 @dataclass(frozen=True, slots=True)
 class EchoAnswered:
-    """An address beyond a next hop has answered an echo request of ours."""
+    """An address beyond a next hop has answered the controller's echo request."""
 
     session: int
     in_port: int

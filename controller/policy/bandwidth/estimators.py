@@ -33,7 +33,7 @@ from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, A
 
 Numbers = NDArray[np.float64]
 
-ROUNDS = 200
+ROUNDS = 200  # most rounds of a fit
 NEAR = 1e-6  # of the spread: the fit ends when a round changes less
 NORMAL = NormalDist()
 
@@ -145,7 +145,7 @@ def step_s(forth: Numbers, back: Numbers) -> float:
 
 EDGE = 0.05  # share of packets below the line, due to clock errors
 SURE = 1.96  # standard deviations, for 95 %
-LEAST_ERROR = 1e-15
+LEAST_ERROR = 1e-15  # seconds per byte; keeps weights finite
 UNSURE_PART = 0.003  # of the slope: the lower edge of packets that sometimes wait is not exactly the path's
 WIDEST = 1.5  # largest ratio of an interval's ends that is still a result
 FEWEST = 60  # packets

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capacity of an access point that gateway.yaml does not give: from deliveries, and until then from trains.
+"""The capacity of an access point, if gateway.yaml has none: from deliveries, and before these from packet trains.
 
-The sum that its terminals deliver within a second is a lower bound. It is the capacity while their packets stand in a
-queue. Nobody is capped before such a queue has stood for a second. Under caps there is no queue, and the caps bound the
-deliveries. So each change is a trial, and the deliveries that follow judge it.
+The sum that its terminals deliver within a second is a lower bound. While their packets stand in a queue, it is the
+capacity. No terminal is capped before such a queue has lasted a second. Under caps there is no queue, and the caps
+bound the deliveries. So each change is a trial, and the following deliveries decide on it.
 
               more delivered ─► the figure is that
     figure ──► caps are used up: a little more is allowed ─► as much more came: kept, and more is tried
@@ -11,7 +11,7 @@ deliveries. So each change is a trial, and the deliveries that follow judge it.
        └────── a queue stands, and less comes: no more is allowed ─► it still comes: kept
                                                                  └─► less comes by as much: it was no queue; undone
 
-Round trips alone decide nothing: over the air they grow now and then without a queue of ours.
+Round trips alone decide nothing: over the air they sometimes grow without a queue of the terminals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.policy.caps.sharers import Sharer
 from controller.policy.caps.terminal_cap import TerminalCap
 from controller.policy.caps.windows import SEGMENT_US
 
-LEAST_BPS, MOST_BPS = 10_000.0, 1e12
+LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # range of a capacity; fewer deliveries count as idle
 QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above shortest * factor + µs counts as queued
 QUEUED_SEGMENTS = 20  # in the queue, if no cap is used up: a call's few late packets are no queue
 MOSTLY = 0.75  # share of the deliveries that passes the queue

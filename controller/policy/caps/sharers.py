@@ -24,12 +24,12 @@ from controller.policy.caps.flows import Pair, TcpFlow, TcpFlowKey, wrong
 from controller.protocol.reports import MOST_SUBFLOWS
 
 BULK_BYTES = 10_000  # per WITHIN_S: seven segments, less than an initial window (RFC 6928)
-WITHIN_S = 1.0
+WITHIN_S = 1.0  # window of BULK_BYTES
 TRICKLE_BYTES = 2_000  # a live connection with less in QUIET_S becomes idle
 QUIET_S = 0.45  # two report intervals, less some jitter
 STALLED_S = 2.0  # longest wait for an acknowledgement that is due
 PERIOD_S = 0.25  # report interval while a cap rule is on
-MOST_PERIOD_S = 1.0
+MOST_PERIOD_S = 1.0  # longest report interval that is accepted
 SILENT_PERIODS = 3  # without a report: the terminal is gone
 REMEMBERED_S = 30.0  # a round trip is kept for two to three times this
 SETTLED_S = 2.0  # after a change of uplinks, until smoothed round trips are the new path's

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window cap of each terminal of an access point, and the sentence that explains it.
 
-    ideal    the part of a terminal: bandwidth x shortest round trip / 1.5 kB / active terminals, with a little to spare
+    ideal    a terminal's share: bandwidth x shortest round trip / 1.5 kB / active terminals, with a margin
              (windows.py), and one segment more for receivers that acknowledge every second segment
     paper    the tables of paper 000, as they are printed
     off      no caps
 
-A terminal's part is divided among its sending connections. None gets fewer than two segments; where that is more than
-its part, `ideal` also paces them. Where a figure is missing there is no cap. Of other terminals only their number
-counts, and the round trips that several of them report for the same place.
+A terminal's share is divided among its sending connections. None gets fewer than two segments; if that exceeds the
+share, `ideal` also paces them. Without a needed figure there is no cap. Other terminals only count by their number, and
+by round trips that several of them report for the same place.
 """
 
 from __future__ import annotations

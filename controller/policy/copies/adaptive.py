@@ -30,16 +30,16 @@ from controller.policy.paths.health import DEAD_AFTER_MS
 
 WINDOW_S = 1.0  # recent evidence
 WINDOW_PACKETS = 30  # per source; the window grows until it has so many
-WINDOW_AT_MOST_S = 60.0
+WINDOW_AT_MOST_S = 60.0  # oldest evidence in the window
 LASTS_S = 0.6  # trouble must outlast the losses of a sender's slow start: 3 reports at 4 Hz
 PROBED_LASTS_S = 0.4  # the same for probes, which fill no queue: 2 reports
-LOSING_FROM = 0.02
-LATE_FROM = 0.10
+LOSING_FROM = 0.02  # share of lost packets that begins copies
+LATE_FROM = 0.10  # the same for late packets
 DOUBT = 0.7  # margin in sqrt(count): at 0, 0.5 % loss often begins copies; at 1, 5 % loss waits longer
 ENOUGH = 300  # packets of a clean path: at 5 % loss, at most 3 of them are lost once in 5000 runs
 CLEAN_S = 10.0  # measured clean time until copies end
 TRY_S = 30.0  # unmeasured clean time until one path is tried
-PAUSE_AT_MOST_S = 300.0
+PAUSE_AT_MOST_S = 300.0  # limit of the pauses that double with each failed trial
 KEPT_S = 30.0  # after this time on one path, the end of copies was right
 MEASURED_S = 3.0  # age up to which a measurement counts
 MOST_HEARD = 128  # pieces of evidence in a window

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The budget of copies on an uplink that is paid for by the byte: bytes a day, and a share of the site's traffic.
+"""The limits of copies on an uplink: bytes per day, and a share of the site's traffic.
 
-    copies may be had ──(the day's bytes will be used up)──────────► not before the day is over
-          ▲           ──(too great a part of the last minutes)──┐
-          └──────────────(a minute later, and it is less)───────┴──► not for a minute
+    copies allowed    ──(the day's bytes will be used up)──────────► barred until the day ends
+          ▲           ──(too great a share of the last minutes)─┐
+          └──────────────(a minute later, and it is less)───────┴──► barred for a minute
 
 The caller says which day it is. The bytes used in it outlive a restart, with the counters as last read: a switch copies
 on while nobody reads it. A periodic reading learns of the last bytes too late, so copies end while twice the bytes of

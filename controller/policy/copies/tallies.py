@@ -11,8 +11,8 @@ from controller.policy.paths.health import UplinkReading
 from controller.protocol.reports import PathCopies
 
 FEW = 3  # packets: fewer lost or late ones are chance
-CLEAN_LOSS = 0.01
-CLEAN_LATE = 0.03
+CLEAN_LOSS = 0.01  # highest share of lost packets on a clean path
+CLEAN_LATE = 0.03  # the same for late packets
 LATE_NS_LOG2 = 25  # 34 ms
 FAR_BEHIND = 2  # powers of two above the median skew: a path with a constant delay is not late
 

@@ -73,7 +73,7 @@ def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
 #
 # Meanwhile fewer uplinks protect the traffic. So its next hop is asked each second, and an answer starts a trial.
 
-HOLD_S = 5.0
+HOLD_S = 5.0  # first hold-down; doubles with each failed trial
 HOLD_AT_MOST_S = 60.0
 TRIAL_S = 3.0  # two reports, and the time of an order
 ENOUGH_ANSWERS = 2  # one may date from before the hold-down
@@ -119,7 +119,7 @@ def screening_answered(screen: Screen, now: float) -> Screen:
 #
 # The usual cause is packets that a device merged (GRO, LRO): they are longer than the eliminator reads.
 
-MAX_SHARE = 0.01
+MAX_SHARE = 0.01  # of unidentified packets in a window; a higher share is a fault
 WINDOW_S = 10.0
 MIN_PACKETS = 200  # with fewer, the window goes on
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Armed failover: the rule by which an agent leaves a stalled active path by itself, sooner than the controller could.
+"""Armed failover: the rule by which an agent leaves a stalled active path on its own, before the controller could.
 
 A rule is armed while an agent can move the terminal, no person has chosen an uplink, and another path is not dead. It
-is armed for LEASE_S and renewed every RENEW_S at most, so that it ends by itself when the controller does.
+is armed for LEASE_S and renewed at least every RENEW_S, so it expires if the controller ends.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from controller.policy.paths.uplink_choice import RANK
 from controller.policy.paths.uplinks import Paths
 from controller.protocol.orders import Arm
 
-LEASE_S = 30.0
+LEASE_S = 30.0  # an armed rule ends after this time
 RENEW_S = 12.0  # two lost renewals leave the rule armed
-NO_PROGRESS_MS = 150
-NO_PROGRESS_MANY_MS = 100
+NO_PROGRESS_MS = 150  # shortest time without progress that fires a rule
+NO_PROGRESS_MANY_MS = 100  # the same with many segments in flight
 NO_PROGRESS_COPIED_MS = 400  # copies of lost packets may wait in a slower uplink's queue
 # A lossy path sometimes loses a retransmission too. TCP repeats it after 200 ms, then after 400 ms.
 NO_PROGRESS_LOSING_MS = 1000

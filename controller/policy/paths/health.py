@@ -72,8 +72,8 @@ def throughput_after(throughput: Throughput, bps: float, limited: bool, now: flo
     return replace(throughput, limit_bps=max(each.bps for each in at_limit), limit_at=now)
 
 
-LOSSY_FROM = 0.10
-CLEAN_UNTIL = 0.03
+LOSSY_FROM = 0.10  # share of retransmitted segments from which an uplink is lossy
+CLEAN_UNTIL = 0.03  # share up to which it is clean
 WINDOW = 3  # reports
 ENOUGH_SEGMENTS = 50  # in a window, to call it lossy: 5 of them lost are more than bad luck
 MENDED_AFTER_S = 5.0  # a lossy uplink is good after this clean time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dead uplinks of a site whose ports are up: packets leave and none return, and questions decide.
+"""The dead uplinks of a site whose ports are up: packets leave and none return, and active questions decide.
 
     calm ──(packets leave, hardly any return)──► suspect ──(silent here, answered elsewhere)──► dead
       ▲                                             │                                             │
@@ -7,8 +7,8 @@
 
 The counters of a port raise a suspicion and prove nothing: a terminal may only send, and a server may ignore it. So a
 suspect uplink is asked: an ARP request or solicitation to its next hop, and an echo request to each address beyond it
-that is known. The other uplinks are asked the same. The uplink is dead only if they answer and it does not. If nobody
-answers over any uplink, nothing follows.
+that is known. The other uplinks are asked the same. The uplink is dead only if they answer and it does not. Without
+answers over any uplink, nothing is concluded.
 
 Every value is immutable, and the time is an argument.
 """
@@ -30,7 +30,7 @@ CLOCK_SLACK_S = 0.05  # tolerance for counters that are read early or late
 # Questions
 
 ASK_EVERY_S = 0.2  # while suspect
-ASK_DEAD_EVERY_S = 1.0
+ASK_DEAD_EVERY_S = 1.0  # while this uplink is dead
 ASK_OTHERS_EVERY_S = 10.0  # while another uplink is dead: does the far address still answer?
 ASK_UNKNOWN_EVERY_S = 30.0  # until the far address has answered once over an uplink that works
 LOST_AFTER_S = 0.4  # or twice the last round trip
@@ -71,7 +71,7 @@ class Question:
 
     number: int
     at: float
-    far: bool  # addresses beyond the next hop were asked too
+    far: bool  # addresses beyond the next hop are asked too
     near_at: float | None = None  # time of the next hop's answer
     far_at: float | None = None  # time of an answer from beyond it
 

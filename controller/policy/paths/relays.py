@@ -98,7 +98,7 @@ def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> boo
     """Return whether a relay passes the first filter, by numbers of routers."""
     if len(candidate.far.routers) > len(direct.routers):
         return False
-    # In section 4.3.1 the paper calls the same ratio that of RN_near, which is nowhere else.
+    # Section 4.3.1 of the paper uses the name RN_near for this ratio, and defines it nowhere.
     ratio = shared_ratio(direct, candidate)
     return ratio is not None and filters.p <= ratio <= filters.q
 
@@ -114,12 +114,12 @@ def distances(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> 
 
 
 def shared_ratio(direct: Leg, candidate: Candidate) -> float | None:
-    """RN_same / RN_sd. None: there are no routers on the direct way."""
+    """Return RN_same / RN_sd, or None without routers on the direct way."""
     return len(_shared(direct, candidate)) / len(direct.routers) if direct.routers else None
 
 
 def near_ratio(direct: Leg, candidate: Candidate) -> float | None:
-    """RTT of R_near / RTT_sd. None: no router is on both ways."""
+    """Return the RTT of R_near / RTT_sd, or None without a router on both ways."""
     shared = _shared(direct, candidate)
     return shared[0].rtt_ms / direct.rtt_ms if shared and direct.rtt_ms > 0 else None
 
@@ -193,8 +193,7 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
     """Return the leg with missing figures from the direct way, and with the relay's overhead.
 
-    The overhead covers both directions. On one leg the relay reads data half of it late, and opens the window again as
-    late.
+    The overhead is for two passes through the relay. On each leg one pass delays the data, and so the open window.
     """
     return replace(
         leg,

@@ -22,11 +22,11 @@ from controller.policy.bandwidth.rates import said
 from controller.policy.paths.health import LIMITED_FOR_S, UplinkHealth, UplinkPath
 
 RANK = {UplinkHealth.GOOD: 0, UplinkHealth.UNKNOWN: 1, UplinkHealth.LOSSY: 2, UplinkHealth.DEAD: 3}
-RETURN_AFTER_S = 30.0
+RETURN_AFTER_S = 30.0  # pause before a trial return; doubles with each failed one
 RETURN_AT_MOST_S = 600.0
 KEPT_AFTER_S = 60.0  # a return to the default uplink has succeeded after this time
 MOST_MOVES = 3  # away, back when that was worse, and away again
-MOVES_WITHIN_S = 15.0
+MOVES_WITHIN_S = 15.0  # after MOST_MOVES in this time the terminal stays
 REGAINS_S = 10.0  # after a return, until the uplink delivers as before: other queues drain first
 WORTH = 0.9  # a clean uplink that carries this share of the lossy one's rate is preferred
 
@@ -113,7 +113,7 @@ def _rank(path: UplinkPath, now: float) -> int:
 
 
 def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> Left | None:
-    """Return the lossy uplink that a decision leaves, with its rate. None: another health, no way back."""
+    """Return the uplink that a decision leaves, with its rate, or None if it is not lossy."""
     if path.health is not UplinkHealth.LOSSY:
         return None
     return Left(active, path.throughput.delivered_bps(decision.at))
