@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rate of a path, told from one-way delays of made-up packets."""
+"""Estimate the rate of a path from one-way delays of simulated packets."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ REPLY, HEADERS = 48, 42
 
 @dataclass(frozen=True)
 class Path:
-    """A link between two hosts that take their time, and whose clocks are two."""
+    """A link between two hosts with processing delays and separate clocks."""
 
     bps: float
     tries: int = 100
     every_s: float = 1e-3
     skew: float = 33e-6
-    wander: float = 1e-7  # of the skew, in a second
+    wander: float = 1e-7  # change of the skew per second
     alpha: float = 0.35e-9
-    load: float = 0.0  # of others, both ways
+    load: float = 0.0  # share of the link used by other traffic, in both directions
     base_s: float = 2e-3
 
     def samples(self, seed: int) -> Samples:
@@ -62,7 +62,7 @@ KNOWN = Alpha(0.35e-9, 0.1e-9)
 
 @pytest.mark.parametrize(("path", "within"), [(TEN, 0.01), (HUNDRED, 0.01), (THOUSAND, 0.06)])
 @pytest.mark.parametrize("load", [0, 0.5])
-def test_the_rate_is_found_and_is_in_its_interval(path: Path, within: float, load: float) -> None:
+def test_rate_is_accurate_and_within_its_interval(path: Path, within: float, load: float) -> None:
     found = [rate(replace(path, load=load).samples(seed), KNOWN) for seed in range(10)]
     rates = [each for each in found if isinstance(each, Rate)]
     assert len(rates) == 10
@@ -72,8 +72,8 @@ def test_the_rate_is_found_and_is_in_its_interval(path: Path, within: float, loa
     assert max(each.most_bps / each.least_bps for each in rates) < 1.2
 
 
-def test_without_the_drift_the_papers_way_is_visibly_worse() -> None:
-    """Ten tries in ten seconds, in which 33 millionths are 330 us: a packet of 1440 bytes takes 115."""
+def test_paper_estimator_is_worse_when_clocks_drift() -> None:
+    """A skew of 33 ppm adds 330 us in ten seconds; a packet of 1440 bytes takes 115 us."""
     path = replace(HUNDRED, tries=10, every_s=11e-3)
 
     def off(way: Callable[[Samples], Slope], path: Path, seed: int) -> float:
@@ -84,7 +84,7 @@ def test_without_the_drift_the_papers_way_is_visibly_worse() -> None:
     assert off(paper, replace(path, skew=0, wander=0), 0) < 0.01
 
 
-def test_what_both_hosts_take_is_measured_at_one_rate_and_taken_off_at_others() -> None:
+def test_host_delay_calibrated_at_one_rate_corrects_another() -> None:
     alpha = calibrated(one_way(replace(HUNDRED, alpha=2.5e-9).samples(0)), 100e6)
     assert alpha.s_per_byte == pytest.approx(2.5e-9, abs=0.6e-9)
     corrected = rate(replace(THOUSAND, alpha=2.5e-9).samples(1), alpha)
@@ -92,24 +92,24 @@ def test_what_both_hosts_take_is_measured_at_one_rate_and_taken_off_at_others() 
 
 
 @pytest.mark.parametrize("alpha", [0.1e-9, 1e-9, 2e-9])
-def test_what_hosts_take_that_is_not_known_makes_the_answer_unsure(alpha: float) -> None:
+def test_rate_is_unknown_when_host_delay_is_unknown(alpha: float) -> None:
     slow, fast = (rate(replace(path, alpha=alpha).samples(1)) for path in (HUNDRED, THOUSAND))
     assert isinstance(slow, Rate) and slow.least_bps <= 100e6 <= slow.most_bps
     assert isinstance(fast, Unknown) and fast.reason.startswith("it may be ")
 
 
-def test_a_link_that_delays_no_packet_for_its_length_is_not_told_by_one_packet() -> None:
+def test_rate_is_unknown_when_length_adds_no_delay() -> None:
     told = rate(replace(THOUSAND, bps=1e15).samples(0), KNOWN)
     assert isinstance(told, Unknown) and told.reason.startswith("longer packets do not take longer")
 
 
-def test_a_wide_interval_is_no_answer() -> None:
+def test_rate_is_unknown_when_the_interval_is_wide() -> None:
     told = of_slope(replace(one_way(THOUSAND.samples(0)), error=1.5e-9), KNOWN)
     assert isinstance(told, Unknown) and "Mbit/s" in told.reason
 
 
 @pytest.mark.parametrize("step_s", [0.002, -0.002, 60])
-def test_a_clock_that_is_set_meanwhile_is_noticed(step_s: float) -> None:
+def test_rate_is_unknown_when_the_remote_clock_steps(step_s: float) -> None:
     samples = THOUSAND.samples(0)
     later = np.arange(len(samples.sent)) > 4000
     far = replace(samples, received=samples.received + later * step_s, answered=samples.answered + later * step_s)
@@ -118,9 +118,9 @@ def test_a_clock_that_is_set_meanwhile_is_noticed(step_s: float) -> None:
 
 
 @pytest.mark.parametrize("step_s", [0.001, -0.001, 0.002, -0.002])
-def test_our_own_clock_set_meanwhile_is_noticed_too(step_s: float) -> None:
+def test_rate_is_unknown_when_the_local_clock_steps(step_s: float) -> None:
     samples = THOUSAND.samples(0)
-    when = samples.sent[4000] + 0.5e-3  # some are under way
+    when = samples.sent[4000] + 0.5e-3  # some packets are in flight
     own = replace(
         samples,
         sent=samples.sent + (samples.sent > when) * step_s,
@@ -130,19 +130,19 @@ def test_our_own_clock_set_meanwhile_is_noticed_too(step_s: float) -> None:
     assert isinstance(told, Unknown) and "a clock was set meanwhile" in told.reason
 
 
-def test_the_interval_of_few_packets_has_the_rate_in_it() -> None:
+def test_interval_contains_the_rate_with_few_packets() -> None:
     few = [rate(replace(HUNDRED, tries=1).samples(seed), KNOWN) for seed in range(40)]
     known = [each for each in few if isinstance(each, Rate)]
     assert len(known) >= 30
     assert sum(each.least_bps <= 100e6 <= each.most_bps for each in known) >= 0.85 * len(known)
 
 
-def test_a_clock_that_is_being_pulled_is_noticed() -> None:
+def test_rate_is_unknown_when_a_clock_is_slewed() -> None:
     told = rate(replace(HUNDRED, skew=500e-6).samples(0))
     assert isinstance(told, Unknown) and "a clock is being set: +5" in told.reason
 
 
-def test_where_no_answer_came_back_the_way_there_is_enough() -> None:
+def test_rate_needs_no_replies() -> None:
     samples = HUNDRED.samples(0)
     mute = replace(samples, answered=np.full_like(samples.sent, np.nan), heard=np.full_like(samples.sent, np.nan))
     told = rate(mute, KNOWN)
@@ -156,7 +156,7 @@ rows = some.tuples(numbers, numbers, numbers, numbers, some.integers(0, 1440))
 
 
 @given(some.lists(rows, max_size=20) | some.lists(rows, min_size=60, max_size=90))
-def test_whatever_comes_it_is_a_rate_or_a_reason(rows: list[tuple[float, float, float, float, int]]) -> None:
+def test_rate_returns_a_rate_or_a_reason_for_random_samples(rows: list[tuple[float, float, float, float, int]]) -> None:
     columns = np.array(rows, dtype=float).reshape(-1, 5)
     told = rate(Samples(columns[:, 4], *columns[:, :4].T))
     assert isinstance(told, Unknown) or 0 < told.least_bps <= told.bps <= told.most_bps
@@ -166,7 +166,7 @@ def test_whatever_comes_it_is_a_rate_or_a_reason(rows: list[tuple[float, float, 
     some.lists(some.sampled_from([0.0, 0.001, 0.002]), min_size=100, max_size=100),
     some.sampled_from([0.0, 1e-3, np.nan, np.inf]),
 )
-def test_times_that_are_too_even_to_be_true_make_no_number_of_nothing(delays: list[float], odd: float) -> None:
+def test_rate_is_finite_when_delays_are_identical(delays: list[float], odd: float) -> None:
     lengths, sent = np.tile(LENGTHS[:10], 10), np.arange(100) / 1000
     received = sent + np.array(delays)
     received[50] += odd
@@ -175,7 +175,7 @@ def test_times_that_are_too_even_to_be_true_make_no_number_of_nothing(delays: li
 
 
 def train(bps: float, burst: int = 0, packets: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Through a shaper that lets `burst` bytes pass at once."""
+    """Return delays and lengths of a train behind a shaper that passes `burst` bytes at once."""
     dice = np.random.default_rng(seed)
     lengths = np.full(packets, 1482.0)
     behind = np.maximum(np.cumsum(lengths) - burst, 0)
@@ -184,29 +184,29 @@ def train(bps: float, burst: int = 0, packets: int = 50, seed: int = 0) -> tuple
 
 @pytest.mark.parametrize("bps", [10e6, 100e6, 400e6])
 @pytest.mark.parametrize("burst", [0, 15_000, 30_000])
-def test_trains_tell_the_rate_behind_a_burst(bps: float, burst: int) -> None:
+def test_trains_measure_the_shaped_rate_behind_a_burst(bps: float, burst: int) -> None:
     told = estimators.rate_of_trains([train(bps, burst, seed=each) for each in range(20)])
     assert isinstance(told, Rate)
     assert told.bps == pytest.approx(bps, rel=0.05)
     assert told.least_bps <= told.bps <= told.most_bps
 
 
-def test_trains_that_come_as_fast_as_hosts_take_them_tell_of_the_hosts() -> None:
+def test_trains_are_rejected_when_hosts_limit_their_rate() -> None:
     told = estimators.rate_of_trains([train(1e9, seed=each) for each in range(20)])
     assert isinstance(told, Unknown) and told.reason.startswith("trains come too fast for these hosts: at some 1")
 
 
-def test_others_between_the_packets_of_some_trains_do_not_count() -> None:
+def test_trains_ignore_cross_traffic_in_a_minority() -> None:
     mixed = [train(50e6 if each % 3 == 0 else 100e6, seed=each) for each in range(21)]
     told = estimators.rate_of_trains(mixed)
     assert isinstance(told, Rate) and told.bps == pytest.approx(100e6, rel=0.05)
 
 
-def test_too_few_trains_tell_nothing() -> None:
+def test_trains_are_rejected_when_too_few_arrive() -> None:
     told = estimators.rate_of_trains([train(1e6)] * 5)
     assert isinstance(told, Unknown) and "5 trains of 5 came, expected 6" in told.reason
 
 
-def test_trains_that_all_say_the_same_are_no_surer_than_their_headers() -> None:
+def test_train_interval_includes_header_uncertainty() -> None:
     told = estimators.rate_of_trains([train(99.9e6)] * 20)
     assert isinstance(told, Rate) and told.least_bps < 99.5e6 and told.most_bps > 100e6

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One figure of what a path carries."""
+"""Combine several measurements of a path's rate into one figure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def figure(*measured: Measured, now: float = NOW) -> FusedRate:
     return found
 
 
-def test_what_agrees_counts_by_its_certainty() -> None:
+def test_fused_weights_agreeing_methods_by_certainty() -> None:
     both = figure(one(Method.ONE_PACKET, 100, 0.01), one(Method.TRAINS, 104, 0.04))
     assert 100 < both.bps / MBPS < 100.5
     assert both.methods == (Method.ONE_PACKET, Method.TRAINS)
@@ -34,19 +34,19 @@ def test_what_agrees_counts_by_its_certainty() -> None:
 
 
 @pytest.mark.parametrize(("packet", "train", "chosen"), [(1000, 100, Method.TRAINS), (10, 50, Method.ONE_PACKET)])
-def test_of_what_does_not_agree_the_lower_is_to_be_had(packet: float, train: float, chosen: Method) -> None:
+def test_fused_picks_the_lower_of_two_disagreeing_methods(packet: float, train: float, chosen: Method) -> None:
     found = figure(one(Method.ONE_PACKET, packet), one(Method.TRAINS, train))
     assert found.methods == (chosen,)
     assert found.bps == min(packet, train) * MBPS
 
 
-def test_several_links_in_a_row_are_no_figure() -> None:
+def test_fused_ignores_several_links_in_a_row() -> None:
     told = fused([one(Method.SEVERAL_LINKS, 47)], NOW)
     assert isinstance(told, Unknown) and "several links" in told.reason
     assert figure(one(Method.SEVERAL_LINKS, 47), one(Method.TRAINS, 90)).bps == 90 * MBPS
 
 
-def test_what_a_flow_got_is_there_at_least() -> None:
+def test_fused_uses_delivery_as_a_lower_bound() -> None:
     only = figure(one(Method.DELIVERY, 30))
     assert (only.bps, only.least_bps, only.most_bps) == (30 * MBPS, 29.7 * MBPS, math.inf)
     assert figure(one(Method.TRAINS, 50), one(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
@@ -56,7 +56,7 @@ def test_what_a_flow_got_is_there_at_least() -> None:
     assert (more.bps, more.methods) == (80 * MBPS, (Method.DELIVERY,))
 
 
-def test_the_newest_counts_and_the_old_does_not() -> None:
+def test_fused_uses_the_newest_and_drops_expired_values() -> None:
     found = figure(one(Method.TRAINS, 50, at=NOW - 100), one(Method.TRAINS, 70, at=NOW - 10))
     assert (found.bps, found.age_s(NOW)) == (70 * MBPS, 10)
     assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
@@ -75,7 +75,7 @@ measured = some.builds(
 
 
 @given(some.lists(measured, max_size=10))
-def test_a_figure_is_in_its_interval_and_no_older_than_an_hour(those: list[Measured]) -> None:
+def test_fused_is_within_its_interval_and_below_an_hour_old(those: list[Measured]) -> None:
     found = fused(those, NOW)
     assert isinstance(found, Unknown) or (
         0 < found.least_bps <= found.bps * (1 + 1e-9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an access point carries is found where nobody wrote it, followed where it changes, and not kept low by caps."""
+"""The capacity of an access point is measured, follows changes and is not held down by caps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steady(seconds: float) -> float:
 
 
 @pytest.mark.parametrize("rtts", FLOWS)
-def test_air_that_changes_is_followed_down_and_up_and_has_no_long_queue(rtts: list[float]) -> None:
+def test_capacity_follows_changes_without_a_long_queue(rtts: list[float]) -> None:
     link = OneLink([Sender(rtt_s) for rtt_s in rtts], changing)
     for number, bandwidth_bps in enumerate((20e6, 8e6, 30e6)):
         link.run(PHASE_S - 5)
@@ -44,9 +44,10 @@ def test_air_that_changes_is_followed_down_and_up_and_has_no_long_queue(rtts: li
 
 
 @pytest.mark.parametrize("begins_s", [0.5, 1.0, 1.5, 2.0])
-def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_again(begins_s: float) -> None:
-    """A little slower first, so that a trial begins, and much slower in the midst of it. A release is tried first:
-    slower air looks like a sender without a cap."""
+def test_capacity_drop_during_a_trial_does_not_raise_caps(begins_s: float) -> None:
+    """A small drop begins a trial, and a large drop follows within it. A release is tried first: slower air looks
+    like a sender without a cap.
+    """
     fell_s = 20.0
 
     def falling(seconds: float) -> float:
@@ -59,7 +60,7 @@ def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_
 
 @pytest.mark.parametrize("rtt_s", [0.004, 0.064])
 @pytest.mark.parametrize("told_bps", [4e6, 18e6, 20e6, 40e6, 1e12])
-def test_whatever_trains_told_what_is_delivered_is_right_within_forty_seconds(told_bps: float, rtt_s: float) -> None:
+def test_capacity_corrects_a_wrong_train_rate_within_40_s(told_bps: float, rtt_s: float) -> None:
     link = OneLink([Sender(rtt_s) for _ in range(2)], steady)
     link.trains = FusedRate(told_bps, 0.9 * told_bps, 1.1 * told_bps, link.now, (Method.TRAINS,))
     link.run(1)
@@ -70,9 +71,7 @@ def test_whatever_trains_told_what_is_delivered_is_right_within_forty_seconds(to
 
 
 @pytest.mark.parametrize(("rtt_s", "plain_s"), [(0.004, 0.02), (0.016, 0.03), (0.064, 0.06)])
-def test_round_trips_that_are_long_for_no_queue_hold_the_air_empty_for_seconds_only(
-    rtt_s: float, plain_s: float
-) -> None:
+def test_capacity_trials_recover_when_round_trips_are_long(rtt_s: float, plain_s: float) -> None:
     link = OneLink([Sender(rtt_s, plain_s=plain_s) for _ in range(2)], steady)
     link.run(100)
     used = []
@@ -82,7 +81,7 @@ def test_round_trips_that_are_long_for_no_queue_hold_the_air_empty_for_seconds_o
     assert sum(used) / len(used) > 0.85 and link.queued_s(60) < 0.1
 
 
-def test_who_sends_little_does_not_make_the_air_small() -> None:
+def test_capacity_does_not_fall_when_a_sender_sends_little() -> None:
     link = OneLink([Sender(0.016)], steady)
     link.run(20)
     (one,) = link.senders.values()
@@ -94,13 +93,13 @@ def test_who_sends_little_does_not_make_the_air_small() -> None:
     assert link.utilised(3) > 0.95
 
 
-def test_what_was_known_is_kept_through_a_pause_and_forgotten_after_a_long_one() -> None:
+def test_capacity_survives_a_pause_and_expires_after_a_long_one() -> None:
     rate = AirRate(bps=20e6, least_bps=19e6, at=100.0)
     assert rate.after([], 0, 100.0 + KEPT_S).bps == 20e6
     assert rate.after([Use("laptop", 100.0)], 1, 101.0 + KEPT_S).bps is None
 
 
-def test_who_joins_ends_a_trial_and_its_figure() -> None:
+def test_capacity_trial_ends_when_a_terminal_joins() -> None:
     link = OneLink([Sender(0.064)], steady)
     link.run(20)
     assert link.place.meter is not None
@@ -119,7 +118,7 @@ def random_use(name: str, random: Random) -> Use:
     return Use(name, bps, granted_bps, segments, random.choice([None, 5000, 10**6]), random.choice([None, 1, 4000]))
 
 
-def test_nothing_that_is_told_makes_it_none_or_no_number() -> None:
+def test_capacity_is_none_or_positive_for_random_use() -> None:
     random = Random(3)
     for _ in range(20):
         rate, now = AirRate(), 0.0
@@ -130,7 +129,7 @@ def test_nothing_that_is_told_makes_it_none_or_no_number() -> None:
             assert rate.bps is None or 0 < rate.bps <= MOST_BPS
 
 
-def test_bytes_that_one_claims_hold_for_no_longer_than_he_claims_them() -> None:
+def test_capacity_recovers_from_a_false_byte_count() -> None:
     link = OneLink([Sender(0.016), Sender(0.016)], steady)
     link.run(20)
     (name, liar), *_ = link.senders.items()
@@ -141,7 +140,7 @@ def test_bytes_that_one_claims_hold_for_no_longer_than_he_claims_them() -> None:
     assert link.bandwidth_bps <= 1.25 * 20e6 and link.place.ruling.caps[name].most_segments is not None
 
 
-# What is delivered
+# Delivery rates
 
 
 def flow(bytes_sent: int, port: int = 5000) -> TcpFlow:
@@ -156,20 +155,20 @@ def told(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
     return one
 
 
-def test_a_rate_is_of_a_whole_second_and_has_the_headers_in_it() -> None:
+def test_delivery_rate_spans_a_second_and_includes_headers() -> None:
     assert told(0, 1000, 2000, 3000).bps is None
     expected = pytest.approx(8 * 4000 * PACKET_BYTES / PAYLOAD_BYTES)
     assert told(0, 1000, 2000, 3000, 4000).bps == expected == told(0, 500_000, 501_000, 502_000, 503_000, 504_000).bps
 
 
-def test_a_connection_counts_from_where_it_was_first_heard_of_and_one_that_goes_back_not_at_all() -> None:
+def test_delivery_ignores_first_counts_and_counts_that_fall() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
     more = flows.delivery_after(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
     assert more.bps == one.bps
     assert flows.delivery_after(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
 
 
-def test_a_report_that_took_no_time_begins_anew() -> None:
+def test_delivery_restarts_after_a_report_of_zero_duration() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
     assert flows.delivery_after(one, [flow(10**9)], 0.0, 6.0).bps is None
     absurd = replace(flow(0), bytes_sent=10**17)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much each terminal may have on its way: its part of what fits, and never less for what another one says."""
+"""The window of each terminal is its share of the capacity, and false reports of others never shrink it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ FORGOTTEN_REPORTS = int(3 * REMEMBERED_S / PERIOD_S)
 
 
 def part(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
-    """Of one terminal: 2 ms to spare, where that is no more than the way itself, and a whole segment's length."""
+    """Return one terminal's share in segments, with 2 ms spare (at most the round trip) and one whole segment."""
     plain, roomy = (ceil((fits(us, bandwidth_bps) + 1) / active - 1e-9) for us in (rtt_us, rtt_us + 2000))
     return roomy if (roomy + 1) * active <= 2 * fits(rtt_us, bandwidth_bps) + 1e-9 else plain
 
 
 @pytest.mark.parametrize("terminals", [1, 2, 5, 10, 40])
 @pytest.mark.parametrize("rtt_us", [4000, 16_000, 64_000, 256_000])
-def test_ideal_is_what_fits_by_number_and_one_with_a_floor_just_under_it(terminals: int, rtt_us: int) -> None:
+def test_ideal_window_is_the_share_and_its_floor_one_less(terminals: int, rtt_us: int) -> None:
     ruling = Air().passes(equal(terminals, Stream(rtt_us=rtt_us)))
     assert ruling.active == terminals
     most = max(2, part(rtt_us, terminals) + 1)
@@ -51,14 +51,14 @@ def test_ideal_is_what_fits_by_number_and_one_with_a_floor_just_under_it(termina
         assert (cap.most_segments, cap.least_segments, cap.connections) == (most, most - 1, 1)
 
 
-def test_each_place_has_its_own_round_trip() -> None:
+def test_window_depends_on_the_round_trip_to_each_host() -> None:
     cap = Air().passes({ME: [Stream(NEAR, 4000), Stream(FAR, 256_000)]}).caps[ME]
     near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
     assert (near.most, far.most) == (6, ceil((part(256_000, 1) + 1) / 2))
     assert cap.most_segments == near.most + far.most and cap.connections == 2
 
 
-def test_connections_have_a_part_each_and_are_paced_where_two_segments_each_are_more_than_it() -> None:
+def test_connections_share_the_window_or_are_paced() -> None:
     far = Air().passes(equal(5, *[Stream(FAR, 64_000)] * 4)).caps[ME]
     assert only(far) == Window(6, 5), "ceil((ceil((110 + 1) / 5) + 1) / 4)"
     ruling = Air().passes(equal(5, *[Stream()] * 4))
@@ -67,7 +67,7 @@ def test_connections_have_a_part_each_and_are_paced_where_two_segments_each_are_
     assert only(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
 
 
-def test_idle_terminals_and_idle_connections_take_no_part() -> None:
+def test_idle_terminals_and_connections_get_no_share() -> None:
     alone = Air().passes({ME: [Stream()]}).caps[ME]
     among = Air().passes({ME: [Stream(), *[Stream(bps=0)] * 20], **{address(n): [Stream(bps=0)] for n in range(1, 9)}})
     assert among.caps[ME].windows == alone.windows and among.active == 1
@@ -76,7 +76,7 @@ def test_idle_terminals_and_idle_connections_take_no_part() -> None:
     assert idle.reason == "idle: it sent less than 10 kB within a second"
 
 
-def test_a_newcomer_counts_with_its_first_report_and_is_gone_a_second_after_its_last() -> None:
+def test_terminal_counts_from_its_first_report_until_silent() -> None:
     air = Air()
     assert only(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
     both = equal(2, Stream(FAR, 256_000))
@@ -97,19 +97,19 @@ def floor(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
     return [only(air.passes(each).caps[ME]).least for each in streams]
 
 
-def test_there_is_no_floor_while_a_queue_stands_and_it_comes_back_when_that_is_well_over() -> None:
+def test_floor_is_absent_while_a_queue_persists() -> None:
     assert floor(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [11, 11, 0, 0, 11, 11]
 
 
-def test_loss_without_a_queue_leaves_the_floor() -> None:
+def test_floor_remains_after_loss_without_a_queue() -> None:
     assert floor(260_000, 300_000, rtt_us=256_000) == [431, 431]
 
 
-# What changes by little
+# Hysteresis
 
 
 def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
-    """The cap of one terminal whose shortest round trip is told so, one decision after the other."""
+    """Return the caps of one terminal for a series of shortest round trips."""
     ruling, most = None, []
     for rtt_us in rtts_us:
         air = Air()
@@ -119,32 +119,32 @@ def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
     return most
 
 
-def test_a_fall_by_five_in_a_hundred_changes_no_cap_nor_does_a_rise_that_may_be_its_own_queue() -> None:
+def test_cap_ignores_small_changes_of_the_round_trip() -> None:
     assert settled(256_000, 250_000, 256_300, 244_500, 240_000) == [432, 432, 432, 432, 406]
     assert settled(240_000, 241_300, 300_000, 320_000) == [406, 406, 406, 539]
 
 
-def test_a_round_trip_that_swings_around_a_border_is_followed_once() -> None:
+def test_cap_changes_once_when_the_round_trip_oscillates() -> None:
     assert settled(*[4590, 4610] * 4) == [13] * 8
     assert settled(*[4610, 4590] * 4) == [14, *[13] * 7]
     cases = settled(99_000, 100_000, 99_000, 96_000, 94_000, access_point=paper(CapTables.JELLY_BEAN))
     assert cases == [90, 555, 555, 555, 90]
 
 
-def test_a_terminal_more_or_less_is_not_little() -> None:
+def test_cap_changes_when_a_terminal_joins_or_leaves() -> None:
     air = Air()
     rounds = [only(air.passes(equal(number, Stream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)]
     assert rounds == [4, 3, 4, 3, 3]
 
 
-def test_what_is_decided_twice_is_the_same() -> None:
+def test_repeated_decisions_are_identical() -> None:
     for access_point in (IDEAL, paper(CapTables.GINGERBREAD), paper(CapTables.JELLY_BEAN)):
         air = Air(access_point)
         first = air.passes({ME: [Stream(), Stream(FAR, 256_000, 600_000)], address(1): [Stream()]})
         assert air.decide() == first and air.decide() == first
 
 
-def test_another_rule_or_bandwidth_acts_at_once() -> None:
+def test_new_rule_or_bandwidth_takes_effect_at_once() -> None:
     air = Air()
     air.passes(equal(1, Stream(FAR, 256_000)))
     for bandwidth_bps in (19_600_000, 20_000_000, 100_000_000):
@@ -154,24 +154,24 @@ def test_another_rule_or_bandwidth_acts_at_once() -> None:
     assert air.decide() == Ruling(OFF)
 
 
-# On doubt no cap
+# Missing data means no cap
 
 
-def test_without_a_round_trip_there_is_no_cap_but_a_reason() -> None:
+def test_cap_is_absent_without_a_round_trip() -> None:
     before = heard(None, ME, {ME}, [], 100.0)
     unknown = heard(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
     cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
     assert cap.active and not cap.windows and cap.reason == "no cap: its shortest round trip is not known"
 
 
-def test_who_is_silent_has_no_cap_and_is_no_sharer() -> None:
+def test_silent_terminal_has_no_cap_and_no_share() -> None:
     air = Air()
     air.passes(equal(2, Stream()))
     air.now += 4 * PERIOD_S
     assert air.decide().caps == {} and air.decide().active == 0
 
 
-def test_a_cap_is_no_more_than_a_window_can_be() -> None:
+def test_cap_is_limited_to_the_largest_window() -> None:
     fast = replace(IDEAL, bandwidth_bps=10**12)
     assert only(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
 
@@ -179,7 +179,7 @@ def test_a_cap_is_no_more_than_a_window_can_be() -> None:
 # MPTCP
 
 
-def test_the_subflows_of_one_connection_share_its_window_by_the_way_that_is_in_use() -> None:
+def test_subflows_share_a_window_by_the_path_in_use() -> None:
     other, now = "10.2.0.1", 100.0
     sharer, sent = heard(None, ME, {ME, other}, [], now), [0, 0]
 
@@ -203,7 +203,7 @@ def test_the_subflows_of_one_connection_share_its_window_by_the_way_that_is_in_u
     assert windows(50_000, 50_000) == {ME: 112, other: 112}
 
 
-# Liars
+# False reports
 
 HONEST = [Stream(NEAR, 16_000), Stream(FAR, 64_000)]
 LIES = st.lists(
@@ -221,7 +221,7 @@ LIES = st.lists(
 
 
 @given(st.integers(1, 6), LIES)
-def test_no_report_lowers_another_terminals_cap_below_its_fair_share(honest: int, lies: list[Stream]) -> None:
+def test_false_report_does_not_lower_the_fair_share_of_others(honest: int, lies: list[Stream]) -> None:
     everybody = {address(number): HONEST for number in range(honest)}
     ruling = Air().passes({**everybody, address(99): lies})
     fair = Air().passes({address(number): HONEST for number in range(honest + 1)})
@@ -232,7 +232,7 @@ def test_no_report_lowers_another_terminals_cap_below_its_fair_share(honest: int
         assert not ruling.caps[terminal].doubts
 
 
-def test_ten_thousand_connections_are_one_sharer() -> None:
+def test_ten_thousand_connections_count_as_one_terminal() -> None:
     liar = {address(9): [Stream(NEAR, 1)] * 10_000}
     ruling = Air().passes({**equal(1, Stream(FAR, 64_000)), **liar})
     assert ruling.active == 2 and only(ruling.caps[ME]).most == part(64_000, 2) + 1
@@ -240,7 +240,7 @@ def test_ten_thousand_connections_are_one_sharer() -> None:
     assert cap.doubted and only(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
 
 
-def test_who_tells_of_a_longer_way_than_all_others_has_no_more_for_it_and_is_named_and_counted_once() -> None:
+def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
     air, liar = Air(), address(9)
     streams = {**equal(3, Stream(NEAR, 4000)), liar: [Stream(NEAR, 1_900_000)]}
     cap = air.passes(streams, reports=6).caps[liar]
@@ -253,14 +253,14 @@ def test_who_tells_of_a_longer_way_than_all_others_has_no_more_for_it_and_is_nam
     assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts
 
 
-def test_who_began_while_a_queue_stood_has_the_way_of_those_who_saw_it_empty() -> None:
+def test_late_joiner_gets_the_round_trip_seen_by_earlier_ones() -> None:
     early, late = Stream(rtt_us=4000, srtt_us=22_000), Stream(rtt_us=20_000, srtt_us=22_000)
     ruling = Air().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
     assert len({cap.most_segments for cap in ruling.caps.values()}) == 1
     assert not ruling.caps[address(9)].doubts
 
 
-def test_one_that_tells_of_a_queue_takes_nothing_from_who_has_a_longer_way_than_another() -> None:
+def test_false_queue_does_not_shrink_a_longer_path() -> None:
     near, far, lie = (
         Stream(rtt_us=4000, srtt_us=5000),
         Stream(rtt_us=40_000, srtt_us=42_000),
@@ -270,7 +270,7 @@ def test_one_that_tells_of_a_queue_takes_nothing_from_who_has_a_longer_way_than_
     assert ruling.caps[ME].most_segments == part(40_000, 3) + 1
 
 
-def test_who_tells_of_two_terminals_is_one_witness() -> None:
+def test_agent_of_two_terminals_counts_as_one_witness() -> None:
     air, liars = Air(), (address(8), address(9))
     streams = {ME: [Stream(NEAR, 16_000)], **{each: [Stream(NEAR, 1, 30_000_000)] for each in liars}}
     air.passes(streams)
@@ -280,7 +280,7 @@ def test_who_tells_of_two_terminals_is_one_witness() -> None:
 
 
 @pytest.mark.parametrize(("terminals", "rtt_us"), [(1, 4000), (10, 4000), (3, 64_000)])
-def test_a_kernel_that_forgets_how_short_the_way_is_makes_no_cap_larger(terminals: int, rtt_us: int) -> None:
+def test_forgotten_minimum_round_trip_does_not_raise_caps(terminals: int, rtt_us: int) -> None:
     air = Air()
     caps = air.passes(equal(terminals, Stream(rtt_us=rtt_us))).caps
     standing_us = max(rtt_us, int(sum(cap.most_segments or 0 for cap in caps.values()) * SEGMENT_US / BANDWIDTH_BPS))
@@ -288,8 +288,8 @@ def test_a_kernel_that_forgets_how_short_the_way_is_makes_no_cap_larger(terminal
     assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
 
 
-def test_what_is_on_its_way_far_away_makes_no_queue_for_who_is_near() -> None:
-    """15 ms can stand, though all segments together would take 140 ms to be sent."""
+def test_segments_to_a_far_host_do_not_count_as_a_near_queue() -> None:
+    """The queue can hold 15 ms, although sending all segments would take 140 ms."""
     air, near = Air(), [address(number) for number in range(5)]
     far = {address(number): [Stream(FAR, 256_000)] for number in range(5, 10)}
     air.passes({each: [Stream(rtt_us=4000)] for each in near} | far)
@@ -298,7 +298,7 @@ def test_what_is_on_its_way_far_away_makes_no_queue_for_who_is_near() -> None:
     assert only(caps[ME]).most == part(60_000, 10) + 1
 
 
-def test_others_by_another_uplink_say_nothing_of_how_far_a_place_is() -> None:
+def test_terminals_on_another_uplink_are_no_witnesses() -> None:
     air = Air()
     air.rides = {address(2): "satellite"}
     others = {address(number): [Stream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
@@ -309,8 +309,8 @@ def test_others_by_another_uplink_say_nothing_of_how_far_a_place_is() -> None:
 
 
 @pytest.mark.parametrize("srtt_us", [60_000, 64_000])
-def test_a_connection_that_goes_by_a_longer_way_now_is_not_held_to_the_shorter_one(srtt_us: int) -> None:
-    """Its kernel tells of the shortest round trip it ever had."""
+def test_cap_rises_when_the_path_becomes_longer(srtt_us: int) -> None:
+    """The kernel keeps reporting the shortest round trip that the connection ever had."""
     air = Air()
     short = air.passes(equal(1, Stream(rtt_us=4000))).caps[ME].most_segments
     air.rides = {ME: "lte"}
@@ -321,7 +321,7 @@ def test_a_connection_that_goes_by_a_longer_way_now_is_not_held_to_the_shorter_o
 
 
 @pytest.mark.parametrize("terminals", [1, 10])
-def test_a_move_to_an_uplink_that_is_as_long_changes_no_cap(terminals: int) -> None:
+def test_cap_stays_after_a_move_to_an_equally_long_uplink(terminals: int) -> None:
     air = Air()
     before = air.passes(equal(terminals, Stream(rtt_us=4000))).caps
     standing_us = int(sum(cap.most_segments or 0 for cap in before.values()) * SEGMENT_US / BANDWIDTH_BPS)
@@ -330,20 +330,20 @@ def test_a_move_to_an_uplink_that_is_as_long_changes_no_cap(terminals: int) -> N
     assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
 
 
-def test_a_way_that_has_become_longer_than_any_queue_of_ours_is_followed() -> None:
+def test_cap_follows_a_path_longer_than_any_own_queue() -> None:
     air = Air()
     air.passes(equal(2, Stream(rtt_us=4000)))
     longer = air.passes(equal(2, Stream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
     assert only(longer).most == part(64_000, 2) + 1
 
 
-def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
+def test_longer_round_trip_is_no_queue_if_others_have_none() -> None:
     near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
     ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
     assert ruling.caps[address(9)].most_segments == part(20_000, 5) + 1
 
 
-def test_two_others_are_witnesses() -> None:
+def test_two_other_terminals_are_witnesses() -> None:
     cap = (
         Air()
         .passes({**equal(2, Stream(NEAR, 4000)), address(9): [Stream(NEAR, 1_900_000)]}, reports=6)
@@ -352,12 +352,12 @@ def test_two_others_are_witnesses() -> None:
     assert only(cap).most == part(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
 
 
-def test_one_other_alone_is_no_witness() -> None:
+def test_single_other_terminal_is_no_witness() -> None:
     ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
     assert only(ruling.caps[ME]).most == part(256_000, 2) + 1 and not ruling.caps[ME].doubts
 
 
-# Whatever is reported
+# Random reports
 
 RTTS = st.integers(200, 600_000)
 ACCESS_POINTS = st.builds(
@@ -374,7 +374,7 @@ TERMINALS = st.dictionaries(st.integers(0, 20).map(address), st.lists(STREAMS, m
 
 
 @given(ACCESS_POINTS, st.lists(TERMINALS, min_size=1, max_size=4))
-def test_a_window_has_two_segments_at_least_and_no_floor_above_it(
+def test_window_has_two_segments_and_a_lower_floor(
     access_point: AccessPoint, rounds: list[dict[str, list[Stream]]]
 ) -> None:
     air = Air(access_point)
@@ -393,7 +393,7 @@ def test_a_window_has_two_segments_at_least_and_no_floor_above_it(
     st.lists(st.integers(1, 8), min_size=1, max_size=12),
 )
 @settings(max_examples=60)
-def test_all_together_have_what_fits_and_two_segments_a_connection_more_or_a_pace(
+def test_windows_together_fill_the_capacity_and_little_more(
     bandwidth_bps: int, rtt_us: int, connections: list[int]
 ) -> None:
     air = Air(replace(IDEAL, bandwidth_bps=bandwidth_bps))
@@ -409,10 +409,10 @@ def test_all_together_have_what_fits_and_two_segments_a_connection_more_or_a_pac
         assert only(cap).pace_bps or (cap.most_segments or 0) <= most + 1 + cap.connections
 
 
-# For people and their programs
+# For people and programs
 
 
-def test_a_writer_is_told_blocks_by_how_many_send() -> None:
+def test_block_size_shrinks_with_the_number_of_senders() -> None:
     assert [Air().passes(equal(number, Stream())).block_bytes for number in (1, 2, 3, 10)] == [
         256 << 10,
         16 << 10,
@@ -422,11 +422,11 @@ def test_a_writer_is_told_blocks_by_how_many_send() -> None:
     assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be alone"
 
 
-def test_a_reason_names_few_places() -> None:
+def test_reason_lists_at_most_three_places() -> None:
     reason = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].reason
     assert reason.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in reason
 
 
-def test_the_ratio_is_of_the_worst_way() -> None:
+def test_ratio_is_that_of_the_worst_path() -> None:
     cap = Air().passes({ME: [Stream(NEAR, 4000, 8000), Stream(FAR, 64_000, 64_000)]}).caps[ME]
     assert cap.ratio == 2.0

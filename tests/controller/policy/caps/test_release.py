@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capped terminals do not starve beside uncapped senders; where all are capped, the queue stays short."""
+"""Capped terminals do not starve beside uncapped senders. If every sender has a cap, the queue stays short."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ GUESTS = {
 
 
 def got(capped: list[Sender], guest: str, rule: CapRule, written_bps: int | None) -> list[float]:
-    """What each capped terminal gets when the guest has been there for a while, in bits a second."""
+    """Return the rates of the capped terminals in bit/s, some time after the guest has begun."""
     air = SharedAir([*map(replace, capped), *map(replace, GUESTS[guest])], rule, written_bps)
     air.run(GUEST_COMES_S + LASTS_FOR_S)
     return air.run(COUNTED_S)[: len(capped)]
 
 
 def least_part(capped: list[Sender], guest: str, written_bps: int | None = 20_000_000) -> float:
-    """Of its share with the rule off, for the terminal that gets least of it."""
+    """Return the smallest share, relative to the rates without caps."""
     off, ideal = (got(capped, guest, rule, written_bps) for rule in (CapRule.OFF, CapRule.IDEAL))
     return min(each / min(share, mean(off)) for each, share in zip(ideal, off, strict=True))
 
@@ -62,16 +62,16 @@ ALL_THE_TIME = [Sender(rtt_s) for rtt_s in (0.004, 0.016, 0.128, 0.256)]
 
 
 @pytest.mark.parametrize("guest", GUESTS)
-def test_capped_terminals_get_their_share_beside_uncapped_senders(guest: str) -> None:
+def test_capped_terminals_keep_their_share_beside_uncapped(guest: str) -> None:
     assert least_part(ALL_THE_TIME, guest) >= 0.85, "what is lost, and by whom, is luck"
 
 
-def test_bursts_of_a_capped_terminal_prevent_no_release() -> None:
+def test_release_begins_despite_bursts_of_a_capped_terminal() -> None:
     capped = [Sender(0.016), Sender(0.016, sends=bursts(0.5, 2.5))]
     assert least_part(capped, "an upload") >= 0.9
 
 
-def test_capped_terminals_get_their_share_where_the_bandwidth_is_measured() -> None:
+def test_capped_terminals_keep_their_share_of_measured_air() -> None:
     assert least_part([Sender(rtt_s) for rtt_s in (0.016, 0.128) * 3], "an upload", None) >= 0.85
 
 
@@ -111,7 +111,7 @@ def released() -> tuple[Release, float]:
     return release, now
 
 
-def test_release_says_why_with_figures() -> None:
+def test_release_reason_has_figures() -> None:
     release, _ = released()
     assert release.reason == (
         "a queue of 150 ms stood there, of which caps explain 2 ms, and capped terminals delivered 2 of 20 Mbit/s: a "
@@ -126,7 +126,7 @@ def test_release_says_why_with_figures() -> None:
         pytest.param([use(1e6, 2)] * 2, id="no queue but that of the caps"),
     ],
 )
-def test_nothing_is_released_otherwise(uses: list[Use]) -> None:
+def test_release_stays_off_without_starvation(uses: list[Use]) -> None:
     release, now = after(Release(), [], 1, 100.0)
     for _ in range(80):
         release, now = after(release, uses, TICK_S, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who shares an access point: told by what was sent lately, within a second, and whatever an agent says."""
+"""Terminals share an access point while they send, for less than a second longer, and false reports are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = F
 
 
 def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
-    """After these reports, one a period."""
+    """Return the sharer after these reports, one per period."""
     for number, flows in enumerate(reports):
         before = heard(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
     assert before is not None
@@ -48,7 +48,7 @@ def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 1
 BULK = told([], [flow(50_000)])
 
 
-def test_what_a_quiet_connection_sent_before_it_is_told_of_again_is_not_new() -> None:
+def test_old_bytes_of_a_returning_connection_do_not_count() -> None:
     asleep = told([], [flow(3 * 10**6)], *[[]] * 4000)
     assert not asleep.active
     assert not told([flow(3 * 10**6 + 1)], before=asleep, start=asleep.heard_at + PERIOD_S).active, "a keepalive"
@@ -57,25 +57,25 @@ def test_what_a_quiet_connection_sent_before_it_is_told_of_again_is_not_new() ->
     assert another.active and not another.doubts.said, "of the same ports"
 
 
-def test_what_was_sent_before_the_first_report_may_be_old() -> None:
+def test_bytes_before_the_first_report_do_not_count() -> None:
     assert not told([flow(10**9)]).active
     assert told([flow(10**9)], [flow(10**9 + 50_000)]).active
 
 
 @pytest.mark.parametrize("bps", [0, 100, 8_000, 64_000])
-def test_open_sockets_keepalives_and_shells_make_nobody_a_sharer(bps: int) -> None:
+def test_idle_sockets_and_shells_make_no_sharer(bps: int) -> None:
     reports = [[flow(10**6 + int(bps / 8 * PERIOD_S * number))] for number in range(40)]
     assert not any(told(*reports[:many]).active for many in range(1, 40))
 
 
-def test_it_leaves_less_than_a_second_after_it_stopped() -> None:
+def test_sharer_leaves_within_a_second_of_its_last_bytes() -> None:
     stopped = flow(50_000)
     counts = [told([], [stopped], *[[stopped]] * more).active for more in range(4)]
     assert counts == [True, True, False, False]
     assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes came at most a period before the report of them"
 
 
-def test_who_sends_less_from_time_to_time_stays() -> None:
+def test_sharer_stays_while_it_sends_now_and_then() -> None:
     sent, sharer = 50_000, BULK
     for number in range(2, 40):
         sent += 3_000 if number % 2 else 0
@@ -83,7 +83,7 @@ def test_who_sends_less_from_time_to_time_stays() -> None:
         assert sharer.active, number
 
 
-def test_an_acknowledgement_that_is_due_is_waited_for_but_not_forever() -> None:
+def test_sharer_stays_while_an_acknowledgement_is_due() -> None:
     slow = replace(flow(50_000, rtt_us=750_000), waits=True)
     sharer, begun = told([], [slow]), 100 + PERIOD_S
     stayed = 0.0
@@ -93,20 +93,20 @@ def test_an_acknowledgement_that_is_due_is_waited_for_but_not_forever() -> None:
     assert 0.75 <= stayed < 1.5 * 0.75 + PERIOD_S
 
 
-def test_data_that_nobody_acknowledges_keeps_nobody_in_for_long() -> None:
+def test_unacknowledged_data_keeps_a_sharer_only_briefly() -> None:
     dead = replace(flow(50_000, rtt_us=30_000_000), waits=True)
     counts = [told([], *[[dead]] * more).active for more in range(1, 12)]
     stayed_s = (counts.index(False) - 1) * PERIOD_S
     assert stayed_s == STALLED_S - PERIOD_S and not any(counts[counts.index(False) :])
 
 
-def test_many_small_connections_together_make_a_sharer_too() -> None:
+def test_many_small_connections_make_a_sharer() -> None:
     reports = [[flow(1_000 * number, port) for port in range(50)] for number in range(4)]
     sharer = told(*reports)
     assert sharer.active and not sharer.live and sharer.live_connections == 0
 
 
-def test_three_periods_without_a_report_are_silence_and_what_comes_after_is_a_beginning() -> None:
+def test_sharer_is_silent_after_three_missing_reports() -> None:
     assert not silent(BULK, BULK.heard_at + 3 * PERIOD_S)
     assert silent(BULK, BULK.heard_at + 3 * PERIOD_S + 0.01)
     again = heard(BULK, PHONE, {PHONE}, [flow(10**9)], BULK.heard_at + 1.0)
@@ -118,7 +118,7 @@ def test_three_periods_without_a_report_are_silence_and_what_comes_after_is_a_be
     )
 
 
-def test_the_subflows_of_one_connection_are_one_connection_with_several_paths() -> None:
+def test_subflows_of_one_connection_count_once() -> None:
     second = TcpFlow(("10.1.9.2", 6000, SERVER, 80), 7, 0, 50_000, 50_000)
     own = {PHONE, "10.1.9.2"}
     sharer = heard(None, PHONE, own, [], 100.0)
@@ -129,7 +129,7 @@ def test_the_subflows_of_one_connection_are_one_connection_with_several_paths() 
     assert [path.pair for path in live.in_use] == [PAIR], "the other one stands by"
 
 
-def test_a_subflow_that_goes_takes_nothing_back_from_its_connection() -> None:
+def test_ended_subflow_takes_no_bytes_from_its_connection() -> None:
     both = [flow(10**6, 5000, token=7), flow(10**6, 5001, token=7)]
     sharer = told(both, [flow(10**6 + 50_000, 5000, token=7)])
     assert sharer.active and not sharer.doubts.said
@@ -139,12 +139,12 @@ def joined(port: int, other: str = SERVER) -> TcpFlow:
     return TcpFlow(key(port, other=other), 0, 50_000, 4000, 4000, joined=True)
 
 
-def test_a_gateway_counts_no_subflow_that_joined_as_a_connection_but_one_alone() -> None:
+def test_gateway_counts_a_joined_subflow_only_if_alone() -> None:
     assert told([], [flow(50_000), joined(6000, "10.9.1.4")]).live_connections == 1
     assert told([], [joined(6000)]).live_connections == 1
 
 
-def test_to_say_of_every_connection_that_it_has_joined_another_one_gains_little() -> None:
+def test_false_joined_flags_gain_few_connections() -> None:
     assert told([], [flow(50_000), *map(joined, range(6000, 6040))]).live_connections == 41
     assert told([], [joined(6000, f"10.9.0.{number}") for number in range(1, 71)]).live_connections == 10
 
@@ -156,12 +156,12 @@ def least(sharer: Sharer) -> int | None:
     return sharer.min_rtt_us(PAIR)
 
 
-def test_an_idle_connection_says_nothing_of_the_way_as_it_is() -> None:
+def test_idle_connection_is_ignored_for_the_round_trip() -> None:
     idle = flow(10**6, 1, 1_000)
     assert least(told([idle], [idle, flow(1000, 2, 4000)])) == 4000
 
 
-def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None:
+def test_shortest_round_trip_is_remembered_for_a_while() -> None:
     sharer, now, sent = told([flow(0, rtt_us=1000)], [flow(1000, rtt_us=1000)]), 100.0 + PERIOD_S, 1000
     until = now
     while now < 100.0 + 3 * REMEMBERED_S + 2:
@@ -171,7 +171,7 @@ def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None
     assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and least(sharer) == 9000
 
 
-# What cannot be so
+# Impossible values
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None
         ({"bytes_sent": -1}, "an impossible number of bytes"),
     ],
 )
-def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, Any], doubt: str) -> None:
+def test_impossible_flow_is_refused_and_reported(change: dict[str, Any], doubt: str) -> None:
     absurd = replace(flow(50_000, 6000), **change)
     sharer = told([], [absurd, flow(50_000)])
     assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
@@ -194,7 +194,7 @@ def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, Any
     assert sharer.doubts.said == (f"it tells of {doubt} (1 time)",)
 
 
-def test_a_connection_of_somebody_else_is_refused() -> None:
+def test_connection_of_a_foreign_address_is_refused() -> None:
     sharer = told([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
     assert not sharer.active and sharer.doubts.said == (
         "it tells of a connection of an address that is not its own (1 time)",
@@ -204,37 +204,37 @@ def test_a_connection_of_somebody_else_is_refused() -> None:
 @pytest.mark.parametrize(
     "other", ["", "::1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "::ffff:10.9.0.4", "2001:db8::1", "nowhere"]
 )
-def test_a_connection_to_what_is_no_other_host_is_refused_alone_counted_and_named(other: str) -> None:
+def test_connection_to_an_invalid_host_is_refused_and_reported(other: str) -> None:
     sharer = told([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
     assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
     assert sharer.doubts.said == ("it tells of a connection to what is no other host (1 time)",)
 
 
-def test_what_a_host_sends_to_itself_makes_it_no_sharer_and_is_no_doubt() -> None:
+def test_connection_to_itself_makes_no_sharer_and_no_doubt() -> None:
     own = {PHONE, "10.1.9.2"}
     within = [TcpFlow(key(port, other=other), 0, 50_000, 40, 40) for port, other in enumerate(sorted(own), 1)]
     sharer = heard(heard(None, PHONE, own, [], 100.0), PHONE, own, within, 100.25)
     assert not sharer.active and not sharer.live and not sharer.least and not sharer.doubts.total
 
 
-def test_bytes_that_go_back_are_refused_and_counted_from_there() -> None:
+def test_falling_byte_count_is_refused_and_becomes_the_base() -> None:
     sharer = told([flow(10**6)], [flow(10**5)])
     assert not sharer.active and sharer.doubts.said == ("it tells of fewer bytes than before (1 time)",)
     assert not told([flow(10**5 + 100)], before=sharer, start=100.5).active
     assert told([flow(10**5 + 50_000)], before=sharer, start=100.5).active
 
 
-def test_a_connection_that_is_told_twice_counts_once() -> None:
+def test_connection_reported_twice_counts_once() -> None:
     sharer = told([], [flow(50_000), flow(60_000)])
     assert sharer.live_connections == 1 and sharer.doubts.said == ("it tells twice of a connection (1 time)",)
 
 
-def test_more_connections_than_anybody_has_are_not_looked_at() -> None:
+def test_connections_beyond_the_limit_are_ignored() -> None:
     sharer = told([], [flow(50_000, port) for port in range(3 * MOST_SUBFLOWS)])
     assert sharer.live_connections == MOST_SUBFLOWS and sharer.doubts.total == 1
 
 
-def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
+def test_sharer_memory_is_bounded() -> None:
     sharer = told([])
     for report in range(6):
         flows = [TcpFlow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
@@ -243,7 +243,7 @@ def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
     assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
 
 
-def test_a_doubt_is_told_for_a_minute_and_counted_for_ever() -> None:
+def test_doubt_is_shown_for_a_minute_and_counted_for_good() -> None:
     sharer = told([replace(flow(1), srtt_us=0)])
     assert heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S - 1).doubts.said
     later = heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S).doubts
@@ -263,7 +263,7 @@ FLOWS = st.builds(
 
 
 @given(st.lists(st.tuples(st.lists(FLOWS, max_size=6), st.floats(0, 2)), max_size=12))
-def test_no_report_makes_it_fail_and_only_what_can_be_is_believed(reports: list[tuple[list[TcpFlow], float]]) -> None:
+def test_random_reports_never_fail_and_keep_values_plausible(reports: list[tuple[list[TcpFlow], float]]) -> None:
     sharer, now, doubted = None, 100.0, 0
     for flows, pause_s in reports:
         now += pause_s
@@ -275,7 +275,7 @@ def test_no_report_makes_it_fail_and_only_what_can_be_is_believed(reports: list[
         assert sharer.live_connections <= len({each.connection for each in flows})
 
 
-# Who saw it
+# Sources of flows
 
 
 def subflow(**other: int) -> Subflow:
@@ -289,7 +289,7 @@ def subflow(**other: int) -> Subflow:
     return Subflow(PHONE, 5000, SERVER, 80, False, False, **{**zero, **other})
 
 
-def test_a_terminals_agent_tells_of_subflows_by_their_connection() -> None:
+def test_terminal_agent_groups_subflows_by_connection() -> None:
     plain, first, second = of_connections(
         [
             Connection(0, False, (subflow(srtt_us=5000, min_rtt_us=4000, bytes_acked=9, in_flight_segments=3),)),
@@ -302,7 +302,7 @@ def test_a_terminals_agent_tells_of_subflows_by_their_connection() -> None:
     assert wrong(first) is None and wrong(second) == "an impossible round trip"
 
 
-def test_a_gateways_agent_tells_of_what_passes() -> None:
+def test_gateway_agent_reports_forwarded_flows() -> None:
     passing = Passing(PHONE, 5000, SERVER, 80, 9, 5000, 4000, 3, joined=True, has_scale=True)
     quiet = replace(passing, srtt_us=0, min_rtt_us=0, since_data_ms=900)
     assert of_passing([passing, quiet]) == (

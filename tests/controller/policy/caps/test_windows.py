@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of paper 000 are as it prints them, cell by cell, and so is what a ruling makes of them."""
+"""The cap tables equal the printed tables of paper 000 in each cell, and rulings follow them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def ruled(tables: CapTables, case: Case, terminals: int, ratio: float) -> Bounds
 
 
 @pytest.mark.parametrize(("tables", "case"), CASES)
-def test_every_cell_of_table_2_is_as_printed(tables: CapTables, case: Case) -> None:
+def test_table_2_matches_the_paper_in_every_cell(tables: CapTables, case: Case) -> None:
     assert len(BY_TERMINALS) == 10
     for row in BY_TERMINALS:
         assert by_terminals(tables, case, int(row["terminals"])) == printed(row, tables, case), row
 
 
 @pytest.mark.parametrize(("tables", "case"), CASES)
-def test_every_cell_of_table_3_is_as_printed_from_its_ratio_until_the_next(tables: CapTables, case: Case) -> None:
+def test_table_3_matches_the_paper_up_to_the_next_ratio(tables: CapTables, case: Case) -> None:
     assert len(BY_RATIO) == 10
     begins = [float(row[f"{tables.value}_{case.name.lower()}_ratio"]) for row in BY_RATIO]
     for row, at, end in zip(BY_RATIO, begins, [*begins[1:], 1e9], strict=True):
@@ -55,7 +55,7 @@ def test_every_cell_of_table_3_is_as_printed_from_its_ratio_until_the_next(table
 
 
 @pytest.mark.parametrize(("tables", "case"), CASES)
-def test_the_smaller_of_both_tables_rules_max_and_min_each_by_itself(tables: CapTables, case: Case) -> None:
+def test_ruling_uses_the_smaller_table_value_for_each_bound(tables: CapTables, case: Case) -> None:
     for number in BY_TERMINALS:
         for growth in BY_RATIO:
             terminals, ratio = int(number["terminals"]), float(growth[f"{tables.value}_{case.name.lower()}_ratio"])
@@ -64,9 +64,7 @@ def test_the_smaller_of_both_tables_rules_max_and_min_each_by_itself(tables: Cap
 
 
 @pytest.mark.parametrize(("tables", "case"), CASES)
-def test_beyond_ten_terminals_each_has_its_part_of_the_last_row_and_two_segments_at_least(
-    tables: CapTables, case: Case
-) -> None:
+def test_window_shrinks_beyond_ten_terminals_to_two_segments(tables: CapTables, case: Case) -> None:
     ten = by_terminals(tables, case, 10)
     twenty = by_terminals(tables, case, 20)
     assert twenty == Bounds(max(2, ten.most // 2), max(1, ten.least // 2))
@@ -77,11 +75,11 @@ def test_beyond_ten_terminals_each_has_its_part_of_the_last_row_and_two_segments
         before = bounds
 
 
-def test_a_round_trip_below_the_shortest_is_of_the_first_row() -> None:
+def test_round_trip_below_the_shortest_uses_the_first_row() -> None:
     assert row_of(Case.A, 0.7) == 0
 
 
-def test_a_terminals_windows_are_divided_among_its_connections() -> None:
+def test_window_of_a_terminal_is_divided_among_connections() -> None:
     ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, *[Stream(rtt_us=16_000)] * 4))
     cap = ruling.caps[address(0)]
     assert (cap.most_segments, cap.least_segments) == (88, 80)
@@ -89,7 +87,7 @@ def test_a_terminals_windows_are_divided_among_its_connections() -> None:
     assert (window.most, window.least) == (22, 20)
 
 
-def test_a_row_is_left_for_a_better_one_only_with_something_to_spare_and_for_a_worse_one_at_once() -> None:
+def test_row_improves_only_with_a_margin_and_worsens_at_once() -> None:
     air = Air(paper(CapTables.JELLY_BEAN))
 
     def most(ratio: float) -> int | None:

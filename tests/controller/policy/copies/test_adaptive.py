@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether copies are worth their bytes: by evidence of the active uplink, with a memory, and without a clock."""
+"""Decide from evidence about the active uplink whether copies are worth their bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ STALLED = piece(Source.SENDERS, 0, stalled_ms=600)
 
 
 def after(watch: Watch, *each: Evidence, start: float = START, every_s: float = PERIOD_S) -> Told:
-    """These reports, one a period, and what was decided."""
+    """Return the watch after these reports, one per period, and the decisions made."""
     made = []
     for number, evidence in enumerate(each, start=1):
         now = start + number * every_s
@@ -86,28 +86,28 @@ def begun_and_ended(made: list[CopyDecision]) -> list[tuple[bool, float]]:
 # On one path
 
 
-def test_a_reporter_of_one_report_a_second_is_enough() -> None:
+def test_copies_begin_with_one_report_a_second() -> None:
     slow = replace(sent(100, 5), lasted_s=1.0)
     assert begun_and_ended(after(ONE_PATH, slow, every_s=1.0)[1]) == [(True, 1.0)]
 
 
-def test_the_burst_with_which_a_sender_begins_is_no_path_that_loses() -> None:
+def test_initial_burst_loss_does_not_begin_copies() -> None:
     burst = sent(500, 150)
     assert not after(ONE_PATH, *for_s(1, sent()), burst, burst, *for_s(3, sent()))[1]
 
 
-def test_a_few_lost_packets_are_bad_luck() -> None:
+def test_few_lost_packets_do_not_begin_copies() -> None:
     assert not after(ONE_PATH, sent(2, 1), sent(2), sent(2), sent(2, 1), *for_s(2, sent(2)))[1]
 
 
-def test_a_path_that_loses_a_packet_now_and_then_is_clean() -> None:
+def test_rare_loss_does_not_begin_copies() -> None:
     chance = Random(1)
     for packets in (60, 300):
         often = [sent(packets, drawn(chance, 0.003, packets)) for _ in range(4 * 300)]
         assert not after(ONE_PATH, *often)[1], "five minutes"
 
 
-def test_a_tail_of_delay_has_copies_too() -> None:
+def test_late_packets_begin_copies() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
     assert (
         made[0].reason
@@ -115,8 +115,8 @@ def test_a_tail_of_delay_has_copies_too() -> None:
     )
 
 
-def test_probes_of_one_a_second_begin_copies_too() -> None:
-    """A metered uplink is probed once a second: fewer than 3 packets are ever lost within one second."""
+def test_probes_at_one_a_second_begin_copies() -> None:
+    """A metered uplink is probed once a second, so a second never loses three packets."""
     chance = Random(3)
     for loss, within_s in ((0.5, 10.0), (0.08, 120.0)):
         once_a_second = [replace(probed(1, drawn(chance, loss, 1)), lasted_s=1.0) for _ in range(600)]
@@ -124,23 +124,23 @@ def test_probes_of_one_a_second_begin_copies_too() -> None:
         assert made and made[0].copies and made[0].at - START <= within_s
 
 
-def test_of_fifty_probes_a_second_two_reports_begin_copies_and_one_does_not() -> None:
-    """They fill no queue, as a sender's first packets do; a burst of a tenth of a second is in one report."""
+def test_probes_at_fifty_a_second_need_two_lossy_reports() -> None:
+    """Probes fill no queue, unlike the first packets of a sender. A burst of 0.1 s falls into one report."""
     assert begun_and_ended(after(ONE_PATH, *for_s(1, probed(12, 2)))[1]) == [(True, 0.5)]
     assert not after(ONE_PATH, probed(12), probed(12, 5), *for_s(3, probed(12)))[1]
 
 
-def test_a_probe_lost_now_and_then_begins_nothing() -> None:
+def test_rare_probe_loss_does_not_begin_copies() -> None:
     once_a_second = [replace(probed(1, number % 60 == 0), lasted_s=1.0) for number in range(600)]
     assert not after(ONE_PATH, *once_a_second, every_s=1.0)[1]
 
 
-def test_many_clean_packets_of_a_sender_do_not_hide_what_probes_lose() -> None:
+def test_clean_packets_of_senders_do_not_hide_probe_loss() -> None:
     both = [each for _ in range(4) for each in (sent(1000), probed(3, 1))]
     assert after(ONE_PATH, *both, every_s=PERIOD_S / 2)[1]
 
 
-def test_what_others_tell_to_be_dead_has_copies_at_once_until_it_delivers() -> None:
+def test_dead_path_has_copies_until_it_delivers() -> None:
     watch = adaptive.dead(ONE_PATH, "its port is down", START)
     decision = decide("phone", watch, START)
     assert decision and decision.reason == "wifi is dead (its port is down)"
@@ -149,7 +149,7 @@ def test_what_others_tell_to_be_dead_has_copies_at_once_until_it_delivers() -> N
     assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
 
 
-def test_with_copies_what_arrives_is_no_sign_of_life_of_a_dead_path() -> None:
+def test_copied_packets_do_not_revive_a_dead_path() -> None:
     watch = adaptive.dead(Watch("wifi", START), "its port is down", START)
     for step in range(1, 500):
         watch = told(watch, sent(300), START + step * PERIOD_S)
@@ -157,56 +157,56 @@ def test_with_copies_what_arrives_is_no_sign_of_life_of_a_dead_path() -> None:
     assert told(watch, probed(30), START + 500).dead is None, "probes are by that path alone"
 
 
-def test_trouble_of_long_ago_begins_nothing() -> None:
+def test_old_trouble_does_not_begin_copies() -> None:
     watch = ONE_PATH
     for number in range(3):
         watch = told(watch, sent(100, 5), START + number * PERIOD_S)
     assert decide("phone", watch, START + 0.5) and decide("phone", watch, START + 5) is None
 
 
-def test_copies_that_were_under_way_when_they_ended_tell_nothing() -> None:
+def test_copies_in_flight_after_the_end_are_ignored() -> None:
     assert told(ONE_PATH, came(100, 50), START + 1) == ONE_PATH
 
 
 # With copies
 
 
-def test_nothing_is_tried_where_ends_tell_that_it_loses() -> None:
+def test_copies_stay_while_end_counters_show_loss() -> None:
     both = [each for _ in range(400) for each in (sent(), came(100, 5))]
     assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
 
 
-def test_a_little_that_every_path_loses_is_not_clean_either() -> None:
+def test_copies_stay_while_all_paths_lose_a_little() -> None:
     both = [each for _ in range(400) for each in (sent(200, 3), came())]
     assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
 
 
-def test_a_long_clean_time_does_not_hide_that_it_loses_just_now() -> None:
+def test_recent_loss_outweighs_a_long_clean_time() -> None:
     _, made = after(COPIES, *for_s(9.5, came(1000)), *for_s(0.75, came(100, 5)), *for_s(20, came()))
     assert made[0].at >= START + 10.25 + CLEAN_S
 
 
-def test_however_much_is_told_in_a_second_little_of_it_is_kept() -> None:
+def test_memory_of_reports_is_bounded() -> None:
     watch, _ = after(COPIES, *[came()] * 1000, every_s=0.0001)
     assert len(watch.heard) == adaptive.MOST_HEARD
 
 
-def test_a_tail_that_ends_see_keeps_copies() -> None:
+def test_copies_stay_while_packets_arrive_late() -> None:
     assert not after(COPIES, *for_s(60, came(100, late=8)))[1]
 
 
-def test_too_few_packets_call_nothing_clean() -> None:
+def test_copies_stay_until_enough_packets_were_clean() -> None:
     assert begun_and_ended(after(COPIES, *[came(2)] * 200, every_s=1.0)[1]) == [(False, 150.0)], "300 packets later"
 
 
-def test_after_a_gap_it_is_watched_anew() -> None:
+def test_clean_time_restarts_after_a_gap() -> None:
     watch, _ = after(COPIES, *for_s(8, came()))
     assert not after(watch, *for_s(8, came()), start=START + 8 + MEASURED_S)[1]
     watch, _ = after(COPIES, *for_s(8, sent()))
     assert decide("phone", watch, START + 60) is None, "of what says nothing nothing follows"
 
 
-def test_another_uplink_is_watched_anew_and_copies_stay_till_it_is_known() -> None:
+def test_copies_stay_on_a_new_uplink_until_it_is_known() -> None:
     watch, _ = after(replace(COPIES, relapses=3), *for_s(8, came()))
     watch = moved(watch, "lte", START + 8)
     assert watch.copies and watch.reason == "as it was on wifi: nothing is known of lte yet"
@@ -214,11 +214,11 @@ def test_another_uplink_is_watched_anew_and_copies_stay_till_it_is_known() -> No
     assert begun_and_ended(after(watch, *for_s(12, came()), start=START + 8)[1]) == [(False, 8 + PERIOD_S + CLEAN_S)]
 
 
-# What ends too soon
+# Relapses
 
 
-def test_the_pause_doubles_with_every_try_that_fails_and_begins_anew_when_one_lasts() -> None:
-    """Nothing is seen with copies; on one path it loses."""
+def test_pause_doubles_with_each_relapse_and_resets() -> None:
+    """Reports are clean with copies and lossy on one path."""
     watch, tries, now = COPIES, [], START
     while len(tries) < 7:
         now += PERIOD_S
@@ -236,7 +236,7 @@ def test_the_pause_doubles_with_every_try_that_fails_and_begins_anew_when_one_la
     assert watch.relapses == 0
 
 
-def test_copies_that_were_barred_are_not_had_and_it_is_no_relapse() -> None:
+def test_barred_copies_do_not_begin_and_are_no_relapse() -> None:
     decision = decide("phone", COPIES, START, barred="used up until 00:00")
     assert decision == CopyDecision("phone", False, "used up until 00:00", START, barred=True)
     watch = decided(COPIES, decision)
@@ -256,7 +256,7 @@ Seen = Callable[[Watch, Callable[[int], int]], Iterator[Evidence]]
 
 
 def senders_and_ends(watch: Watch, lost: Callable[[int], int]) -> Iterator[Evidence]:
-    """What two paths lose both is next to nothing."""
+    """Two paths together lose almost nothing."""
     if watch.copies:
         yield came(300, lost(300))
         yield sent(300)
@@ -275,10 +275,8 @@ def drawn(chance: Random, share: float, many: int) -> int:
 
 @pytest.mark.parametrize("seen", [senders_and_ends, senders_and_probes])
 @pytest.mark.parametrize(("seed", "offset_s"), [(1, 0.0), (2, 0.06), (3, 0.13), (4, 0.24)])
-def test_of_the_script_each_phase_has_one_change_at_most_and_within_a_second(
-    seen: Seen, offset_s: float, seed: int
-) -> None:
-    """The first report of a phase has seen a part of it only; a dead path is left for the other by somebody else."""
+def test_script_changes_copies_once_a_phase_within_a_second(seen: Seen, offset_s: float, seed: int) -> None:
+    """The first report covers a part of the phase only. Switching, not copies, leaves the dead path."""
     watch, chance, changes = Watch("wifi", 0.0), Random(seed), list[tuple[str, bool, float]]()
     for number, (phase, loss) in enumerate(PHASES.items()):
         begins = number * PHASE_S
@@ -301,7 +299,7 @@ def test_of_the_script_each_phase_has_one_change_at_most_and_within_a_second(
     assert changes[1][2] <= 1.0
 
 
-# Whatever comes
+# Random evidence
 
 
 PIECES = st.builds(
@@ -326,10 +324,8 @@ def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, CopyD
 
 
 @given(st.lists(LASTS, max_size=12), st.sampled_from([0.05, PERIOD_S, 1.0, 2.9]))
-def test_copies_last_as_long_as_they_must_and_begin_at_most_once_in_that_time(
-    series: list[tuple[Evidence | str, int]], every_s: float
-) -> None:
-    """The same again and again, so many times each."""
+def test_copies_last_long_enough_and_never_overlap(series: list[tuple[Evidence | str, int]], every_s: float) -> None:
+    """Each piece of evidence is repeated the given number of times."""
     watch, now, made = COPIES, START, list[CopyDecision]()
     for what, times in series:
         for _ in range(times):
@@ -347,7 +343,7 @@ def test_copies_last_as_long_as_they_must_and_begin_at_most_once_in_that_time(
 
 
 @given(st.lists(st.tuples(st.floats(-(10**9), 10**9), PIECES | st.sampled_from(["wifi", "lte", "dead"]))))
-def test_no_clock_that_jumps_breaks_it(series: list[tuple[float, Evidence | str]]) -> None:
+def test_clock_jumps_break_nothing(series: list[tuple[float, Evidence | str]]) -> None:
     watch = COPIES
     for now, what in series:
         watch, decision = follow(watch, what, now)
@@ -357,14 +353,14 @@ def test_no_clock_that_jumps_breaks_it(series: list[tuple[float, Evidence | str]
     assert made and made[0].copies
 
 
-def test_a_clock_that_was_ahead_and_is_put_back_delays_nothing() -> None:
+def test_clock_set_back_delays_no_decision() -> None:
     watch = told(ONE_PATH, sent(), START + 10**6)
     assert begun_and_ended(after(watch, *for_s(1, sent(100, 5)))[1]) == [(True, 0.75)]
     watch, _ = after(COPIES, came(), came(), start=START + 10**6)
     assert begun_and_ended(after(watch, *for_s(12, came()))[1]) == [(False, PERIOD_S + CLEAN_S)]
 
 
-# What evidence is made of
+# Sources of evidence
 
 
 def brought(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = ()) -> PathCopies:
@@ -374,31 +370,31 @@ def brought(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = 
 ZERO = {"wifi": brought(0, 0), "lte": brought(0, 0)}
 
 
-def test_what_only_the_other_brought_the_active_one_has_lost() -> None:
+def test_packets_only_the_other_path_brought_count_as_lost() -> None:
     evidence = of_copies("wifi", ZERO, {"wifi": brought(95, 0), "lte": brought(5, 94)}, 1.0)
     assert evidence == Evidence(Source.COPIES, 1.0, Tally(99, 5, 0))
 
 
-def test_packets_without_copies_that_came_by_the_active_one_say_nothing() -> None:
+def test_uncopied_packets_are_no_evidence() -> None:
     evidence = of_copies("wifi", ZERO, {"wifi": brought(95 + 5000, 0), "lte": brought(5, 94)}, 1.0)
     assert evidence and evidence.tally == Tally(99, 5, 0)
 
 
-def test_counters_are_counted_from_the_report_before() -> None:
+def test_counters_are_compared_with_the_previous_report() -> None:
     before = {"wifi": brought(100, 10, 0, (9, 1)), "lte": brought(7, 90, 0, (90,))}
     now = {"wifi": brought(200, 10, 0, (9, 1)), "lte": brought(7, 190, 0, (90, 100))}
     evidence = of_copies("wifi", before, now, 0.25)
     assert evidence and evidence.tally == Tally(100, 0, 0)
 
 
-def test_where_there_is_nothing_to_compare_with_there_is_no_evidence() -> None:
+def test_copies_without_a_second_path_are_no_evidence() -> None:
     alone = {"wifi": brought(100, 0), "lte": brought(0, 0)}
     assert of_copies("wifi", ZERO, alone, 1.0) is None
     assert of_copies("wifi", alone, ZERO, 1.0) is None, "it counts anew"
     assert of_copies("wifi", {}, alone, 1.0) is None and of_copies("third", ZERO, alone, 1.0) is None
 
 
-def test_of_three_no_more_is_lost_than_one_brought() -> None:
+def test_three_paths_count_each_lost_packet_once() -> None:
     after_all = {"wifi": brought(0, 0), "lte": brought(10, 0), "dsl": brought(10, 0)}
     evidence = of_copies("wifi", {**ZERO, "dsl": brought(0, 0)}, after_all, 1.0)
     assert evidence and evidence.tally == Tally(10, 10, 0)
@@ -408,7 +404,7 @@ def skewed(**by_power: int) -> tuple[int, ...]:
     return tuple(by_power.get(f"p{power}", 0) for power in range(32))
 
 
-def test_copies_far_behind_the_first_are_a_tail_and_those_that_always_are_are_not() -> None:
+def test_late_copies_count_only_beyond_the_usual_delay() -> None:
     tail = {"wifi": brought(90, 10, 0, skewed(p20=2, p26=8)), "lte": brought(10, 90)}
     evidence = of_copies("wifi", ZERO, tail, 1.0)
     assert evidence and evidence.tally.late == 8
@@ -421,10 +417,10 @@ def subflow(srtt_us: int, in_flight: int) -> Subflow:
     return Subflow("a", 1, "b", 2, False, False, srtt_us, 20_000, 10, in_flight, 0, 0, 0, 0, 0, 0)
 
 
-def test_a_thin_flow_waits_in_others_queues_and_a_thick_one_in_its_own() -> None:
+def test_lateness_of_a_thick_flow_is_its_own_queue() -> None:
     assert is_late(subflow(90_000, 2)) and not is_late(subflow(90_000, 200)) and not is_late(subflow(70_000, 2))
 
 
-def test_what_waits_in_a_queue_is_told_beside_the_reading_that_leaves_it_out() -> None:
+def test_queue_loss_is_reported_beside_path_loss() -> None:
     evidence = of_senders(UplinkReading(90, 9, 10**5, 300), 10, 0.25)
     assert evidence == Evidence(Source.SENDERS, 0.25, Tally(100, 9, 10), 300)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What copies may use of a metered uplink: by counters, kept over a restart, and told until when it is used up."""
+"""Budgets of copies on a metered uplink use counters, survive a restart and name the time at which they refill."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", po
 
 
 def told(account: Account, *readings: tuple[float, int, int]) -> Account:
-    """Seconds after noon, and megabytes copied and carried, counted up."""
+    """Each reading has seconds after noon, and megabytes copied and carried since the start."""
     for seconds, copied, carried in readings:
         account = counted(account, reading(copied * MB, carried * MB), at(seconds))
     return account
 
 
-def test_copies_end_before_the_last_bytes_are_used_and_do_not_come_back_for_what_was_left() -> None:
+def test_budget_ends_copies_early_and_keeps_them_ended() -> None:
     account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
     assert account.spent.copied_bytes == 90 * MB, "two readings more would be all of it"
     assert barred(account, at(18))
@@ -55,25 +55,25 @@ def test_copies_end_before_the_last_bytes_are_used_and_do_not_come_back_for_what
     assert barred(quiet, at(2000)), "nothing was copied for long, and still 10 MB are too few"
 
 
-def test_what_was_copied_while_nobody_read_is_no_rate() -> None:
+def test_bytes_copied_between_reads_are_no_rate() -> None:
     kept = Spent("2026-11-22", 0, None, {"1": Counted(0, 0)})
     assert barred(told(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
 
 
-def test_what_was_copied_over_midnight_counts_on_the_new_day() -> None:
+def test_bytes_copied_over_midnight_count_on_the_new_day() -> None:
     account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
     account = counted(account, reading(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
     assert account.spent.day == "2026-11-23" and account.spent.copied_bytes == 10 * MB
 
 
-def test_a_greater_budget_counts_at_once_and_a_smaller_one_too() -> None:
+def test_changed_budget_counts_at_once() -> None:
     spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     assert barred(opened(Limits(300 * MB, None), spent, at(2)), at(2)) is None
     assert barred(opened(Limits(50 * MB, None), spent, at(2)), at(2))
     assert barred(opened(Limits(None, None), spent, at(2)), at(2)) is None
 
 
-def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
+def test_clock_unset_or_set_back_refills_no_budget() -> None:
     spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     unset = Moment(5.0, "1970-01-01", 86_400.0, 0)
     account = counted(opened(A_DAY, spent, unset), reading(101 * MB, 400 * MB), unset)
@@ -81,7 +81,7 @@ def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
     assert barred(account, at(60)), "it is set now, and the day is the same"
 
 
-def test_a_clock_that_was_ahead_once_bars_nobody_when_it_is_right_again() -> None:
+def test_clock_once_ahead_does_not_bar_after_correction() -> None:
     ahead = Moment(NOON + 9 * 365 * 86_400, "2035-11-16", NOON + 9 * 365 * 86_400 + 1, 3600)
     account = counted(opened(A_DAY, None, ahead), reading(0, 0), ahead)
     account = counted(account, reading(101 * MB, 400 * MB), ahead)
@@ -94,7 +94,7 @@ def test_a_clock_that_was_ahead_once_bars_nobody_when_it_is_right_again() -> Non
     assert barred(opened(A_DAY, replace(account.spent, day="2035-11-16"), tomorrow), tomorrow), "after a restart, too"
 
 
-def test_a_clock_that_nothing_keeps_right_or_that_is_a_day_off_is_not_relied_on() -> None:
+def test_clock_without_ntp_or_a_day_off_is_not_trusted() -> None:
     spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     yesterday = replace(at(-86_400, "2026-11-21"), tomorrow="2026-11-22")
     for wrong in (at(-9 * 86_400, "2026-11-13"), yesterday):
@@ -119,7 +119,7 @@ def test_reset_ends_the_bar_of_a_share() -> None:
     assert barred(reset(account, at(10)), at(10)) is None
 
 
-def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers() -> None:
+def test_copies_above_their_share_pause_a_minute_with_figures() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"
     assert barred(account, at(10)) == reason
@@ -128,36 +128,36 @@ def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers(
     assert barred(told(account, (71, 4, 20)), at(71)) is None
 
 
-def test_while_copies_rest_for_their_part_it_is_not_looked_at_with_every_reading() -> None:
+def test_share_is_not_rechecked_while_copies_pause() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10), (20, 4, 100))
     assert barred(account, at(20))
     assert barred(told(account, (70, 4, 101)), at(70)) is None
 
 
-def test_copies_come_back_where_they_are_clearly_less_than_their_part() -> None:
+def test_copies_return_when_clearly_below_their_share() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     assert barred(told(account, (71, 4, 14)), at(71)), "29 of 30 %"
     assert barred(told(account, (71, 4, 18)), at(71)) is None, "22 %"
 
 
-def test_of_very_little_it_does_not_matter_which_part_copies_were() -> None:
+def test_share_is_ignored_for_few_bytes() -> None:
     account = counted(opened(A_PART, None, at(0)), reading(0, 0), at(0))
     account = counted(account, reading(LITTLE_BYTES, LITTLE_BYTES), at(1))
     assert barred(account, at(1)) is None
 
 
-def test_what_was_carried_long_ago_is_no_part_of_the_last_minutes() -> None:
+def test_share_ignores_bytes_carried_long_ago() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (1, 0, 1000), (2 + SHARE_S, 4, 1010))
     assert barred(account, at(2 + SHARE_S))
 
 
-def test_after_a_restart_of_a_switch_and_then_of_the_controller_nothing_counts_twice() -> None:
+def test_bytes_count_once_after_switch_and_controller_restart() -> None:
     account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 20, 20), (2, 1, 1), (3, 15, 15))
     assert account.spent.copied_bytes == 35 * MB
     assert told(opened(A_DAY, account.spent, at(9)), (9, 16, 16)).spent.copied_bytes == 36 * MB
 
 
-def test_a_port_that_was_taken_out_and_put_in_again_makes_nothing_count_twice() -> None:
+def test_bytes_count_once_after_a_port_returns() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 900, 9000), (1, 901, 9002))
     account = counted(account, reading(902 * MB, 0, port=7), at(2))
     assert account.spent.copied_bytes == 2 * MB
@@ -165,7 +165,7 @@ def test_a_port_that_was_taken_out_and_put_in_again_makes_nothing_count_twice() 
     assert account.spent.copied_bytes == 2 * MB
 
 
-def test_a_meter_that_was_changed_counts_anew_however_much_it_has_let_pass_since() -> None:
+def test_changed_meter_counts_from_zero() -> None:
     account = opened(A_DAY, None, at(0))
     for second, (passed, rate) in enumerate([(0, 8), (30, 8), (35, 4), (5, 2)]):
         account = counted(account, reading(passed * MB, 0, rate), at(second))
@@ -174,7 +174,7 @@ def test_a_meter_that_was_changed_counts_anew_however_much_it_has_let_pass_since
     assert again.spent.copied_bytes == 71 * MB
 
 
-def test_each_end_is_counted_from_its_own_last_reading_however_late_it_comes_back() -> None:
+def test_each_end_counts_from_its_own_last_reading() -> None:
     account = opened(A_DAY, None, at(0))
     for second, (copied, switch) in enumerate([(500, "1"), (700, "2"), (501, "1"), (702, "2")]):
         account = counted(account, reading(copied * MB, 0, switch=switch), at(second))
@@ -189,7 +189,7 @@ READINGS = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.floats(-(1
 
 
 @given(st.lists(READINGS, max_size=40), st.integers(0, 10**9), st.floats(0, 1))
-def test_no_counters_and_no_clock_give_bytes_back_within_a_day(
+def test_budget_gives_no_bytes_back_within_a_day(
     readings: list[tuple[int, int, float, int]], budget: int, share: float
 ) -> None:
     account = opened(Limits(budget, share), None, at(0))
@@ -205,7 +205,7 @@ def test_no_counters_and_no_clock_give_bytes_back_within_a_day(
 
 
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=300))
-def test_copies_that_end_when_they_should_never_use_more_than_a_readings_surprise(each: list[int]) -> None:
+def test_budget_is_exceeded_by_one_reading_at_most(each: list[int]) -> None:
     limits = Limits(500_000, None)
     account = counted(opened(limits, None, at(0)), reading(0, 0), at(0))
     used = 0
@@ -217,13 +217,11 @@ def test_copies_that_end_when_they_should_never_use_more_than_a_readings_surpris
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Pacific/Auckland"])
-def test_a_day_is_that_of_the_machine_s_zone_and_ends_at_its_midnight(
-    zone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_day_ends_at_midnight_of_the_local_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        for at_s in (NOON, 1_774_742_400.0, 1_792_886_400.0):  # the latter two on days of 23 and 25 hours in Berlin
+        for at_s in (NOON, 1_774_742_400.0, 1_792_886_400.0):  # in Berlin, the last two days have 23 and 25 hours
             found = moment(at_s)
             assert at_s < found.day_ends_at <= at_s + 25 * 3600
             before, after = moment(found.day_ends_at - 1), moment(found.day_ends_at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss of a tunnel's own packets: certain within seconds, and never made of packets that are under way."""
+"""Loss of the tunnel's own packets is certain within seconds, and packets in flight never count as lost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from controller.policy.copies.tunnel_loss import History, TunnelReading, certain
 from controller.program.program import Counters
 
 SECONDS = 60
-BEGINS_S = 20.0  # the loss
+BEGINS_S = 20.0  # the loss begins
 DELAY_S = 0.03
 READ_WITHIN_S = 0.06
 CALL, SEGMENT, LONG_PROBE = 214, 1450, 1464  # bytes
 
-Packet = tuple[float, int]  # when it is sent, and its bytes
+Packet = tuple[float, int]  # time of sending, and bytes
 
 
 def call(per_s: int = 50, size: int = CALL) -> list[Packet]:
@@ -30,19 +30,19 @@ def call(per_s: int = 50, size: int = CALL) -> list[Packet]:
 
 
 def pages(random: Random) -> list[Packet]:
-    """Bursts of 400 segments within 40 ms, one of them beginning in each second."""
+    """Return bursts of 400 segments within 40 ms, one of them starting in each second."""
     begins = [second + random.random() for second in range(SECONDS)]
     return sorted((begin + random.random() * 0.04, SEGMENT) for begin in begins for _ in range(400))
 
 
 def upload(random: Random) -> list[Packet]:
-    """A TCP upload of 10 Mbit/s that stops and goes on."""
+    """Return a TCP upload of 10 Mbit/s with pauses."""
     on = [second for second in range(SECONDS) if random.random() < 0.7]
     return [(second + number / 850, SEGMENT) for second in on for number in range(850)]
 
 
 class Tunnel:
-    """Counts what is sent and what arrives. Each switch is asked each second, and read a little later."""
+    """Count packets sent and received. Each switch is polled once a second and read a little later."""
 
     def __init__(self, sent: Iterable[Packet], arrived: Iterable[Packet], random: Random) -> None:
         self._ends = [self._counter(sent), self._counter(arrived)]
@@ -64,7 +64,7 @@ class Tunnel:
         return TunnelReading(float(second), sent, received)
 
     def losing_at(self) -> int | None:
-        """When copies begin. None: never."""
+        """Return when copies begin, or None."""
         history: History = ()
         watch = Watch("lte", 0.0, copies=False)
         for second in range(1, SECONDS - 1):
@@ -84,7 +84,7 @@ def through(packets: list[Packet], random: Random, loss: float, delay_s: float =
 
 
 @pytest.mark.parametrize(("loss", "within_s"), [(0.04, COUNTED_S + 4), (0.15, 6)])
-def test_loss_of_a_call_is_certain_within_seconds(loss: float, within_s: float) -> None:
+def test_call_loss_is_certain_within_seconds(loss: float, within_s: float) -> None:
     taken = []
     for seed in range(20):
         random = Random(seed)
@@ -95,7 +95,7 @@ def test_loss_of_a_call_is_certain_within_seconds(loss: float, within_s: float) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_clean_tunnel_shows_no_loss_whatever_its_packets_and_delay(seed: int) -> None:
+def test_clean_tunnel_shows_no_loss_for_any_traffic_and_delay(seed: int) -> None:
     random = Random(seed)
     for packets in (call(2), call(), call(900, SEGMENT), pages(random), upload(random), call() + pages(random)):
         assert through(packets, random, 0.0, random.choice((0.005, 0.03, 0.3))).losing_at() is None
@@ -106,24 +106,24 @@ def test_loss_of_half_a_percent_is_not_worth_copies() -> None:
     assert found.count(None) >= 38, found
 
 
-def test_packets_that_arrive_merged_are_not_lost() -> None:
+def test_merged_packets_do_not_count_as_lost() -> None:
     sent = call(500, SEGMENT)
     merged = [(at + DELAY_S, 2 * SEGMENT - 66) for at, _ in sent[::2]]
     assert Tunnel(sent, merged, Random(1)).losing_at() is None
 
 
-def test_long_probes_that_do_not_go_through_are_no_loss_of_a_call() -> None:
+def test_dropped_long_probes_are_no_loss_of_a_call() -> None:
     probes = [(BEGINS_S + number * 0.2, LONG_PROBE) for number in range(40)]
     assert Tunnel(call() + probes, [(at + DELAY_S, size) for at, size in call()], Random(1)).losing_at() is None
 
 
-def test_counters_that_begin_anew_are_no_loss() -> None:
+def test_counter_reset_is_no_loss() -> None:
     whole = TunnelReading(1.0, Counters(1000, 10_000), Counters(1000, 10_000))
     anew = TunnelReading(2.0, Counters(1050, 10_500), Counters(3, 30))
     assert extended((whole,), anew) == (anew,)
 
 
-def test_one_probe_a_second_shows_a_loss_as_late_as_why_says() -> None:
+def test_one_probe_a_second_detects_loss_within_the_stated_time() -> None:
     taken = []
     for seed in range(100):
         random, watch, now = Random(seed), Watch("lte", 0.0, copies=False), 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says of uplinks: which loss is whose, when a path stands still, and what a count begins from."""
+"""Reports give evidence of uplinks: the uplink of each loss, stalls, and the start of each count."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def served(remote: str = WIFI, **more: object) -> Subflow:
 
 
 class Reports:
-    """Of one agent, one a second."""
+    """Reports of one agent, one a second."""
 
     def __init__(self, mode: Mode, active: str = "wifi", at_terminal: bool = True) -> None:
         self._wanted = Wanted({"client": mode, "phone": mode}, {"client": active, "phone": active})
@@ -58,9 +58,7 @@ COUNTED = UplinkReading(100, 20, 90_000, 0)
     ("mode", "active", "blamed"),
     [(Mode.OFF, "lte", "wifi"), (Mode.SINGLE, "lte", "lte"), (Mode.SINGLE, "wifi", "wifi"), (Mode.BICAST, "lte", None)],
 )
-def test_what_a_terminal_lost_is_laid_to_the_uplink_that_its_mode_sends_by(
-    mode: Mode, active: str, blamed: str | None
-) -> None:
+def test_loss_at_a_terminal_counts_for_the_uplink_of_its_mode(mode: Mode, active: str, blamed: str | None) -> None:
     reports = Reports(mode, active)
     reports.tell(at_terminal())
     readings = reports.tell(at_terminal(**LOST)).readings
@@ -72,9 +70,7 @@ def test_what_a_terminal_lost_is_laid_to_the_uplink_that_its_mode_sends_by(
     ("cwnd_segments", "retransmits", "unslowed"),
     [(10, 50, 0), (15, 10, 0), (16, 10, 90_000), (40, 0, 0), (200, 0, 90_000)],
 )
-def test_a_sender_with_four_times_the_window_that_reno_would_have_is_not_slowed_down_by_losses(
-    cwnd_segments: int, retransmits: int, unslowed: int
-) -> None:
+def test_sender_with_four_times_renos_window_is_unslowed(cwnd_segments: int, retransmits: int, unslowed: int) -> None:
     reports = Reports(Mode.SINGLE)
     reports.tell(at_terminal())
     sent = at_terminal(segments_sent=100, retransmits=retransmits, bytes_acked=90_000, cwnd_segments=cwnd_segments)
@@ -82,7 +78,7 @@ def test_a_sender_with_four_times_the_window_that_reno_would_have_is_not_slowed_
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_a_server_lost_is_laid_to_the_uplink_that_the_address_returns_by(mode: Mode) -> None:
+def test_loss_at_a_server_counts_for_the_return_uplink(mode: Mode) -> None:
     reports = Reports(mode, "lte", at_terminal=False)
     reports.tell(served(WIFI), served(LTE))
     readings = reports.tell(served(WIFI, **LOST), served(LTE, segments_sent=50, bytes_acked=70_000)).readings
@@ -90,26 +86,26 @@ def test_what_a_server_lost_is_laid_to_the_uplink_that_the_address_returns_by(mo
     assert readings[("client", "lte")] == UplinkReading(50, 0, 70_000, 0)
 
 
-def test_a_terminal_of_one_uplink_lays_everything_to_the_active_one() -> None:
+def test_terminal_with_one_uplink_blames_the_active_one() -> None:
     for reports, subflow in ((Reports(Mode.SINGLE, "lte"), at_terminal), (Reports(Mode.OFF, "lte", False), served)):
         reports.tell(subflow(LAN))
         assert reports.tell(subflow(LAN, **LOST)).readings == {("phone", "lte"): COUNTED}
 
 
-def test_what_stays_inside_the_site_is_evidence_of_no_uplink() -> None:
+def test_traffic_inside_the_site_is_no_evidence() -> None:
     reports = Reports(Mode.SINGLE)
     reports.tell(at_terminal(WIFI, remote_address=LAN))
     assert not reports.tell(at_terminal(WIFI, remote_address=LAN, **LOST)).readings
 
 
-def test_the_first_report_is_where_counting_begins_and_a_new_subflow_counts_from_nothing() -> None:
+def test_first_report_is_a_base_and_new_subflows_start_at_zero() -> None:
     reports = Reports(Mode.OFF)
     assert not reports.tell(at_terminal(**LOST)).readings
     weighed = reports.tell(at_terminal(**LOST), at_terminal(local_port=1001, segments_sent=7, bytes_acked=9000))
     assert weighed.readings == {("client", "wifi"): UplinkReading(7, 0, 9000, 0)}
 
 
-def test_a_port_that_is_used_again_is_another_subflow() -> None:
+def test_reused_port_is_another_subflow() -> None:
     reports = Reports(Mode.OFF)
     reports.tell(at_terminal(segments_sent=5000, retransmits=40, bytes_acked=9_000_000))
     readings = reports.tell(at_terminal(segments_sent=7, retransmits=1, bytes_acked=9000)).readings
@@ -120,33 +116,33 @@ WAITS = {"in_flight_segments": 3, "bytes_acked": 5000}
 
 
 @pytest.mark.parametrize(("srtt_us", "counts"), [(20_000, True), (80_000, True), (90_000, False)])
-def test_what_is_lost_in_the_senders_own_queue_is_not_the_uplinks(srtt_us: int, counts: bool) -> None:
+def test_loss_in_the_senders_own_queue_is_no_uplink_loss(srtt_us: int, counts: bool) -> None:
     reports = Reports(Mode.OFF)
     reports.tell(at_terminal())
     readings = reports.tell(at_terminal(**LOST, srtt_us=srtt_us)).readings
     assert readings == {("client", "wifi"): COUNTED if counts else UplinkReading(0, 0, 90_000, 0)}
 
 
-def test_a_path_stands_still_when_data_waited_from_one_report_to_the_next() -> None:
+def test_path_stalls_when_data_waits_between_reports() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
     reports.tell(served(**WAITS, since_ack_ms=900))
     assert reports.tell(served(**WAITS, since_ack_ms=1900)).readings[("client", "wifi")].stalled_ms == 1000
     assert reports.tell(served(**WAITS, since_ack_ms=2900)).readings[("client", "wifi")].stalled_ms == 2000
 
 
-def test_at_ten_reports_a_second_a_stall_adds_up() -> None:
+def test_stall_adds_up_at_ten_reports_a_second() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
     told = [reports.tell(served(**WAITS, since_ack_ms=100 * at), interval_ms=100).readings for at in range(1, 7)]
     assert [each[("client", "wifi")].stalled_ms for each in told[1:]] == [100, 200, 300, 400, 500]
 
 
-def test_who_was_idle_for_long_and_has_just_sent_does_not_stand_still() -> None:
+def test_sender_after_a_long_idle_time_is_no_stall() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
     reports.tell(served(bytes_acked=5000, since_ack_ms=9000))
     assert reports.tell(served(**WAITS, since_ack_ms=10_000)).readings[("client", "wifi")].stalled_ms == 0
 
 
-def test_one_that_stands_still_beside_one_that_gets_on_accuses_nobody() -> None:
+def test_stall_beside_a_progressing_subflow_is_ignored() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
     other = served(remote_port=2000)
     reports.tell(served(**WAITS), other)
@@ -155,9 +151,7 @@ def test_one_that_stands_still_beside_one_that_gets_on_accuses_nobody() -> None:
 
 
 @pytest.mark.parametrize(("delivers", "accused"), [(True, "wifi"), (False, "lte")])
-def test_in_single_a_subflow_beside_the_active_path_accuses_that_unless_it_is_seen_to_deliver(
-    delivers: bool, accused: str
-) -> None:
+def test_stall_in_single_mode_blames_the_active_path(delivers: bool, accused: str) -> None:
     reports = Reports(Mode.SINGLE, "lte", at_terminal=False)
     reports.tell(served(WIFI, **WAITS), served(LTE))
     acked = 10_000 if delivers else 0
@@ -166,7 +160,7 @@ def test_in_single_a_subflow_beside_the_active_path_accuses_that_unless_it_is_se
     assert stalled == {accused}
 
 
-def test_a_terminals_connections_are_told_with_who_flagged_them_and_plain_tcp_is_not_among_them() -> None:
+def test_connections_list_who_set_backup_and_skip_plain_tcp() -> None:
     weighed = Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(served(WIFI), served(LTE, backup_by_peer=True))
     assert weighed.standings["client"].connections == {7: [Held("wifi", False, False), Held("lte", False, True)]}
     assert not weighed.serves_strangers
@@ -177,7 +171,7 @@ def test_a_terminals_connections_are_told_with_who_flagged_them_and_plain_tcp_is
     assert not plain.standings
 
 
-def test_what_goes_on_from_one_relay_to_another_is_no_path_of_a_terminal() -> None:
+def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
     (site,) = relayed_site.config().sites
     homes_of = {address: found[0] for address, found in homes((site,)).items()}
 
@@ -206,9 +200,7 @@ SUBFLOWS = st.builds(
 
 
 @given(st.lists(st.lists(SUBFLOWS, max_size=6), max_size=5), st.sampled_from(Mode), st.booleans())
-def test_whatever_is_reported_no_reading_counts_below_nothing(
-    told: list[list[Subflow]], mode: Mode, at_the_terminal: bool
-) -> None:
+def test_readings_are_never_negative(told: list[list[Subflow]], mode: Mode, at_the_terminal: bool) -> None:
     reports = Reports(mode, "lte", at_the_terminal)
     for subflows in told:
         for (terminal, uplink), reading in reports.tell(*subflows).readings.items():

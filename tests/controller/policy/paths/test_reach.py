@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose hand moves, and which armed failovers stand: never two hands for one connection, whatever flags are found."""
+"""Choose the agent that moves a terminal and the armed failovers: never two agents for one connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REACHES = st.builds(
 
 
 @given(st.lists(REACHES, max_size=4, unique_by=lambda reach: reach.agent))
-def test_of_both_ends_one_moves_and_who_cannot_is_never_asked(reaches: list[Reach]) -> None:
+def test_one_end_moves_and_only_if_it_can(reaches: list[Reach]) -> None:
     choice = choose(reaches)
     by_name = {reach.agent: reach for reach in reaches}
     moving = [by_name[name] for name in choice.movers]
@@ -46,7 +46,7 @@ def standing(*held: Held) -> TerminalConnections:
     return TerminalConnections({1: list(held)})
 
 
-def test_a_connection_strays_when_it_does_not_prefer_the_path_and_could() -> None:
+def test_connection_is_astray_if_it_could_prefer_the_path() -> None:
     wifi, lte = Held("wifi", False, False), Held("lte", False, False)
     assert astray(standing(wifi, lte), "lte") == {1}
     assert astray(standing(Held("wifi", True, False), Held("lte", True, False)), "lte") == {1}
@@ -62,7 +62,7 @@ def test_a_connection_strays_when_it_does_not_prefer_the_path_and_could() -> Non
 WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
 
 
-def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
+def test_failover_falls_back_to_the_best_living_path() -> None:
     good, lossy, dead = UplinkPath(UplinkHealth.GOOD), UplinkPath(UplinkHealth.LOSSY), UplinkPath(UplinkHealth.DEAD)
     found = failover("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0, False)
     assert found == ArmedFailover("phone", "wifi", "dsl", 150, 100)
@@ -71,7 +71,7 @@ def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
     assert failover("phone", "wifi", WHERE, {"lte": good}, 0, False) is None
 
 
-def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
+def test_failover_waits_longer_when_every_uplink_has_copies() -> None:
     found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 0, True)
     assert found == ArmedFailover("phone", "wifi", "lte", 400, 400)
 
@@ -82,30 +82,28 @@ def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
         (UplinkPath(UplinkHealth.LOSSY), 1000),
         (UplinkPath(window=(UplinkReading(100, 5, 90_000, 0),)), 1000),
         (UplinkPath(window=(UplinkReading(100, 3, 90_000, 0),)), 150),
-        (UplinkPath(window=(UplinkReading(20, 5, 20_000, 0),)), 150),  # too few to tell
+        (UplinkPath(window=(UplinkReading(20, 5, 20_000, 0),)), 150),  # too few to decide
     ],
 )
-def test_where_retransmissions_are_lost_as_well_a_reflex_waits_for_the_next_ones(
-    wifi: UplinkPath, waits_ms: int
-) -> None:
+def test_failover_waits_longer_on_a_very_lossy_path(wifi: UplinkPath, waits_ms: int) -> None:
     found = failover("phone", "wifi", WHERE, {"wifi": wifi, "lte": UplinkPath()}, 0, False)
     assert found is not None and found.no_progress_ms == waits_ms
 
 
 @given(st.integers(0, 300_000))
-def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
+def test_failover_waits_for_three_round_trips(srtt_us: int) -> None:
     found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, srtt_us, False)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
     assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_handshake_that_was_lost_leaves_a_reflex_that_fires_within_a_second(copied: bool) -> None:
+def test_failover_fires_within_a_second_after_a_lost_handshake(copied: bool) -> None:
     found = failover("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 2_041_000, copied)
     assert found == ArmedFailover("phone", "wifi", "lte", 1000, 1000)
 
 
-def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
+def test_failover_is_not_rearmed_for_a_small_change() -> None:
     armed = ArmedFailover("phone", "wifi", "lte", 200, 125)
     assert not ArmedFailover("phone", "wifi", "lte", 150, 100).outdates(armed)
     assert ArmedFailover("phone", "wifi", "lte", 250, 150).outdates(armed)

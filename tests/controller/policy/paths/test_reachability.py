@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A suspect uplink is dead if it is silent where another one answers; nobody's silence alone moves a terminal."""
+"""A suspect uplink is dead if it is silent while another one answers. Silence of a server moves no terminal."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CALL = 50.0  # packets a second
 
 @dataclass
 class Line:
-    """An uplink of the world, with rates in packets a second."""
+    """A simulated uplink, with rates in packets a second."""
 
     sends: float = 0.0
     returns: float = 0.0
     near: bool = True  # its next hop answers
-    far: bool = True  # an address beyond it does
-    answers: Callable[[int], bool] = lambda number: True  # of the questions that could be answered
+    far: bool = True  # an address beyond the next hop answers
+    answers: Callable[[int], bool] = lambda number: True  # of the probes that could be answered
     rtt_s: float = 0.0
 
 
 @dataclass
 class World:
-    """Steps of 0.1 s; counters are read every 0.5 s. A switch would do the same."""
+    """A simulation in steps of 0.1 s. Counters are read every 0.5 s, as from a switch."""
 
     fibre: Line = field(default_factory=lambda: Line(CALL, CALL))
     lte: Line = field(default_factory=Line)
@@ -112,9 +112,9 @@ def one_in(number: int) -> Callable[[int], bool]:
     "fault",
     [
         {"returns": 0.0, "far": False},
-        {"returns": 1.0, "far": False},  # and its network carries a broadcast each second
+        {"returns": 1.0, "far": False},  # its network carries one broadcast a second
         {"returns": 1.0, "near": False},
-        {"returns": 5.0, "answers": one_in(10)},  # 90 % lost downwards
+        {"returns": 5.0, "answers": one_in(10)},  # 90 % loss downstream
     ],
     ids=["its router still answers", "beside a broadcast", "its router is dead", "90 % are lost"],
 )
@@ -143,14 +143,14 @@ def test_a_dead_router_is_found_with_no_address_beyond_it() -> None:
 @pytest.mark.parametrize(
     "silent", [Line(CALL, 0.0), Line(CALL, 1.0, far=False), Line(CALL, 0.0, near=False)], ids=["far", "near", "all"]
 )
-def test_nothing_is_concluded_if_no_other_uplink_answers(silent: Line) -> None:
+def test_uplink_stays_alive_if_no_other_one_answers(silent: Line) -> None:
     world = World().lasts(5.0)
     world.lte.far = world.lte.near = False
     world.fibre.returns, world.fibre.far, world.fibre.near = silent.returns, silent.far, silent.near
     assert world.dies_after(20.0) is None
 
 
-def test_a_silent_server_kills_no_uplink_and_costs_few_questions() -> None:
+def test_silent_server_kills_no_uplink_and_costs_few_probes() -> None:
     world = World().lasts(5.0)
     world.asked = dict.fromkeys(world.asked, 0)
     world.fibre.returns = 0.0
@@ -159,12 +159,12 @@ def test_a_silent_server_kills_no_uplink_and_costs_few_questions() -> None:
     assert world.one.doubt is None, "it answers: it is alive"
 
 
-def test_idle_uplinks_are_asked_once_while_they_work() -> None:
+def test_idle_uplinks_are_probed_once_while_they_work() -> None:
     world = World().lasts(600.0)
     assert world.asked == {"fibre": 1, "lte": 0}
 
 
-def test_an_address_that_answers_on_neither_uplink_is_named() -> None:
+def test_address_silent_on_both_uplinks_is_named() -> None:
     world = World(Line(CALL, CALL), Line(far=False)).lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is None
@@ -174,32 +174,32 @@ def test_an_address_that_answers_on_neither_uplink_is_named() -> None:
     assert world.lasts(2.0).one.doubt is None
 
 
-def test_with_no_address_to_ask_the_key_is_named() -> None:
+def test_missing_addresses_name_the_key_reach() -> None:
     world = World(targets=()).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(10.0) is None
     assert world.one.doubt is not None and "(`reach`)" in world.one.doubt
 
 
-def test_an_address_that_never_answered_over_a_working_uplink_kills_it_not() -> None:
+def test_address_that_never_answered_does_not_kill_the_uplink() -> None:
     world = World(Line(CALL, CALL, far=False)).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
     assert world.one.doubt is not None and "it never did before" in world.one.doubt
 
 
-def test_an_uplink_that_was_dead_from_the_start_is_found() -> None:
+def test_uplink_dead_from_the_start_is_found() -> None:
     world = World(Line(CALL, 0.0, far=False))
     assert world.dies_after(4.0) is not None
 
 
-def test_late_answers_are_answers() -> None:
+def test_late_answers_count() -> None:
     world = World(Line(CALL, CALL, rtt_s=1.5)).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
 
 
-def test_a_dead_uplink_is_back_after_three_answers_in_a_row() -> None:
+def test_dead_uplink_returns_after_three_answers_in_a_row() -> None:
     world = World().lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is not None
@@ -212,7 +212,7 @@ def test_a_dead_uplink_is_back_after_three_answers_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("compared", [True, False], ids=["far", "near"])
-def test_a_router_that_returns_before_its_line_is_not_back(compared: bool) -> None:
+def test_uplink_stays_dead_when_only_its_router_answers(compared: bool) -> None:
     world = World().lasts(5.0)
     world.fibre.returns, world.fibre.near, world.lte.far = 0.0, False, compared
     assert world.dies_after(10.0) is not None
@@ -220,7 +220,7 @@ def test_a_router_that_returns_before_its_line_is_not_back(compared: bool) -> No
     assert world.lasts(20.0).one.dead is not None
 
 
-def test_a_death_ends_when_the_address_answers_nowhere_any_more() -> None:
+def test_death_ends_when_the_address_answers_nowhere() -> None:
     world = World().lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is not None
@@ -229,7 +229,7 @@ def test_a_death_ends_when_the_address_answers_nowhere_any_more() -> None:
     assert world.one.doubt is not None and "over no uplink any more" in world.one.doubt
 
 
-def test_counters_that_start_again_are_no_evidence() -> None:
+def test_counter_reset_is_no_evidence() -> None:
     one = counted(counted(UplinkReach(), 1000, 1000, 0.0), 1000, 1100, 0.5)
     assert counted(one, 1000, 1200, 1.0).suspect_since is not None
     assert counted(one, 900, 1200, 1.0).suspect_since is None
@@ -251,6 +251,6 @@ def test_counters_that_start_again_are_no_evidence() -> None:
         (5, 3, False, False),
     ],
 )
-def test_a_share_of_the_answers_decides(answered: int, lost: int, fails: bool, works: bool) -> None:
+def test_tally_decides_by_the_share_of_answers(answered: int, lost: int, fails: bool, works: bool) -> None:
     tally = Tally(answered, lost)
     assert (tally.fails, tally.works) == (fails, works)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which relay a connection goes by: paper 001's two ways as printed, and ours, which nobody wins unmeasured."""
+"""Choose the relay of a connection: both methods of paper 001, and prediction, which selects no unmeasured relay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def relay(name: str, near: Leg, far: Leg, load: float | None = 0.0, overhead_ms:
 HALF_WAY = relay("half", Leg(100.0), Leg(100.0))
 
 
-def test_a_window_allows_what_equations_1_and_2_say() -> None:
+def test_window_limits_throughput_as_in_equations_1_and_2() -> None:
     long, short = Leg(100.0, bandwidth_bps=100e6), Leg(5.0, bandwidth_bps=100e6)
     assert throughput(long, WINDOW).bps == pytest.approx(8 * WINDOW / (0.100 + 0.00012))
     assert throughput(short, WINDOW).bps == 100e6
@@ -44,21 +44,21 @@ def test_a_window_allows_what_equations_1_and_2_say() -> None:
     assert throughput(short, WINDOW).reason == "the 100 Mbit/s that are there"
 
 
-def test_losses_allow_what_rfc_9438_says_of_cubic() -> None:
-    """Its tables, in segments; where Reno is faster, cubic is as fast."""
+def test_loss_limits_throughput_as_in_rfc_9438() -> None:
+    """Values are from the tables of RFC 9438, in segments. Where Reno is faster, CUBIC matches it."""
     for loss, rtt_ms, segments in ((1e-4, 100.0, 187), (1e-6, 100.0, 5926), (1e-2, 10.0, 12), (1e-4, 10.0, 120)):
         assert window(loss, rtt_ms, 1 << 30) == pytest.approx(segments, rel=0.03)
 
 
-def test_a_window_is_whole_again_where_losses_are_seldom() -> None:
-    """Beside what a simulation of both windows has, that loses each segment by the dice."""
+def test_rare_loss_lets_the_window_recover() -> None:
+    """Values are from a simulation of both windows with random segment loss."""
     for loss, rtt_ms, segments in ((8e-3, 160.0, 14.5), (1e-3, 80.0, 35.7), (5e-4, 140.0, 42.2), (3e-4, 140.0, 43.4)):
         assert window(loss, rtt_ms, WINDOW) == pytest.approx(segments, rel=0.08)
     assert throughput(Leg(100.0, 1e-3), WINDOW).reason == "a window of 64 KiB over 100 ms, 0.1 % lost"
 
 
 @given(st.floats(1e-9, 1.0), st.floats(0.1, 500.0), st.integers(1448, 1 << 24))
-def test_more_loss_and_a_longer_way_are_never_faster(loss: float, rtt_ms: float, window_bytes: int) -> None:
+def test_more_loss_or_delay_is_never_faster(loss: float, rtt_ms: float, window_bytes: int) -> None:
     leg = Leg(rtt_ms, loss)
     bps = throughput(leg, window_bytes).bps
     assert 0 < bps <= throughput(Leg(rtt_ms), window_bytes).bps
@@ -67,11 +67,11 @@ def test_more_loss_and_a_longer_way_are_never_faster(loss: float, rtt_ms: float,
 
 
 def window(loss: float, rtt_ms: float, most_bytes: int) -> float:
-    """In segments."""
+    """Return the average window in segments."""
     return by_loss(loss, rtt_ms, most_bytes) * rtt_ms / 1e3 / 8 / 1448
 
 
-def test_ping_takes_the_least_of_the_longer_legs() -> None:
+def test_ping_picks_the_relay_with_the_shortest_longer_leg() -> None:
     lopsided, long = relay("lopsided", Leg(10.0), Leg(190.0)), relay("long", Leg(90.0), Leg(200.0))
     choice = ping(DIRECT, [lopsided, HALF_WAY, long])
     assert choice.relays == ("half",)
@@ -80,7 +80,7 @@ def test_ping_takes_the_least_of_the_longer_legs() -> None:
 
 
 @pytest.mark.parametrize("rule", [ping, predicted])
-def test_a_relay_gains_nothing_by_a_false_round_trip(rule: Callable[[Leg, list[Candidate]], RelaySelection]) -> None:
+def test_relay_gains_nothing_by_a_false_round_trip(rule: Callable[[Leg, list[Candidate]], RelaySelection]) -> None:
     near, lie = Leg(20.0), Leg(0.001)
     liar = relay("liar", near, believed(DIRECT, near, lie))
     assert liar.far.rtt_ms == 180.0
@@ -88,8 +88,8 @@ def test_a_relay_gains_nothing_by_a_false_round_trip(rule: Callable[[Leg, list[C
     assert rule(DIRECT, [relay("far", Leg(230.0), believed(DIRECT, Leg(230.0), lie))]).relays == ()
 
 
-def test_the_far_leg_counts_as_reported_if_the_triangle_allows_it() -> None:
-    """A detour; and a shortcut, which counts less than reported but still is one."""
+def test_far_leg_is_bounded_by_the_triangle_inequality() -> None:
+    """A detour counts as reported. A shortcut counts for less, but remains a shortcut."""
     assert believed(DIRECT, Leg(120.0), Leg(110.0)).rtt_ms == 110.0
     near = Leg(70.0)
     assert ping(DIRECT, [relay("shortcut", near, believed(DIRECT, near, Leg(70.0)))]).relays == ("shortcut",)
@@ -109,13 +109,13 @@ def way(*routers: str, rtt_ms: float = 200.0) -> Leg:
         (way(*"uvwxyzabcdj"), "there are more routers than directly"),
     ],
 )
-def test_traceroute_leaves_those_that_meet_the_direct_way_late_and_seldom(far: Leg, why: str) -> None:
+def test_traceroute_keeps_relays_with_few_late_common_routers(far: Leg, why: str) -> None:
     direct = way(*"abcdefghij")
     found = traceroute(direct, [relay("r", Leg(50.0), far)])
     assert bool(found.relays) == why.startswith("one"), why
 
 
-def test_traceroute_draws_among_what_is_left() -> None:
+def test_traceroute_draws_among_the_remaining_relays() -> None:
     direct = way(*"abcdefghij")
     left = [relay(name, Leg(50.0), way("x", "j")) for name in ("one", "two", "three")]
     drawn = [traceroute(direct, left, draw).relays for draw in (0.0, 0.34, 0.999)]
@@ -134,7 +134,7 @@ OBSCURE = replace(HALF_WAY, name="obscure", load=None)
 
 
 @pytest.mark.parametrize("bad", [CROWDED, SLOW, NARROW, LOSING, DRAINED, OLD, OBSCURE], ids=lambda one: one.name)
-def test_what_is_worse_than_direct_or_of_unknown_cost_is_not_taken(bad: Candidate) -> None:
+def test_predicted_rejects_worse_or_unmeasured_relays(bad: Candidate) -> None:
     assert predicted(DIRECT, [bad], window_bytes=WINDOW).relays == ()
     assert predicted(DIRECT, [bad], present=(bad.name,), window_bytes=WINDOW).relays == ()
     worse = relay("worse", Leg(120.0), Leg(130.0))
@@ -142,7 +142,7 @@ def test_what_is_worse_than_direct_or_of_unknown_cost_is_not_taken(bad: Candidat
 
 
 @given(st.floats(0, 0.1), st.floats(1e5, 1e9), st.floats(1.0, 300.0), st.floats(1.0, 300.0))
-def test_what_was_not_measured_of_a_leg_is_not_better_than_the_direct_way(
+def test_unmeasured_leg_counts_as_the_direct_path(
     loss: float, bandwidth_bps: float, near_ms: float, far_ms: float
 ) -> None:
     direct = Leg(200.0, loss, bandwidth_bps)
@@ -161,7 +161,7 @@ RELAYS = st.builds(
 
 
 @given(LEGS, st.lists(RELAYS, max_size=3, unique_by=lambda one: one.name), st.sampled_from([(), ("a",), ("b", "c")]))
-def test_no_relay_is_taken_that_is_predicted_worse_and_the_choice_stays(
+def test_predicted_picks_no_worse_relay_and_is_stable(
     direct: Leg, candidates: list[Candidate], present: tuple[str, ...]
 ) -> None:
     choice = predicted(direct, candidates, present)
@@ -172,7 +172,7 @@ def test_no_relay_is_taken_that_is_predicted_worse_and_the_choice_stays(
     assert predicted(direct, candidates, choice.relays).relays == choice.relays
 
 
-def test_measurements_that_waver_move_nobody() -> None:
+def test_predicted_ignores_small_fluctuations() -> None:
     def measured(a_ms: float, b_ms: float) -> list[Candidate]:
         return [relay("a", Leg(a_ms), Leg(a_ms)), relay("b", Leg(b_ms), Leg(b_ms))]
 
@@ -192,7 +192,7 @@ def disjoint(name: str, mbps: float) -> Candidate:
     ("uplink_bps", "taken", "mbps"),
     [(100e6, ("a", "b"), 38.0), (30e6, ("a", "b"), 30.0), (21e6, ("a",), 20.0), (None, ("a",), 20.0)],
 )
-def test_relays_at_once_add_what_the_uplink_has_room_for(
+def test_parallel_adds_relays_up_to_the_uplink_rate(
     uplink_bps: float | None, taken: tuple[str, ...], mbps: float
 ) -> None:
     candidates = [disjoint("a", 20), disjoint("b", 18), disjoint("c", 1)]
@@ -201,20 +201,20 @@ def test_relays_at_once_add_what_the_uplink_has_room_for(
     assert ("together" in choice.reason) == (len(taken) > 1)
 
 
-def test_what_the_uplink_cannot_carry_no_relay_adds() -> None:
-    """Where it is the uplink that limits, and not the window, half the way is worth nothing."""
+def test_parallel_adds_no_relay_when_the_uplink_limits() -> None:
+    """Half the round trip gains nothing where the uplink limits throughput instead of the window."""
     choice = parallel(DIRECT, [HALF_WAY], most=2, uplink_bps=20e6)
     assert choice.relays == () and choice.direct_bps == 20e6
     assert parallel(DIRECT, [HALF_WAY], most=2, uplink_bps=20e6, window_bytes=WINDOW).relays == ("half",)
 
 
-def test_a_relay_that_has_no_time_left_is_not_chosen_however_near_it_says_it_is() -> None:
+def test_fully_loaded_relay_is_not_chosen() -> None:
     nowhere = Candidate("nowhere", Leg(0.0), Leg(0.0), load=1.0)
     direct = Leg(50.0)
     for choice in (predicted(direct, [nowhere]), parallel(direct, [nowhere], most=2, present=["nowhere"])):
         assert choice.relays == () and choice.predicted_bps == choice.direct_bps
 
 
-def test_who_is_to_have_one_relay_does_not_keep_two() -> None:
+def test_predicted_keeps_one_of_two_present_relays() -> None:
     both = [disjoint("a", 20), disjoint("b", 18)]
     assert predicted(Leg(40.0, bandwidth_bps=15e6), both, present=("a", "b")).relays == ("a",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An uplink that brings no copies gets none, is tried again, and rests longer each time in vain."""
+"""An uplink that delivers no copies gets none, is tried again, and rests longer after each failed trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None
     return screen
 
 
-def test_one_that_is_silent_rests_and_is_tried_again() -> None:
+def test_silent_uplink_rests_and_is_tried_again() -> None:
     resting = after(None, True, 10.0)
     assert resting == Screen(HOLD_S, 10.0 + HOLD_S)
     assert after(resting, False, 10.0 + HOLD_S / 2) == resting, "while it gets none it cannot bring any"
@@ -29,7 +29,7 @@ def test_one_that_is_silent_rests_and_is_tried_again() -> None:
     assert after(trial, False, 10.0 + HOLD_S + 0.1) is None
 
 
-def test_what_was_tried_in_vain_rests_for_twice_as_long_up_to_a_minute() -> None:
+def test_rest_doubles_after_each_failed_trial_up_to_a_minute() -> None:
     now, screen, holds = 0.0, None, []
     for _ in range(6):
         screen = screened(screen, True, now)
@@ -43,7 +43,7 @@ def test_what_was_tried_in_vain_rests_for_twice_as_long_up_to_a_minute() -> None
     assert holds == [HOLD_S, 2 * HOLD_S, 4 * HOLD_S, 8 * HOLD_S, HOLD_AT_MOST_S, HOLD_AT_MOST_S]
 
 
-def test_it_is_tried_again_when_its_next_hop_answers_and_after_more_answers_each_time_in_vain() -> None:
+def test_trial_after_next_hop_answers_needs_more_each_time() -> None:
     screen, needed = screened(None, True, 0.0), []
     for _ in range(4):
         assert screen is not None
@@ -55,7 +55,7 @@ def test_it_is_tried_again_when_its_next_hop_answers_and_after_more_answers_each
     assert needed == [ENOUGH_ANSWERS, 2 * ENOUGH_ANSWERS, 4 * ENOUGH_ANSWERS, 8 * ENOUGH_ANSWERS]
 
 
-def test_one_that_was_dead_for_long_is_back_after_as_few_answers_as_any() -> None:
+def test_long_dead_uplink_returns_after_few_answers() -> None:
     screen = screened(None, True, 0.0)
     for _ in range(20):
         assert screen is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which uplink a terminal should prefer: health from evidence, and decisions from health. No clock, no sleeping."""
+"""Health follows from evidence, and the preferred uplink from health. No clock and no sleep is involved."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ NOTHING = UplinkReading(0, 0, 0, 0)
 
 
 def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float = 100.0) -> UplinkPath:
-    """A path after these reports, one a second."""
+    """Return a path after these reports, one a second."""
     path = path or UplinkPath()
     for second, reading in enumerate(readings):
         path = health.reported(path, reading, start + second)
     return path
 
 
-def test_a_burst_of_loss_at_a_sender_that_begins_is_no_lossy_uplink() -> None:
+def test_initial_loss_burst_does_not_make_an_uplink_lossy() -> None:
     burst = UplinkReading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
     assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is UplinkHealth.GOOD
     assert told(CLEAN, CLEAN, burst, burst, CLEAN).health is UplinkHealth.GOOD
 
 
-def test_a_few_lost_segments_of_a_quiet_terminal_are_bad_luck() -> None:
+def test_few_lost_segments_do_not_make_an_uplink_lossy() -> None:
     assert told(*[UplinkReading(4, 1, 4000, 0)] * 3).health is UplinkHealth.UNKNOWN
 
 
@@ -49,43 +49,43 @@ def test_loss_between_the_thresholds_changes_nothing() -> None:
     assert told(*[edge] * 20, path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
-def test_a_lossy_uplink_is_good_again_only_after_it_was_clean_for_long() -> None:
+def test_lossy_uplink_is_good_after_a_long_clean_time() -> None:
     lossy = told(*[LOSING] * 3)
     assert told(*[CLEAN] * 6, path=lossy, start=103).health is UplinkHealth.LOSSY
     assert told(*[CLEAN] * 8, path=lossy, start=103).health is UplinkHealth.GOOD
 
 
-def test_a_loss_of_exactly_the_clean_limit_is_clean() -> None:
+def test_loss_at_the_clean_limit_is_clean() -> None:
     assert (
         told(UplinkReading(segments=100, retransmits=3, acked_bytes=140_000, stalled_ms=0)).health is UplinkHealth.GOOD
     )
 
 
-def test_data_in_flight_without_acknowledgement_is_death_and_progress_its_end() -> None:
+def test_unacknowledged_data_kills_an_uplink_until_progress() -> None:
     dead = told(CLEAN, STALLED)
     assert dead.health is UplinkHealth.DEAD
     assert told(CLEAN, path=dead, start=102).health is UplinkHealth.GOOD
 
 
-def test_a_port_that_is_down_stays_dead_whatever_is_reported_or_how_much_time_passes() -> None:
+def test_downed_port_stays_dead_until_it_is_up() -> None:
     down = health.port_seen(told(CLEAN), False, 101)
     assert health.passed(told(CLEAN, path=down), 10_000).health is UplinkHealth.DEAD
     assert health.port_seen(down, True, 102).health is UplinkHealth.UNKNOWN
 
 
-def test_silence_makes_what_was_known_unknown() -> None:
+def test_silence_makes_health_unknown() -> None:
     for path in (told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S - 0.1).health is path.health
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is UplinkHealth.UNKNOWN
 
 
-def test_acknowledgements_alone_end_death_and_say_nothing_of_loss() -> None:
+def test_acknowledgements_end_death_and_prove_no_low_loss() -> None:
     dead = told(CLEAN, STALLED)
     assert told(UplinkReading(0, 0, 5000, 0), path=dead).health is UplinkHealth.UNKNOWN
     assert told(UplinkReading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
-def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life() -> None:
+def test_unacknowledged_sends_do_not_revive_a_dead_uplink() -> None:
     dead = told(CLEAN, STALLED)
     into_it = told(*[UplinkReading(5, 0, 0, 0)] * 20, path=dead, start=102)
     assert into_it.health is UplinkHealth.DEAD
@@ -93,7 +93,7 @@ def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life
     assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.reason
 
 
-def test_a_report_with_no_traffic_says_nothing() -> None:
+def test_report_without_traffic_changes_nothing() -> None:
     path = told(CLEAN)
     assert health.reported(path, NOTHING, 500) == path
 
@@ -105,23 +105,23 @@ def chosen(course: Course, at: float = 200.0, **paths: UplinkPath) -> UplinkDeci
 ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 
-def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
+def test_lossy_uplink_is_left_for_an_unknown_one() -> None:
     decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=UplinkPath())
     reason = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
     assert decision == UplinkDecision("phone", "lte", reason + "no report yet)", 200.0, hard=False)
 
 
-def test_of_two_uplinks_that_are_as_good_the_default_is_taken_wherever_it_stands_in_the_file() -> None:
+def test_default_wins_among_equal_uplinks_in_any_file_order() -> None:
     decision = chosen(ON_LTE, dsl=told(CLEAN), lte=told(STALLED), wifi=told(CLEAN))
     assert decision and decision.prefer == "wifi"
 
 
-def test_nobody_moves_to_what_is_no_better() -> None:
+def test_terminal_stays_if_no_uplink_is_better() -> None:
     for both in (UplinkPath(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
         assert chosen(ON_WIFI, wifi=both, lte=both) is None
 
 
-def test_two_lossy_uplinks_do_not_take_turns() -> None:
+def test_two_lossy_uplinks_do_not_alternate() -> None:
     silent = health.passed(told(*[LOSING] * 3, start=100.0), 102.0 + health.SILENT_AFTER_S)
     assert silent.health is UplinkHealth.UNKNOWN and silent.since == 112.0
     lossy = told(*[LOSING] * 3, start=110.0)
@@ -131,29 +131,29 @@ def test_two_lossy_uplinks_do_not_take_turns() -> None:
     assert chosen(ON_LTE, at=113.0, wifi=silent, lte=dead), "lossy is better than dead"
 
 
-def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
+def test_unknown_uplink_is_not_left() -> None:
     assert chosen(ON_WIFI, wifi=UplinkPath(), lte=told(CLEAN)) is None
 
 
-def test_the_default_uplink_is_taken_again_as_soon_as_it_is_known_to_be_good() -> None:
+def test_default_returns_as_soon_as_it_is_good() -> None:
     decision = chosen(ON_LTE, wifi=told(CLEAN), lte=told(CLEAN))
     assert decision and decision.prefer == "wifi" and not decision.hard
 
 
-def test_an_unknown_default_is_tried_after_a_pause_that_doubles_with_every_failure() -> None:
+def test_unknown_default_is_retried_after_a_doubling_pause() -> None:
     for failed, pause in ((0, RETURN_AFTER_S), (1, 2 * RETURN_AFTER_S), (2, 4 * RETURN_AFTER_S)):
         course = Course("lte", 190.0, failed)
         assert chosen(course, 190.0 + pause - 1, wifi=UplinkPath(), lte=told(CLEAN)) is None
         assert chosen(course, 190.0 + pause, wifi=UplinkPath(), lte=told(CLEAN))
 
 
-def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() -> None:
+def test_lasting_return_clears_failures_and_a_short_one_counts() -> None:
     back = Course("lte", 0.0, 2).moved("wifi", "wifi", 100.0)
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S - 1).returns_failed == 3
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S).returns_failed == 0
 
 
-def test_who_was_moved_a_few_times_in_a_short_while_rests_unless_its_port_is_down() -> None:
+def test_moves_are_limited_unless_the_port_is_down() -> None:
     course, at = Course("wifi", 0.0), [200.0 + step for step in range(MOST_MOVES)]
     for number, now in enumerate(at):
         to = ("lte", "wifi")[number % 2]
@@ -176,7 +176,7 @@ EVIDENCE = st.tuples(st.sampled_from(["wifi", "lte"]), READINGS | st.booleans())
 
 
 @given(st.lists(EVIDENCE, max_size=60))
-def test_no_evidence_leads_to_a_dead_uplink_or_to_a_move_that_moves_nothing(evidence: list[tuple[str, object]]) -> None:
+def test_random_evidence_never_moves_to_a_dead_uplink(evidence: list[tuple[str, object]]) -> None:
     paths, course = {"wifi": UplinkPath(), "lte": UplinkPath()}, ON_WIFI
     for second, (name, what) in enumerate(evidence):
         now = 100.0 + second
@@ -194,5 +194,5 @@ def test_no_evidence_leads_to_a_dead_uplink_or_to_a_move_that_moves_nothing(evid
 
 
 @pytest.mark.parametrize("gone", ["wifi", "lte"])
-def test_an_uplink_that_left_the_configuration_is_no_reason_to_fail(gone: str) -> None:
+def test_removed_uplink_causes_no_error(gone: str) -> None:
     assert chosen(Course(gone, 0.0), 200.0, **{name: told(CLEAN) for name in ("wifi", "lte") if name != gone}) is None

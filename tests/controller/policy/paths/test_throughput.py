@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal leaves a lossy uplink for a better one, and for none that carries less. No clock, no sleeping."""
+"""A terminal leaves a lossy uplink for a better one, but never for one that carries less."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def reading(mbps: float, loss_percent: int, limited: bool = True, unslowed: bool
 
 
 class Line:
-    """Two uplinks, each with a rate and a loss, and a sender that wants so much; a second is a report. What an uplink
-    delivers for some reports after a move is little: what was sent before comes by the other one first."""
+    """Two uplinks, each with a rate and a loss, and a sender with a wanted rate. Each second is one report.
+    After a move an uplink delivers little for some reports: data in flight still arrives over the other one.
+    """
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Line:
         return self
 
 
-def test_a_fast_lossy_uplink_is_not_left_for_a_slow_clean_one_for_longer_than_a_trial() -> None:
+def test_fast_lossy_uplink_is_left_for_one_trial_at_most() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(120)
     assert line.course.active == "wifi"
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
@@ -71,44 +72,44 @@ def test_a_fast_lossy_uplink_is_not_left_for_a_slow_clean_one_for_longer_than_a_
 
 
 @pytest.mark.parametrize("slow_reports", [1, 3, 5])
-def test_nor_before_the_one_to_which_it_came_back_delivers_again(slow_reports: int) -> None:
+def test_fast_lossy_uplink_has_time_to_recover_after_a_trial(slow_reports: int) -> None:
     line = Line(wifi=(60, 12), lte=(10, 0), slow_reports=slow_reports).run(120)
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
 
 
-def test_but_when_it_does_not_deliver_again_it_is_left_once_more() -> None:
+def test_fast_lossy_uplink_is_left_if_it_does_not_recover() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(12)
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
     line.carries["wifi"] = (5, 12)
     assert line.run(20).course.active == "lte"
 
 
-def test_a_lossy_uplink_is_left_for_a_faster_one() -> None:
+def test_lossy_uplink_is_left_for_a_faster_one() -> None:
     line = Line(wifi=(6, 12), lte=(10, 0)).run(25)
     assert line.course.active == "lte"
     assert len(line.moves) == 1
 
 
-def test_who_needs_little_leaves_a_lossy_uplink_also_for_a_slow_one() -> None:
+def test_slow_sender_leaves_a_lossy_uplink_for_a_slow_one() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0), wants_mbps=2).run(25)
     assert line.course.active == "lte"
     assert line.delivered == [2] * 25
 
 
-def test_when_the_kept_one_gets_slower_than_the_other_it_is_left_after_all() -> None:
+def test_kept_uplink_is_left_when_it_becomes_slower() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
     line.carries["wifi"] = (5, 12)
     assert line.run(8).course.active == "lte"
 
 
-def test_a_dead_uplink_is_left_for_a_slow_one() -> None:
+def test_dead_uplink_is_left_for_a_slow_one() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
     dead = health.reported(line.paths["wifi"], UplinkReading(1, 1, 0, 600), line.now)
     decision = decide("phone", "wifi", line.course, line.paths | {"wifi": dead}, line.now)
     assert decision is not None and decision.prefer == "lte"
 
 
-def test_what_is_dead_is_not_gone_back_to() -> None:
+def test_dead_uplink_is_not_returned_to() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(4)
     assert line.course.active == "lte"
     line.paths["wifi"] = replace(line.paths["wifi"], health=UplinkHealth.DEAD)
@@ -116,20 +117,20 @@ def test_what_is_dead_is_not_gone_back_to() -> None:
     assert line.course.active == "lte"
 
 
-def test_what_was_measured_long_ago_is_tried_again() -> None:
+def test_old_measurement_is_tried_again() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
     line.carries["lte"] = (80, 0)
     line.run(int(KNOWN_FOR_S))
     assert line.course.active == "lte" or line.delivered[-1] == 80
 
 
-def test_what_is_written_spares_the_trial() -> None:
+def test_configured_bandwidth_saves_the_trial() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0))
     line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=10e6))
     assert line.run(120).moves == []
 
 
-def test_who_is_not_slowed_down_by_losses_pays_for_no_trial() -> None:
+def test_sender_not_slowed_by_loss_needs_no_trial() -> None:
     line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True).run(120)
     assert line.moves == []
     assert kept_because(line.course, line.paths, line.now) == (
@@ -138,14 +139,14 @@ def test_who_is_not_slowed_down_by_losses_pays_for_no_trial() -> None:
     )
 
 
-def test_but_goes_where_as_much_is_known_to_get_through_clean() -> None:
+def test_sender_not_slowed_by_loss_moves_to_equal_clean_rate() -> None:
     line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True)
     line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=100e6))
     assert [each.prefer for each in line.run(25).moves] == ["lte"]
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
+def test_only_a_path_limited_sender_measures_the_rate(limited: bool) -> None:
     seen = Throughput()
     for second in range(4):
         seen = uplink_health.throughput_after(seen, 7e6, limited, FIRST + second)
@@ -161,7 +162,7 @@ def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool)
     st.sampled_from([0.5, 3.0, 30.0, 1000.0]),
     st.booleans(),
 )
-def test_whatever_the_rates_at_most_a_trial_is_slower_than_staying(
+def test_at_most_one_trial_is_slower_than_staying(
     wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float, unslowed: bool
 ) -> None:
     line = Line(wifi, lte, wants_mbps, unslowed=unslowed).run(200)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where more than 1 % of what an uplink brings cannot be told from other packets, somebody hears of it."""
+"""Report an uplink of which more than 1 % of the received packets cannot be identified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EMPTY = PathCopies("wifi", True, 0, 0, 0, 0, 0, 0, 0, ())
 
 
 def after(*windows: tuple[int, int], every_s: float = WINDOW_S) -> str | None:
-    """What is said of an uplink that brought so many known and unknown packets in each window."""
+    """Return the warning after windows with these counts of known and unknown packets."""
     known: dict[str, UnidentifiedWindow] = unidentified_after({}, {"wifi": EMPTY}, 0.0)
     path = EMPTY
     for number, (first, unidentified) in enumerate(windows, 1):
@@ -21,26 +21,26 @@ def after(*windows: tuple[int, int], every_s: float = WINDOW_S) -> str | None:
     return known["wifi"].reason
 
 
-def test_one_in_a_hundred_and_a_few_packets_say_nothing() -> None:
+def test_few_unknown_packets_give_no_warning() -> None:
     assert after((990, 10)) is None and after((980, 20)) is not None
     assert after((0, MIN_PACKETS - 1)) is None
     assert after((0, MIN_PACKETS // 2), (0, MIN_PACKETS // 2)) is not None, "they add up"
     assert after((0, 5000), every_s=WINDOW_S / 2) is None, "nor does a moment"
 
 
-def test_it_is_said_until_a_window_is_in_order() -> None:
+def test_warning_stays_until_a_window_is_clean() -> None:
     assert after((500, 500), (10, 0)) is not None, "of a few nothing is concluded"
     assert after((500, 500), (1000, 0)) is None
 
 
-def test_what_the_site_does_not_forward_has_no_say() -> None:
+def test_unforwarded_packets_give_no_warning() -> None:
     known = unidentified_after(
         unidentified_after({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S
     )
     assert known["wifi"].reason is None and known["wifi"].since == 0.0
 
 
-def test_counters_that_begin_anew_begin_a_window() -> None:
+def test_counter_reset_begins_a_new_window() -> None:
     known = unidentified_after(
         unidentified_after({}, {"wifi": replace(EMPTY, first=9000)}, 0.0), {"wifi": EMPTY}, WINDOW_S
     )
