@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose word counts: agents that claim a terminal which is another's, failovers that nobody armed, made-up evidence."""
+"""Ownership of terminals: agents that claim another's terminal, failovers that were never armed, false evidence."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "not armed there" in record.getMessage()]
 
 
-# A terminal and those who say that they are it
+# A terminal and the agents that claim it
 
 
-def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> None:
+def test_named_agent_takes_its_terminal_from_a_guest() -> None:
     scene = Scene()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
@@ -60,7 +60,7 @@ def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> No
     assert len(prefers(client)) == 1 and not prefers(guest)
 
 
-def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_failover_of_a_guest_is_ignored_after_the_owner_joins(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
@@ -71,7 +71,8 @@ def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: p
     assert scene.active == "wifi" and not scene.entries() and len(doubts(caplog)) == 1
 
 
-def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_with_the_past() -> None:
+def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
+    """Reports from before the change of owner do not count."""
     scene = Scene()
     client, connection = scene.client(), scene.connection(SERVER)
     guest = scene.client("guest", terminal="client")
@@ -86,7 +87,7 @@ def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_wi
     assert not scene.core.steering.steered["client"].paths["wifi"].window, "that was sent before it was the terminal"
 
 
-def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
+def test_silent_owner_still_owns_its_terminal() -> None:
     scene = Scene()
     scene.client()
     guest = scene.client("guest", terminal="client")
@@ -95,7 +96,7 @@ def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
     assert agent(scene, "client").silent and not agent(scene, "guest").concerns
 
 
-def test_of_two_guests_the_first_that_came_keeps_the_terminal() -> None:
+def test_first_of_two_guests_keeps_the_terminal() -> None:
     scene = Scene()
     first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
     scene.second()
@@ -113,7 +114,7 @@ def test_of_two_guests_the_first_that_came_keeps_the_terminal() -> None:
     assert agent(scene, "a-guest").owns == ("client",)
 
 
-def test_an_agent_speaks_for_the_terminal_that_it_was_enrolled_for_and_for_no_other() -> None:
+def test_agent_owns_only_the_terminal_of_its_enrolment() -> None:
     scene = Scene()
     scene.join(FakeHand("phone", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world))
     guest, _ = scene.client("guest"), scene.connection(SERVER)
@@ -124,7 +125,7 @@ def test_an_agent_speaks_for_the_terminal_that_it_was_enrolled_for_and_for_no_ot
 
 
 @pytest.mark.parametrize("goes", ["was never there", "is gone"])
-def test_while_a_terminals_agent_is_away_another_one_with_its_addresses_decides_nothing(goes: str) -> None:
+def test_guest_decides_nothing_while_the_owner_is_away(goes: str) -> None:
     scene = Scene(mode="auto")
     if goes == "is gone":
         scene.leave(scene.client())
@@ -143,7 +144,7 @@ def test_while_a_terminals_agent_is_away_another_one_with_its_addresses_decides_
     assert not guest.armed and not prefers(guest)
 
 
-def test_a_relay_of_a_terminals_name_is_not_that_terminal() -> None:
+def test_relay_with_a_terminals_name_is_not_that_terminal() -> None:
     scene = Scene()
     scene.client("laptop-agent", terminal="client")
     scene.join(FakeHand("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
@@ -151,7 +152,7 @@ def test_a_relay_of_a_terminals_name_is_not_that_terminal() -> None:
     assert agent(scene, "laptop-agent").concerns == {"client"}
 
 
-def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> None:
+def test_guest_that_returns_armed_is_disarmed() -> None:
     scene = Scene()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
@@ -162,10 +163,10 @@ def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> 
     assert not guest.armed and guest.orders[-1] == Disarm("client")
 
 
-# Armed failovers that fired, and such as did not
+# Armed failovers that fired, and others
 
 
-def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pytest.LogCaptureFixture) -> None:
+def test_failover_counts_once_when_reported_repeatedly(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
@@ -179,12 +180,12 @@ def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pyt
 
 
 def only_plain_tcp(scene: Scene) -> None:
-    """Of it agents tell, and there is nothing to arm for."""
+    """Leave only plain TCP, which agents report but for which no failover can be armed."""
     scene.world[:] = [FakeConnection.between(RELAY_ADDRESS, WIFI, LTE)]
     scene.world[0].token = 0
 
 
-def test_after_our_restart_one_reflex_may_have_fired_and_no_second() -> None:
+def test_one_failover_is_accepted_after_a_controller_restart() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
@@ -202,7 +203,7 @@ def test_after_our_restart_one_reflex_may_have_fired_and_no_second() -> None:
     assert len(scene.entries()) == before
 
 
-def test_after_we_have_armed_no_reflex_is_from_before_our_restart() -> None:
+def test_failover_is_refused_after_a_restart_and_a_new_arming() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
@@ -216,13 +217,13 @@ def test_after_we_have_armed_no_reflex_is_from_before_our_restart() -> None:
     assert len(scene.entries()) == before
 
 
-def test_a_reflex_that_fired_as_it_was_disarmed_is_told_and_one_long_after_is_not() -> None:
+def test_failover_that_crosses_its_disarm_is_accepted_briefly() -> None:
     for late, told in ((CROSSED_S - 0.1, 1), (CROSSED_S + 0.1, 0)):
         scene = Scene()
         relay, _ = scene.relay(), scene.connection()
         scene.downloads(2)
         fired = relay.fires("client", 160)
-        scene.up("lte0", False)  # nothing to fall back to any more
+        scene.up("lte0", False)  # no fallback is left
         scene.drain()
         assert relay.orders[-1] == Disarm("client")
         scene.now += late
@@ -230,7 +231,7 @@ def test_a_reflex_that_fired_as_it_was_disarmed_is_told_and_one_long_after_is_no
         assert len([each for each in scene.entries() if each.by is By.FAILOVER]) == told
 
 
-def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_armed_next() -> None:
+def test_failover_that_crosses_a_move_is_not_the_next_one() -> None:
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
@@ -240,7 +241,7 @@ def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_a
         connection.download(100, loss=0.2)
         scene.pass_time(1.0)
         scene.tell(relay.report())
-    scene.tell(relay.fires("client", 160))  # the orders are on their way
+    scene.tell(relay.fires("client", 160))  # the orders are in flight
     scene.drain()
     assert (
         scene.active == "lte"
@@ -251,23 +252,23 @@ def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_a
     assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen since"
 
 
-# Evidence that is made up
+# False evidence
 
 
 def moves(scene: Scene) -> list[float]:
-    """When it was moved."""
+    """Return the times of its moves."""
     return [entry.at for entry in reversed(scene.entries()) if entry.left != entry.uplink]
 
 
 def too_many(at: list[float]) -> Iterator[tuple[float, ...]]:
-    """Those that came too close after each other."""
+    """Yield the groups of moves that are too close together."""
     for first in range(len(at) - MOST_MOVES):
         few = at[first : first + MOST_MOVES + 1]
         if few[-1] - few[0] < MOVES_WITHIN_S:
             yield tuple(few)
 
 
-def test_reflexes_that_are_said_to_fire_as_often_as_they_are_armed_do_not_drive_it_to_and_fro() -> None:
+def test_repeated_false_failovers_are_rate_limited() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.connection(relay.addresses[0], WIFI6, LTE)
@@ -287,10 +288,10 @@ def test_reflexes_that_are_said_to_fire_as_often_as_they_are_armed_do_not_drive_
     assert seen[0] < 1.0 and len(seen) >= 2 * MOST_MOVES and not list(too_many(seen))
 
 
-# What is told of it
+# Views
 
 
-def test_a_reflex_at_an_agent_that_is_gone_is_told_with_the_end_of_its_lease() -> None:
+def test_failover_of_a_lost_agent_shows_the_end_of_its_lease() -> None:
     scene = Scene()
     client, _ = scene.client(), scene.connection(SERVER)
     scene.downloads(2)

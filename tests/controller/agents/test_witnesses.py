@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server reports of a terminal's connections counts where the terminal's own side reports them too."""
+"""A server's report of a terminal's connections counts if the terminal's own site reports them too."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def lost(scene: Scene, world: list[FakeConnection], seconds: int) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_server_that_invents_connections_moves_nobody_and_is_ordered_nothing(own: bool) -> None:
-    """It reports losses of connections that nobody has, for each terminal that there is."""
+def test_server_with_invented_connections_moves_no_terminal(own: bool) -> None:
+    """The server reports losses of invented connections for each terminal."""
     scene = listed()
     client = scene.client() if own else None
     scene.connection("192.0.2.80").subflows[1].terminal.backup = True
@@ -52,7 +52,7 @@ def test_a_server_that_invents_connections_moves_nobody_and_is_ordered_nothing(o
     assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")
 
 
-def test_what_both_ends_report_counts_and_the_terminals_own_agent_moves_it() -> None:
+def test_loss_reported_by_both_ends_moves_the_terminal() -> None:
     scene = listed()
     client, www = scene.client(), server(scene)
     connection = scene.connection()
@@ -69,7 +69,7 @@ def test_what_both_ends_report_counts_and_the_terminals_own_agent_moves_it() -> 
     assert decision.reporters == ("www",)
 
 
-def test_a_server_whose_only_witness_goes_counts_no_more() -> None:
+def test_server_report_expires_when_its_only_witness_leaves() -> None:
     scene = listed()
     client, connection = scene.client(), scene.connection()
     server(scene)
@@ -82,7 +82,7 @@ def test_a_server_whose_only_witness_goes_counts_no_more() -> None:
     assert scene.core.steering.agents["www"].unconfirmed == {"client"}
 
 
-def test_what_a_server_counted_before_there_was_a_witness_is_no_news() -> None:
+def test_server_counts_from_before_the_witness_are_ignored() -> None:
     scene = listed()
     server(scene)
     connection = scene.connection()
@@ -102,7 +102,7 @@ def guesses(count: int, *, hit: int | None = None) -> list[FakeConnection]:
     return invented
 
 
-def test_guesses_are_remembered_for_minutes() -> None:
+def test_port_guesses_are_remembered_for_minutes() -> None:
     scene = listed()
     scene.client()
     port = scene.connection().subflows[0].port
@@ -118,8 +118,8 @@ def test_guesses_are_remembered_for_minutes() -> None:
     assert not scene.core.steering.agents["www"].unconfirmed and scene.active == "lte"
 
 
-def test_a_server_that_guesses_new_ports_in_each_report_moves_nobody() -> None:
-    """24 ports at once, each for a few reports, until the terminal's own port is among them."""
+def test_server_that_guesses_new_ports_moves_no_terminal() -> None:
+    """The server reports 24 ports at once, each for a few reports, until it hits the terminal's own port."""
     scene = listed()
     scene.client()
     port = scene.connection().subflows[0].port
@@ -133,7 +133,7 @@ def test_a_server_that_guesses_new_ports_in_each_report_moves_nobody() -> None:
     assert scene.active == "wifi" and not scene.entries()
 
 
-def test_a_reconnect_does_not_clear_guesses() -> None:
+def test_reconnect_does_not_clear_port_guesses() -> None:
     scene = listed()
     scene.client()
     port = scene.connection().subflows[0].port
@@ -148,8 +148,8 @@ def test_a_reconnect_does_not_clear_guesses() -> None:
     assert scene.active == "wifi"
 
 
-def test_short_connections_cost_a_server_nothing() -> None:
-    """Each is in one report of the server and in none of the terminal."""
+def test_short_connections_do_not_count_as_guesses() -> None:
+    """Each short connection is in one report of the server and in none of the terminal."""
     scene = listed()
     scene.client()
     served = [scene.connection()]
@@ -161,8 +161,8 @@ def test_short_connections_cost_a_server_nothing() -> None:
     assert scene.active == "lte"
 
 
-def test_a_server_speaks_for_the_address_that_it_comes_from_only() -> None:
-    """It reports exactly what the terminal reports, and says that the address is its own."""
+def test_server_reports_count_only_for_its_session_address() -> None:
+    """The server repeats the terminal's reports and claims the address as its own."""
     scene = listed()
     scene.client()
     connection = scene.connection()
@@ -184,12 +184,13 @@ def test_a_server_speaks_for_the_address_that_it_comes_from_only() -> None:
         ("", set()),
     ],
 )
-def test_a_relay_has_the_address_of_its_session_and_of_relay_add(peer: str, proved: set[str]) -> None:
+def test_relay_has_its_session_address_and_that_of_relay_add(peer: str, proved: set[str]) -> None:
     assert proved_addresses(peer, None) == proved
     assert proved_addresses(peer, RelayOverride(ip_address("192.0.2.9"), 443)) == proved | {"192.0.2.9"}
 
 
-def test_an_unlisted_server_moves_what_both_report_where_the_own_agent_cannot() -> None:
+def test_unlisted_server_moves_confirmed_connections() -> None:
+    """It does so if the terminal's own agent cannot."""
     scene = listed()
     scene.client(unable="the kernel has no MPTCP")
     www, connection = server(scene), scene.connection("203.0.113.5", WIFI, LTE)

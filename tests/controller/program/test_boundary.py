@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site's exit is the way on for the terminals at the other end, and nobody else's."""
+"""The exit of a site serves the terminals of the peer site, and only them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ STRANGERS = {4: "203.0.113.77", 6: "2001:db8:77::1"}
 EXITS = {4: "10.98.0.2", 6: "fd00:98::2"}
 GATEWAYS = {4: "10.98.0.1", 6: "fd00:98::1"}
 SERVER = {4: "192.168.0.2", 6: "fd00::2"}
-BESIDE = {4: "192.168.0.9", 6: "fd00::9"}  # an address of nobody, in the servers' subnet
+BESIDE = {4: "192.168.0.9", 6: "fd00::9"}  # an unused address in the servers' subnet
 families = pytest.mark.parametrize("version", [4, 6])
 
 
 def document() -> dict[str, Any]:
-    """Behind the exit's port is a terminal, too."""
+    """Return a document with a terminal behind the exit's port as well."""
     written = test_peer_program.document()
     far = written["sites"]["far"]
     far["subnets"]["beyond"] = {"gateways": [f"{GATEWAYS[4]}/29", f"{GATEWAYS[6]}/64"], "mac": GATEWAY_MAC}
@@ -85,16 +85,14 @@ def ports(sent: tuple[Sent, ...]) -> set[int]:
 
 @families
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
-def test_what_a_terminal_there_sends_to_a_stranger_goes_to_the_exit(
-    switch: FakeSwitch, version: int, uplink: str
-) -> None:
+def test_peer_terminal_reaches_strangers_through_the_exit(switch: FakeSwitch, version: int, uplink: str) -> None:
     packet = tcp(AT_HOME[version], STRANGERS[version], eth_dst=PORTS[uplink].mac)
     (sent,) = switch.send(packet, PORTS[uplink].number).sent
     assert sent == Sent(EXIT, replace(packet, eth_src=GATEWAY_MAC, eth_dst=PHONE_MAC, nw_ttl=63))
 
 
 @families
-def test_a_terminal_here_is_still_reached(switch: FakeSwitch, version: int) -> None:
+def test_local_terminal_is_reached_beside_an_exit(switch: FakeSwitch, version: int) -> None:
     assert ports(switch.send(by_wifi(AT_HOME[version], SERVER[version]), WIFI).sent) == {SERVERS}
     assert ports(switch.send(by_wifi(STRANGERS[version], SERVER[version]), WIFI).sent) == {SERVERS}
     assert ports(switch.send(by_wifi(AT_HOME[version], EXITS[version]), WIFI).sent) == {EXIT}
@@ -105,18 +103,24 @@ def test_a_terminal_here_is_still_reached(switch: FakeSwitch, version: int) -> N
     [
         *(BESIDE.values()),
         *(GATEWAYS.values()),
-        *("192.168.100.1", "192.168.100.2", "192.168.100.77", "192.168.200.255", "fd00:200::2"),  # uplinks, and between
+        *(
+            "192.168.100.1",
+            "192.168.100.2",
+            "192.168.100.77",
+            "192.168.200.255",
+            "fd00:200::2",
+        ),  # uplinks, and the link between
         *("192.168.110.2", "192.168.110.9", "10.1.0.7", "10.1.0.255", "fd00:110::9", "fd00:1::1"),  # at home
         *("224.0.0.5", "255.255.255.255", "169.254.169.254", "127.0.0.1", "ff0e::1", "fe80::7"),
     ],
 )
-def test_who_is_no_stranger_is_not_sought_beyond(switch: FakeSwitch, destination: str) -> None:
+def test_known_destination_is_not_sent_to_the_exit(switch: FakeSwitch, destination: str) -> None:
     source = AT_HOME[ip_address(destination).version]
     assert not switch.send(by_wifi(source, destination), WIFI).sent
 
 
 @pytest.mark.parametrize("site", ["far", "home"])
-def test_who_is_between_by_the_word_of_one_site_alone_is_no_stranger(site: str) -> None:
+def test_subnet_that_one_site_claims_is_not_sent_to_the_exit(site: str) -> None:
     written = document()
     wider = [f"{own.partition('/')[0]}/23" if "." in own else own for own in uplink_of(written, site)["addresses"]]
     uplink_of(written, site)["addresses"] = wider
@@ -131,13 +135,13 @@ def uplink_of(written: dict[str, Any], site: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", ["192.168.110.9", "198.51.100.5", "10.98.0.2", "fd00:110::9", "2001:db8::5"])
-def test_nobody_else_is_led_on(switch: FakeSwitch, source: str) -> None:
+def test_only_peer_terminals_use_the_exit(switch: FakeSwitch, source: str) -> None:
     stranger = STRANGERS[ip_address(source).version]
     assert not switch.send(by_wifi(source, stranger), WIFI).sent
 
 
 @families
-def test_what_a_terminal_here_sends_to_a_stranger_leaves_as_it_did(switch: FakeSwitch, version: int) -> None:
+def test_local_terminal_traffic_to_strangers_is_unchanged(switch: FakeSwitch, version: int) -> None:
     packet = tcp(SERVER[version], STRANGERS[version], eth_dst=test_peer_program.GATEWAY_MAC)
     without = test_peer_program.ready().send(packet, SERVERS).sent
     assert switch.send(packet, SERVERS).sent == without and ports(without) == {WIFI, LTE}
@@ -148,7 +152,7 @@ def test_what_a_terminal_here_sends_to_a_stranger_leaves_as_it_did(switch: FakeS
 
 
 @families
-def test_what_a_stranger_answers_is_copied_as_what_anybody_here_sends_there(switch: FakeSwitch, version: int) -> None:
+def test_answer_of_a_stranger_is_copied_like_local_traffic(switch: FakeSwitch, version: int) -> None:
     packet = from_beyond(STRANGERS[version], AT_HOME[version])
     sent = switch.send(packet, EXIT).sent
     assert ports(sent) == {WIFI, LTE}
@@ -160,7 +164,7 @@ def test_what_a_stranger_answers_is_copied_as_what_anybody_here_sends_there(swit
 
 
 @families
-def test_mode_active_uplink_and_screening_are_those_of_the_terminal_it_goes_to(version: int) -> None:
+def test_answer_follows_mode_and_uplinks_of_its_terminal(version: int) -> None:
     def leaves(now: Known, make: Any = tcp) -> set[int]:
         return ports(switch_with(now).send(from_beyond(STRANGERS[version], AT_HOME[version], make), EXIT).sent)
 
@@ -170,7 +174,7 @@ def test_mode_active_uplink_and_screening_are_those_of_the_terminal_it_goes_to(v
     assert leaves(replace(known(), screened=frozenset({"wifi"}))) == {LTE}
 
 
-def test_classes_are_those_of_the_other_end() -> None:
+def test_answer_follows_the_classes_of_the_peer_site() -> None:
     written = document()
     home = written["sites"]["home"]
     home["classes"] = {"calls": {"protocols": ["udp"], "ports": ["5060"], "addresses": ["203.0.113.0/24"]}}
@@ -183,7 +187,7 @@ def test_classes_are_those_of_the_other_end() -> None:
 
 
 @families
-def test_a_stranger_reaches_nobody_but_the_terminals_there(switch: FakeSwitch, version: int) -> None:
+def test_stranger_reaches_only_peer_terminals(switch: FakeSwitch, version: int) -> None:
     others = (SERVER, BESIDE, EXITS, {4: "10.98.0.3", 6: "fd00:98::3"}, {4: "198.51.100.9", 6: "2001:db8::9"})
     uplinks = {4: "192.168.100.2", 6: "fd00:100::2"}, {4: "192.168.110.9", 6: "fd00:110::9"}
     for each in (*others, *uplinks):
@@ -202,21 +206,19 @@ def test_a_stranger_reaches_nobody_but_the_terminals_there(switch: FakeSwitch, v
         *("127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::5", "ff02::1"),
     ],
 )
-def test_what_comes_from_beyond_in_the_name_of_one_of_ours_ends_there(switch: FakeSwitch, source: str) -> None:
+def test_spoofed_source_from_the_exit_is_dropped(switch: FakeSwitch, source: str) -> None:
     assert not switch.send(from_beyond(source, AT_HOME[ip_address(source).version]), EXIT).sent
 
 
 @families
-def test_the_exit_itself_and_who_is_behind_its_port_speak_for_themselves(switch: FakeSwitch, version: int) -> None:
+def test_exit_and_terminals_behind_its_port_may_send(switch: FakeSwitch, version: int) -> None:
     assert ports(switch.send(from_beyond(EXITS[version], AT_HOME[version]), EXIT).sent) == {WIFI, LTE}
     assert ports(switch.send(from_beyond(EXITS[version], SERVER[version]), EXIT).sent) == {SERVERS}
     assert ports(switch.send(from_beyond("10.98.0.3", AT_HOME[4]), EXIT).sent) == {WIFI, LTE}
 
 
 @families
-def test_a_stranger_is_taken_from_the_exit_s_port_alone_and_for_the_gateway_s_mac(
-    switch: FakeSwitch, version: int
-) -> None:
+def test_stranger_is_accepted_only_from_the_exit_port_and_mac(switch: FakeSwitch, version: int) -> None:
     packet = from_beyond(STRANGERS[version], AT_HOME[version])
     assert not switch.send(replace(packet, eth_dst=test_peer_program.GATEWAY_MAC), SERVERS).sent
     assert not switch.send(replace(packet, eth_dst=PHONE_MAC), EXIT).sent
@@ -224,7 +226,7 @@ def test_a_stranger_is_taken_from_the_exit_s_port_alone_and_for_the_gateway_s_ma
 
 
 @families
-def test_strangers_are_taken_from_the_exit_s_written_mac_alone(version: int) -> None:
+def test_stranger_is_accepted_only_from_the_configured_mac(version: int) -> None:
     written = document()
     for each in written["sites"]["far"]["terminals"]["beyond"]["addresses"]:
         each["mac"] = EXIT_MAC
@@ -235,7 +237,7 @@ def test_strangers_are_taken_from_the_exit_s_written_mac_alone(version: int) -> 
 
 
 @families
-def test_the_exit_is_answered_for_its_gateway_and_for_nobody_else(switch: FakeSwitch, version: int) -> None:
+def test_exit_is_answered_only_for_its_gateway(switch: FakeSwitch, version: int) -> None:
     asks: Any = arp_request if version == 4 else solicit
     answered = switch.send(asks(EXITS[version], GATEWAYS[version]), EXIT).sent
     assert ports(answered) == {EXIT}
@@ -245,10 +247,10 @@ def test_the_exit_is_answered_for_its_gateway_and_for_nobody_else(switch: FakeSw
     assert ports(switch.send(ping, EXIT).sent) == {EXIT}
 
 
-# What it is made of
+# Compilation
 
 
-def test_only_the_families_that_the_exit_has_are_led_on() -> None:
+def test_exit_serves_only_its_own_address_families() -> None:
     written = document()
     written["sites"]["far"]["terminals"]["beyond"]["addresses"].pop()
     switch = switch_of(written)
@@ -257,7 +259,7 @@ def test_only_the_families_that_the_exit_has_are_led_on() -> None:
     assert not switch.send(from_beyond(STRANGERS[6], AT_HOME[6]), EXIT).sent
 
 
-def test_an_exit_keeps_every_group_and_changes_no_flow_that_was_there() -> None:
+def test_exit_changes_no_existing_flow_or_group() -> None:
     written = document()
     written["sites"]["far"]["terminals"]["beyond"]["exit"] = "false"
     end = sites.loaded(written).sites[1]
@@ -266,12 +268,12 @@ def test_an_exit_keeps_every_group_and_changes_no_flow_that_was_there() -> None:
     assert before.flows.items() < after.flows.items()
 
 
-def test_before_its_mac_is_known_nothing_is_sent_to_the_exit() -> None:
+def test_exit_gets_nothing_before_its_mac_is_known() -> None:
     unlearned = replace(known(), observed=replace(known().observed, macs={}))
     assert not switch_with(unlearned).send(by_wifi(AT_HOME[4], STRANGERS[4]), WIFI).sent
 
 
-# How it is written
+# Configuration
 
 
 def both(far: dict[str, Any]) -> None:
@@ -294,7 +296,7 @@ def two_addresses(far: dict[str, Any]) -> None:
         (two_addresses, r"beyond\.addresses: found .*, expected one address of each family"),
     ],
 )
-def test_what_can_be_no_exit_is_refused(change: Any, complaint: str) -> None:
+def test_invalid_exit_is_refused(change: Any, complaint: str) -> None:
     written = document()
     change(written["sites"]["far"])
     with pytest.raises(ConfigError, match=rf"sites\.far\.terminals\.{complaint}"):

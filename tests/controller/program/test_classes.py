@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class of traffic has its own mode: who is of it is led as that says, in both directions, and nobody is of two."""
+"""A traffic class has its own mode, which applies in both directions. No packet belongs to two classes."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ def call(destination: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
 
 
 def back(source: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
-    """What comes to the far end from its own server, in the name of one who is called."""
+    """Return a packet that the peer site receives from its own server, sent by a callee."""
     return replace(udp(source, "192.168.110.3", eth_dst=test_peer_program.GATEWAY_MAC, udp_src=port), ip_dscp=dscp)
 
 
-# What the terminal sends
+# Sent by the terminal
 
 
 @pytest.mark.parametrize("destination", [CALLED, "203.0.113.255", CALLED6])
 @pytest.mark.parametrize("port", [5060, 10000, 10007, 10015])
-def test_all_of_a_class_in_bicast_is_copied_whatever_the_rest_of_the_terminal_does(destination: str, port: int) -> None:
+def test_class_in_bicast_is_copied_in_any_terminal_mode(destination: str, port: int) -> None:
     assert by(home(mode="single"), call(destination, port)) == BOTH
 
 
@@ -107,11 +107,11 @@ def test_all_of_a_class_in_bicast_is_copied_whatever_the_rest_of_the_terminal_do
         replace(udp("192.168.110.3", CALLED, eth_dst=GATEWAY_MAC, udp_src=5060, udp_dst=99), ip_dscp=46),
     ],
 )
-def test_what_lacks_one_thing_of_a_class_is_not_of_it(packet: Packet) -> None:
+def test_packet_that_misses_one_field_is_not_in_the_class(packet: Packet) -> None:
     assert by(home(), packet) == BY_WIFI
 
 
-def test_a_class_in_single_takes_the_active_uplink_and_the_rest_of_tcp_is_copied() -> None:
+def test_class_in_single_uses_the_active_uplink_alone() -> None:
     switch = home(active={"client": "lte"})
     to = {"eth_dst": GATEWAY_MAC}
     assert by(switch, tcp("192.168.110.3", SERVER, tcp_dst=873, **to)) == BY_LTE
@@ -125,13 +125,13 @@ def test_a_class_in_single_takes_the_active_uplink_and_the_rest_of_tcp_is_copied
     [(Mode.BICAST, BOTH), (Mode.SINGLE, BY_LTE), (Mode.OFF, BY_WIFI), (Mode.AUTO, BOTH)],
     ids=list(Mode),
 )
-def test_a_class_without_a_mode_of_its_own_follows_its_terminal_wholly(wish: Mode, ways: set[int]) -> None:
-    """Pings are not of `bicast`, and copied all the same."""
+def test_class_without_a_mode_follows_its_terminal(wish: Mode, ways: set[int]) -> None:
+    """Pings are not part of `bicast`, and are copied nevertheless."""
     for ping in (echo("192.168.110.3", SERVER, eth_dst=GATEWAY_MAC), echo("fd00:110::3", CALLED6, eth_dst=GATEWAY_MAC)):
         assert by(home({"client": wish}, {"client": "lte"}), ping) == ways
 
 
-def test_a_wish_for_a_class_goes_before_the_file_and_that_before_a_wish_for_its_terminal() -> None:
+def test_class_override_beats_the_file_and_the_terminal() -> None:
     wanted = Wanted({"client": Mode.OFF, "client/voip": Mode.SINGLE})
     (client, phone) = config().sites[0].terminals
     modes = {name: wanted.mode_of(client, name) for name in CLASSES}
@@ -139,17 +139,17 @@ def test_a_wish_for_a_class_goes_before_the_file_and_that_before_a_wish_for_its_
     assert {wanted.mode_of(phone, name) for name in CLASSES} == {Mode.AUTO}
 
 
-# What it is sent, from a site that mirrors its own
+# Sent to the terminal, from a site that mirrors its own
 
 
 @pytest.mark.parametrize("port", [5060, 10000, 10015])
-def test_what_comes_back_from_the_other_end_s_ports_is_of_the_class(port: int) -> None:
+def test_answer_from_the_ports_of_a_class_is_in_the_class(port: int) -> None:
     assert by(switch_of_callers({"client": Mode.SINGLE}), back(port=port)) == BOTH
     assert by(switch_of_callers({"client/voip": Mode.SINGLE}, {"client": "lte"}), back(port=port)) == BY_LTE
 
 
 def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | None = None) -> FakeSwitch:
-    """Of a far end behind which the called one stands."""
+    """Return the switch of a peer site with the callee behind it."""
     written = document()
     end = written["sites"]["far"]
     end["subnets"]["servers"]["gateways"] = ["203.0.113.1/24", "2001:db8::1/64"]
@@ -158,13 +158,13 @@ def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | No
     return FakeSwitch(PORTS).load(compile(site, known(site, wishes, active)))
 
 
-def test_what_comes_back_from_another_port_is_not_of_the_class() -> None:
+def test_answer_from_another_port_is_not_in_the_class() -> None:
     switch = switch_of_callers({}, {"client": "lte"})
     strangers = (back(port=5061), back(dscp=0), replace(back(port=99), udp_dst=5060))
     assert [by(switch, packet) for packet in strangers] == [BY_LTE] * 3
 
 
-def test_the_classes_of_the_site_that_has_the_terminals_count_there_and_no_others() -> None:
+def test_classes_are_those_of_the_site_of_the_terminals() -> None:
     written = document()
     written["sites"]["far"]["classes"] = {"own": {"protocols": ["udp"]}}
     written["sites"]["far"]["terminals"]["server"]["modes"] = {"own": "bicast"}
@@ -176,7 +176,7 @@ def test_the_classes_of_the_site_that_has_the_terminals_count_there_and_no_other
     assert by(switch, tcp(test_peer_program.SERVER, "192.168.110.3", tcp_src=873, **source)) == BY_WIFI
 
 
-# What is made of it
+# Blocks of ports
 
 
 ports = st.integers(1, 65535)
@@ -184,19 +184,19 @@ ranges = st.lists(st.tuples(ports, ports).map(lambda ends: range(min(ends), max(
 
 
 @given(ranges, st.lists(ports, max_size=20))
-def test_blocks_hold_the_ports_of_their_ranges_each_once_and_no_others(given_: list[range], others: list[int]) -> None:
+def test_blocks_cover_each_port_of_their_ranges_once(given_: list[range], others: list[int]) -> None:
     masks = [bits("udp_dst", block) for block in blocks(given_)]
     for port in {*others, *(each[at] for each in given_ for at in (0, -1)), *(each.start - 1 for each in given_)}:
         holding = sum(port & mask == value for value, mask in masks)
         assert holding == any(port in each for each in given_)
 
 
-def test_a_class_of_one_family_s_addresses_takes_nothing_of_the_other() -> None:
+def test_class_with_addresses_of_one_family_matches_no_other() -> None:
     traffic = TrafficClass("x", networks=(ip_network("203.0.113.0/24"),))
     assert [len(matches(traffic, family, Direction.SENT)) for family in Family] == [1, 0]
 
 
-# What is written
+# Configuration
 
 
 def refused(classes: Mapping[str, Any], modes: Mapping[str, str] | None = None) -> ConfigError:
@@ -227,7 +227,7 @@ REFUSED: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("classes", "where", "expected"), REFUSED)
-def test_a_class_that_cannot_be_is_named_with_place_and_expectation(classes: Any, where: str, expected: str) -> None:
+def test_invalid_class_is_refused_with_place_and_expectation(classes: Any, where: str, expected: str) -> None:
     error = refused(classes)
     assert error.where == f"sites.home.classes.{where}".removesuffix(".")
     assert expected in error.expected
@@ -244,9 +244,7 @@ SIP = {"protocols": ["udp"], "ports": ["5060-5070"]}
         ({"addresses": ["203.0.113.0/24"]}, "udp port 5060-5070 203.0.113.0/24"),
     ],
 )
-def test_two_classes_that_a_packet_can_be_of_are_refused_with_both_names_and_what_they_share(
-    second: dict[str, Any], shared: str
-) -> None:
+def test_overlapping_classes_are_refused_with_the_overlap(second: dict[str, Any], shared: str) -> None:
     error = refused({"voip": SIP, "games": second})
     assert (error.where, error.value) == ("sites.home.classes.games", "games")
     assert error.expected == f"a class apart from voip: {shared} would be of both"
@@ -263,7 +261,7 @@ def test_two_classes_that_a_packet_can_be_of_are_refused_with_both_names_and_wha
         {"addresses": ["203.0.114.0/24", "2001:db8::/32"]},
     ],
 )
-def test_classes_apart_in_one_thing_are_apart(second: dict[str, Any]) -> None:
+def test_classes_that_differ_in_one_field_are_accepted(second: dict[str, Any]) -> None:
     voip = SIP | {"dscp": ["46"], "addresses": ["203.0.113.0/24"]}
     named = config(classes={"voip": voip, "games": second}, modes={}).sites[0].named
     assert [each.name for each in named] == ["voip", "games"]
@@ -284,9 +282,7 @@ WAYS = st.fixed_dictionaries(
 
 @settings(max_examples=25)  # each compiles up to two programs and sends 72 packets
 @given(first=WAYS, second=WAYS, narrow=st.booleans())
-def test_no_packet_is_of_two_classes_and_those_that_are_refused_have_one_in_common(
-    first: dict[str, Any], second: dict[str, Any], narrow: bool
-) -> None:
+def test_packet_is_in_at_most_one_class(first: dict[str, Any], second: dict[str, Any], narrow: bool) -> None:
     if narrow and "protocols" in first:
         first = first | {"ports": ["80-89"]}
     if narrow and "protocols" in second:
@@ -312,7 +308,7 @@ def test_no_packet_is_of_two_classes_and_those_that_are_refused_have_one_in_comm
             assert by(switch, packet), "two flows of one priority would be ill defined"
 
 
-def test_a_mode_of_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_mode_of_an_unknown_class_is_refused() -> None:
     error = refused({"voip": SIP}, {"viop": "bicast"})
     assert (error.where, error.value) == ("sites.home.terminals.client.modes.viop", "viop")
     assert error.expected == "one of the site's classes voip"
@@ -320,7 +316,7 @@ def test_a_mode_of_a_class_that_is_not_there_is_refused_with_those_that_are() ->
     assert refused({"voip": SIP}, {"voip": "file"}).expected == "one of bicast, single, off, auto"
 
 
-def test_classes_of_too_many_flows_are_refused_before_any_is_made() -> None:
+def test_classes_with_too_many_flows_are_refused_early() -> None:
     wide = {"protocols": ["tcp", "udp", "sctp"], "ports": [f"{at}001-{at}998" for at in range(1, 17)]}
     written = {"sites": {"big": sites.many(250)}}
     written["sites"]["big"]["classes"] = {"wide": wide | {"dscp": [str(at) for at in range(16)]}}
@@ -335,7 +331,7 @@ def test_classes_of_too_many_flows_are_refused_before_any_is_made() -> None:
         sites.loaded(written)
 
 
-# What is wished
+# Overrides
 
 
 def connected() -> Pair:
@@ -355,7 +351,7 @@ def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple
     return answer.done
 
 
-def test_a_wish_for_a_class_settles_both_ends_and_says_what_was_done() -> None:
+def test_class_override_changes_both_ends_and_reports_it() -> None:
     pair = connected()
     before = [pair.installed(dpid) for dpid in (1, 2)]
     assert wish(pair, "client", Mode.SINGLE, "voip") == ("client/voip is in mode single",)
@@ -371,14 +367,14 @@ def test_a_wish_for_a_class_settles_both_ends_and_says_what_was_done() -> None:
 
 
 @pytest.mark.parametrize("terminal", ["client", "server", "all"])
-def test_a_wish_for_a_class_that_is_not_there_is_refused(terminal: str) -> None:
+def test_override_of_an_unknown_class_is_refused(terminal: str) -> None:
     pair = connected()
     with pytest.raises(UnknownClass):
         overrides.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
     assert not pair.core.wanted.modes
 
 
-def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
+def test_active_uplink_used_only_by_a_class_counts_at_once() -> None:
     pair = connected()
     wish(pair, "client", Mode.OFF, None)
     answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
@@ -389,7 +385,7 @@ def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
     assert "counts from the next mode on" in answer.done[0]
 
 
-# What policies make of it
+# Policies
 
 
 @pytest.mark.parametrize(
@@ -401,9 +397,7 @@ def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
         ({"client": Mode.OFF, "client/backup-job": Mode.OFF}, Leaves.BY_OWN),
     ],
 )
-def test_tcp_of_a_terminal_leaves_as_its_classes_do_or_as_no_report_can_tell(
-    wishes: Mapping[str, Mode], leaves: Leaves
-) -> None:
-    """Classes without TCP have no say."""
+def test_terminal_tcp_leaves_as_its_classes_agree_or_unknown(wishes: Mapping[str, Mode], leaves: Leaves) -> None:
+    """Classes without TCP are ignored."""
     site = config().sites[0]
     assert way(site, site.terminals[0], Wanted(dict(wishes))).leaves is leaves

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiled program does with packets, asked of a switch that executes it."""
+"""Packets take the expected path through the compiled program, which a fake switch executes."""
 
 from __future__ import annotations
 
@@ -55,31 +55,31 @@ def test_each_uplink_carries_one_copy_with_its_own_macs() -> None:
     }
 
 
-def test_a_copy_differs_from_the_original_in_macs_and_ttl_alone() -> None:
+def test_copy_differs_from_the_original_only_in_macs_and_ttl() -> None:
     packet = from_client(payload=7)
     for copy in leaves(ready(), packet, C1).values():
         assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, nw_ttl=64) == packet
 
 
-def test_what_is_not_of_the_bicast_class_takes_the_active_uplink() -> None:
+def test_packet_outside_bicast_uses_the_active_uplink() -> None:
     packet = udp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC)
     assert leaves(ready(), packet, C1).keys() == {WIFI}
     assert leaves(ready(active={"client": "lte"}), packet, C1).keys() == {LTE}
 
 
-def test_single_takes_the_active_uplink_from_either_subnet() -> None:
+def test_single_uses_the_active_uplink_from_either_subnet() -> None:
     switch = ready({"client": Mode.SINGLE}, {"client": "lte"})
     assert leaves(switch, from_client(), C1).keys() == {LTE}
     other = tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac)
     assert leaves(switch, other, C2).keys() == {LTE}
 
 
-def test_a_wish_for_an_uplink_that_left_the_file_gives_way_to_the_default() -> None:
+def test_removed_active_uplink_falls_back_to_the_default() -> None:
     switch = ready({"phone": Mode.SINGLE}, {"phone": "dsl"})
     assert leaves(switch, from_phone(), LAN).keys() == {LTE}
 
 
-def test_single_outlives_a_dead_port_and_takes_it_again_with_no_controller() -> None:
+def test_single_survives_a_dead_port_without_a_controller() -> None:
     switch = ready({"client": Mode.SINGLE})
     switch.down("wifi0")
     assert leaves(switch, from_client(), C1).keys() == {LTE}
@@ -87,14 +87,14 @@ def test_single_outlives_a_dead_port_and_takes_it_again_with_no_controller() -> 
     assert leaves(switch, from_client(), C1).keys() == {WIFI}
 
 
-def test_off_sends_each_subflow_subnet_by_its_own_uplink_and_one_address_by_the_default_one() -> None:
+def test_off_sends_each_subnet_by_its_own_uplink() -> None:
     switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
     assert leaves(switch, from_client(), C1).keys() == {WIFI}
     assert leaves(switch, tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2).keys() == {LTE}
     assert leaves(switch, from_phone(), LAN).keys() == {LTE}
 
 
-def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
+def test_uplink_without_a_known_next_hop_is_not_used() -> None:
     site = sites.paper_site()
     switch = switch_with(Known(observed=Observed(PORTS)))
     assert leaves(switch, from_client(), C1).keys() == {WIFI}
@@ -102,7 +102,7 @@ def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
-def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str) -> None:
+def test_neighbours_behind_one_port_are_reached_across_subnets(source: str) -> None:
     written = sites.document()
     home = written["sites"]["home"]
     home["terminals"]["phone"]["addresses"] = [
@@ -121,7 +121,7 @@ def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str)
 
 
 @pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
-def test_a_terminal_s_address_is_believed_from_its_written_mac_alone(source: str) -> None:
+def test_terminal_address_is_accepted_only_from_its_mac(source: str) -> None:
     there = SERVER if "." in source else "fd00::2"
     packet = tcp(source, there, eth_dst=CLIENT_GATEWAY_MAC)
     assert leaves(ready(), packet, C1).keys() == {WIFI, LTE}
@@ -131,12 +131,12 @@ def test_a_terminal_s_address_is_believed_from_its_written_mac_alone(source: str
     assert not ready().send(beside, C1).sent, "nor does another terminal hear it"
 
 
-def test_where_no_mac_is_written_any_is_believed() -> None:
+def test_any_mac_is_accepted_if_none_is_configured() -> None:
     assert leaves(ready(), replace(from_phone(), eth_src="02:00:00:00:00:66"), LAN).keys() == {WIFI, LTE}
 
 
 @pytest.mark.parametrize("uplink", [WIFI, LTE])
-def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: int) -> None:
+def test_answers_reach_the_terminal_from_either_uplink(uplink: int) -> None:
     own_mac = WIFI_MAC if uplink == WIFI else PORTS["lte0"].mac
     answer = tcp(SERVER, "192.168.110.3", eth_dst=own_mac)
     (sent,) = ready().send(answer, uplink).sent
@@ -146,8 +146,8 @@ def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: in
 
 @pytest.mark.parametrize("terminal", ["192.168.110.3", "fd00:110::3"])
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
-def test_what_comes_by_an_uplink_is_taken_for_its_own_mac_alone(terminal: str, uplink: str) -> None:
-    """A switch that floods brings what is for the other uplink, too."""
+def test_uplink_accepts_only_packets_for_its_own_mac(terminal: str, uplink: str) -> None:
+    """A switch that floods also delivers packets for the other uplink."""
     macs = {"wifi0": WIFI_MAC, "lte0": PORTS["lte0"].mac}
     other = {"wifi0": "lte0", "lte0": "wifi0"}[uplink]
     answer = tcp(SERVER if "." in terminal else "fd00::2", terminal, eth_dst=macs[uplink])
@@ -156,7 +156,7 @@ def test_what_comes_by_an_uplink_is_taken_for_its_own_mac_alone(terminal: str, u
 
 
 @pytest.mark.parametrize("ttl", [0, 1])
-def test_a_packet_whose_life_ends_is_not_forwarded(ttl: int) -> None:
+def test_packet_with_expired_ttl_is_dropped(ttl: int) -> None:
     assert not ready().send(from_client(ttl=ttl), C1).sent
     assert not ready().send(tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC, ttl=ttl), WIFI).sent
 
@@ -173,12 +173,12 @@ def test_a_packet_whose_life_ends_is_not_forwarded(ttl: int) -> None:
     ],
     ids=["stranger's source", "source of another port", "another's MAC", "multicast", "nobody inside", "the gateway"],
 )
-def test_what_is_not_the_gateways_to_forward_stays(packet: Packet) -> None:
+def test_packet_not_for_the_gateway_is_not_forwarded(packet: Packet) -> None:
     assert not ready().send(packet, C1).sent
 
 
 @pytest.mark.parametrize("in_port", [C1, WIFI])
-def test_a_tagged_packet_is_of_another_network(in_port: int) -> None:
+def test_tagged_packet_is_dropped(in_port: int) -> None:
     packet = from_client() if in_port == C1 else tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC)
     outcome = ready().send(replace(packet, vlan_vid=0x1005), in_port)
     assert not outcome.sent and not outcome.punted
@@ -188,11 +188,11 @@ def test_a_tagged_packet_is_of_another_network(in_port: int) -> None:
     "destination",
     ["127.0.0.1", "0.1.2.3", "240.0.0.1", "255.255.255.255", "192.168.100.255", "192.168.200.255", "192.168.210.255"],
 )
-def test_what_no_network_may_carry_leaves_by_no_uplink(destination: str) -> None:
+def test_unroutable_destination_leaves_by_no_uplink(destination: str) -> None:
     assert not ready().send(tcp("192.168.110.3", destination, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
 
 
-def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
+def test_stranger_on_an_uplink_reaches_only_terminals() -> None:
     assert not ready().send(tcp(SERVER, "203.0.113.9", eth_dst=WIFI_MAC), WIFI).sent
     spoofed = tcp("192.168.110.3", "203.0.113.9", eth_dst=WIFI_MAC)
     assert not ready().send(spoofed, WIFI).sent
@@ -212,24 +212,24 @@ def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
-def test_nothing_from_outside_is_believed_to_be_of_the_inside(source: str, destination: str, uplink: str) -> None:
+def test_inside_source_address_from_outside_is_dropped(source: str, destination: str, uplink: str) -> None:
     mac = WIFI_MAC if uplink == "wifi0" else PORTS[uplink].mac
     assert not ready().send(tcp(source, destination, eth_dst=mac), PORTS[uplink].number).sent
 
 
 @pytest.mark.parametrize("source", ["192.168.100.1", "192.168.100.77", "fd00:100::1", "fd00:200::1", "2001:db8::1"])
-def test_neighbours_on_an_uplink_and_strangers_behind_it_are_believed(source: str) -> None:
+def test_uplink_neighbours_and_remote_hosts_are_accepted(source: str) -> None:
     destination = "192.168.110.3" if "." in source else "fd00:110::3"
     assert leaves(ready(), tcp(source, destination, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
 
 
-def test_neighbour_discovery_of_link_local_sources_is_answered_on_an_uplink() -> None:
+def test_link_local_solicitation_on_an_uplink_is_answered() -> None:
     outcome = ready().send(solicit("fe80::1", "fd00:100::2", eth_src=WIFI_HOP_MAC), WIFI)
     assert [(sent.port, sent.packet.eth_src) for sent in outcome.sent] == [(WIFI, WIFI_MAC)]
 
 
 @pytest.mark.parametrize("vlan", [0x1005, 0x1000])
-def test_tagged_packets_between_ports_that_are_not_ours_are_left_to_whose_they_are(vlan: int) -> None:
+def test_tagged_packets_between_foreign_ports_pass(vlan: int) -> None:
     switch = ready()
     switch.ports |= {"other0": Port(8, "02:00:00:00:00:08", True), "other1": Port(9, "02:00:00:00:00:09", True)}
     switch.add_foreign(Flow(0, 1, fields(in_port=8), (Output(9),)))
@@ -237,7 +237,7 @@ def test_tagged_packets_between_ports_that_are_not_ours_are_left_to_whose_they_a
     assert leaves(switch, packet, 8) == {9: packet}
 
 
-def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+def test_arp_for_the_gateway_is_answered_by_the_switch() -> None:
     outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src=TERMINAL_MAC), C1)
     (sent,) = outcome.sent
     assert (sent.port, sent.packet.arp_op, sent.packet.arp_sha) == (C1, 2, CLIENT_GATEWAY_MAC)
@@ -245,13 +245,13 @@ def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
     assert (sent.packet.eth_dst, sent.packet.arp_tha) == (TERMINAL_MAC, TERMINAL_MAC)
 
 
-def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() -> None:
+def test_arp_from_an_unconfigured_mac_is_also_punted() -> None:
     outcome = ready().send(arp_request("10.1.0.7", "10.1.0.1", eth_src=PHONE_MAC), LAN)
     assert len(outcome.punted) == 1 and outcome.punted[0].arp_sha == PHONE_MAC
     assert [sent.port for sent in outcome.sent] == [LAN]
 
 
-def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+def test_solicitation_for_the_gateway_is_answered_by_the_switch() -> None:
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     site = replace(sites.paper_site(), datapath=Datapath.NETDEV)
     (sent,) = switch_with(sites.known(site), site).send(asked, C1).sent
@@ -263,8 +263,8 @@ def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> No
     assert answer.icmpv6_nd_reserved == 0xE0000000
 
 
-def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_app() -> None:
-    """The asker learns from a solicitation too (RFC 4861, 7.2.3)."""
+def test_switch_that_cannot_advertise_solicits_back_and_punts() -> None:
+    """The asker also learns from a solicitation (RFC 4861, 7.2.3)."""
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     outcome = ready().send(asked, C1)
     (sent,) = outcome.sent
@@ -276,8 +276,8 @@ def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_a
     assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
 
 
-def test_two_gateways_that_cannot_advertise_ask_each_other_back_once() -> None:
-    """What is asked back is a solicitation again, and the other gateway must not take it for a question of its own."""
+def test_gateways_that_cannot_advertise_solicit_back_once() -> None:
+    """The reply is a solicitation too, and the other gateway must not answer it with another one."""
     asked = solicit("fd00:100::1", "fd00:100::2", eth_src=WIFI_HOP_MAC)
     (back,) = ready().send(asked, WIFI).sent
     assert (back.packet.ipv6_dst, back.packet.ipv6_nd_target) == ("fd00:100::1", "fd00:100::1")
@@ -291,7 +291,7 @@ def test_two_gateways_that_cannot_advertise_ask_each_other_back_once() -> None:
 
 @pytest.mark.parametrize("datapath", list(Datapath))
 @pytest.mark.parametrize("own", ["fd00:100::2", "fd00:200::2", "fd00:110::2"])
-def test_a_solicitation_in_the_gateways_own_name_is_nobodys(own: str, datapath: Datapath) -> None:
+def test_solicitation_from_a_gateway_address_is_dropped(own: str, datapath: Datapath) -> None:
     site = replace(sites.paper_site(), datapath=datapath)
     outcome = switch_with(sites.known(site), site).send(solicit(own, "fd00:100::2", eth_src=LTE_HOP_MAC), WIFI)
     assert not outcome.sent and not outcome.punted
@@ -300,21 +300,21 @@ def test_a_solicitation_in_the_gateways_own_name_is_nobodys(own: str, datapath: 
         assert not outcome.sent and not outcome.punted
 
 
-def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> None:
+def test_kernel_datapath_flows_set_only_supported_fields() -> None:
     program = compile(sites.paper_site(), sites.known(sites.paper_site()))
     written = {each.field for flow in program.flows.values() for each in flow.actions if isinstance(each, SetField)}
     assert not {"icmpv6_nd_options_type", "icmpv6_nd_reserved"} & written
 
 
 @pytest.mark.parametrize(("source", "gateway"), [("192.168.110.3", "192.168.110.2"), ("fd00:110::3", "fd00:110::2")])
-def test_the_gateway_answers_a_ping(source: str, gateway: str) -> None:
+def test_gateway_answers_a_ping(source: str, gateway: str) -> None:
     for ttl in (1, 255):
         (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC, ttl=ttl), C1).sent
         assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
         assert sent.packet.nw_ttl == 64, "its way back is as long as any other packet's"
 
 
-def test_the_other_end_of_a_link_of_two_addresses_is_no_broadcast_address() -> None:
+def test_peer_of_a_31_bit_link_is_no_broadcast_address() -> None:
     written = sites.document()
     wifi = written["sites"]["home"]["uplinks"]["wifi"]
     wifi["addresses"][0], wifi["next_hops"][0]["address"] = "192.168.100.2/31", "192.168.100.3"
@@ -323,7 +323,7 @@ def test_the_other_end_of_a_link_of_two_addresses_is_no_broadcast_address() -> N
     assert WIFI in leaves(switch_with(sites.known(site), site), packet, C1)
 
 
-def test_flows_follow_a_port_that_returns_with_another_number_or_mac() -> None:
+def test_flows_follow_a_port_with_a_new_number_or_mac() -> None:
     site = sites.paper_site()
     known = sites.known(site)
     for port in (replace(PORTS["lan0"], number=33), replace(PORTS["lan0"], mac="02:00:00:00:00:33")):
@@ -334,7 +334,7 @@ def test_flows_follow_a_port_that_returns_with_another_number_or_mac() -> None:
         assert {each.port for each in sent} == {WIFI, LTE}
 
 
-def test_flows_stay_as_they_are_when_modes_active_uplinks_macs_and_states_change() -> None:
+def test_flows_do_not_depend_on_modes_uplinks_macs_or_states() -> None:
     site = sites.paper_site()
     flows = compile(site, sites.known(site)).flows
     down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
@@ -346,7 +346,7 @@ def test_flows_stay_as_they_are_when_modes_active_uplinks_macs_and_states_change
         assert compile(site, other).flows == flows
 
 
-def test_group_ids_are_of_the_reserved_range_and_keep_when_another_terminal_leaves() -> None:
+def test_group_ids_are_reserved_and_stable() -> None:
     written = sites.document()
     site = sites.loaded(written).sites[0]
     before = {group.label: group.group_id for group in compile(site, Known()).groups.values()}
@@ -356,7 +356,7 @@ def test_group_ids_are_of_the_reserved_range_and_keep_when_another_terminal_leav
     assert set(before.values()) <= set(GROUP_IDS) and len(set(before.values())) == len(before)
 
 
-def test_what_was_learned_is_read_back_out_of_the_groups() -> None:
+def test_learned_macs_are_read_back_from_groups() -> None:
     site = sites.paper_site()
     for mode in Mode:
         known = sites.known(site, {"client": mode, "phone": mode})
@@ -370,15 +370,13 @@ uplinks = st.sampled_from(["wifi", "lte"])
 
 
 @given(mode=modes, active=uplinks, down=st.sets(st.sampled_from(sorted(PORTS))), learned=st.booleans())
-def test_what_is_remembered_of_other_compilations_changes_nothing(
-    mode: Mode, active: str, down: set[str], learned: bool
-) -> None:
+def test_cache_of_earlier_compilations_changes_nothing(mode: Mode, active: str, down: set[str], learned: bool) -> None:
     site = sites.paper_site()
     ports = {name: replace(port, up=name not in down) for name, port in PORTS.items()}
     macs = sites.learned(site) if learned else {}
     known = Known(Wanted({"phone": mode}, {"phone": active}), Observed(ports, macs))
     program = compile(site, known)
-    served.cache_clear()  # what is remembered is remembered of these
+    served.cache_clear()  # these results are cached
     assert compile(site, known) == program
 
 
@@ -391,7 +389,7 @@ def test_what_is_remembered_of_other_compilations_changes_nothing(
     protocol=st.sampled_from([tcp, udp]),
     sixth=st.booleans(),
 )
-def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
+def test_no_uplink_or_terminal_gets_a_copy_twice(
     terminals: int, count: int, chosen: list[Mode], active: list[int], down: set[int], protocol: object, sixth: bool
 ) -> None:
     site = sites.loaded({"sites": {"big": sites.many(terminals, count)}}).sites[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which packets of relayed terminals go to the host, and what becomes of those that it sends, in terminals' names."""
+"""TCP of relayed terminals goes to the host, and packets that the host sends in their names leave by the uplinks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAN_MAC, CLIENT_MAC = PORTS["lan0"].mac, "08:00:27:f9:49:62"
 SERVER, SERVER6 = "198.51.100.7", "2001:db8::7"
 PHONE, PHONE6, LAPTOP, CLIENT = "10.1.0.7", "fd00:1::7", "10.1.0.8", "192.168.110.3"
 PHONE_BY_WIFI, PHONE_BY_LTE, CLIENT_BY_WIFI, CLIENT_BY_LTE = "10.97.1.7", "10.97.2.7", "10.97.1.3", "10.97.2.3"
-ANYTHING = "02:00:00:00:00:99"  # the host's neighbour there, which is nobody
+ANYTHING = "02:00:00:00:00:99"  # an unused neighbour of the host
 
 
 def ready(
@@ -49,7 +49,7 @@ def ready(
         (tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2),
     ],
 )
-def test_a_relayed_terminal_s_tcp_goes_to_the_host_and_nowhere_else(packet: Packet, in_port: int) -> None:
+def test_tcp_of_a_relayed_terminal_goes_only_to_the_host(packet: Packet, in_port: int) -> None:
     (sent,) = leaves(ready(), packet, in_port).items()
     assert (sent[0], sent[1].eth_dst, sent[1].nw_ttl) == (HOME, HOST_MAC, 64)
 
@@ -63,18 +63,18 @@ def test_a_relayed_terminal_s_tcp_goes_to_the_host_and_nowhere_else(packet: Pack
         (ip(PHONE, SERVER, 47, eth_dst=LAN_MAC), {LTE}),
         (tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), {WIFI, LTE}),  # excepted
         (tcp(PHONE, CLIENT, eth_dst=LAN_MAC), {C1}),  # of another terminal
-        (tcp(PHONE, "10.1.0.99", eth_dst=LAN_MAC), set()),  # of nobody inside
+        (tcp(PHONE, "10.1.0.99", eth_dst=LAN_MAC), set()),  # of an unused address inside
         (tcp(PHONE, "192.168.100.2", eth_dst=LAN_MAC), set()),  # of the gateway
         (tcp(PHONE, "10.97.1.1", eth_dst=LAN_MAC), set()),  # likewise
         (tcp(PHONE, "224.0.0.9", eth_dst=LAN_MAC), set()),
         (tcp(LAPTOP, SERVER, eth_dst=LAN_MAC), {WIFI, LTE}),  # is not relayed
     ],
 )
-def test_nothing_else_does(packet: Packet, ports: set[int]) -> None:
+def test_all_other_packets_are_forwarded_as_usual(packet: Packet, ports: set[int]) -> None:
     assert set(leaves(ready(), packet, LAN)) == ports
 
 
-def test_a_family_in_which_the_host_has_no_addresses_is_not_taken() -> None:
+def test_family_without_host_addresses_is_not_intercepted() -> None:
     written = relayed_site.document()
     for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
         uplink["gateways"].pop()
@@ -84,12 +84,12 @@ def test_a_family_in_which_the_host_has_no_addresses_is_not_taken() -> None:
     assert set(leaves(switch, tcp(PHONE, SERVER, eth_dst=LAN_MAC), LAN)) == {HOME}
 
 
-def test_answers_from_the_host_in_anybody_s_name_reach_the_terminal() -> None:
+def test_answer_from_the_host_reaches_the_terminal() -> None:
     (sent,) = leaves(ready(), tcp(SERVER, PHONE, eth_dst=ANYTHING), HOME).items()
     assert (sent[0], sent[1].eth_dst, sent[1].eth_src) == (LAN, PHONE_MAC, LAN_MAC)
 
 
-def test_what_the_host_passes_on_leaves_as_the_terminal_s_and_is_not_taken_again() -> None:
+def test_packet_passed_on_by_the_host_is_not_intercepted_again() -> None:
     packet = tcp(PHONE, SERVER, eth_dst=ANYTHING)
     assert set(leaves(ready(), packet, HOME)) == {WIFI, LTE}
     assert set(leaves(ready({"phone": Mode.SINGLE}), packet, HOME)) == {LTE}
@@ -98,7 +98,7 @@ def test_what_the_host_passes_on_leaves_as_the_terminal_s_and_is_not_taken_again
 @pytest.mark.parametrize(
     ("packet", "in_port"),
     [
-        (tcp(LAPTOP, SERVER, eth_dst=ANYTHING), HOME),  # of whom nothing was taken
+        (tcp(LAPTOP, SERVER, eth_dst=ANYTHING), HOME),  # a terminal that is not intercepted
         (tcp(SERVER, LAPTOP, eth_dst=ANYTHING), HOME),
         (udp(PHONE, SERVER, eth_dst=ANYTHING), HOME),
         (udp(SERVER, PHONE, eth_dst=ANYTHING), HOME),
@@ -110,11 +110,11 @@ def test_what_the_host_passes_on_leaves_as_the_terminal_s_and_is_not_taken_again
         (tcp(PHONE_BY_WIFI, PHONE, eth_dst=PORTS["wifi0"].mac), WIFI),
     ],
 )
-def test_what_comes_in_another_s_name_ends_there(packet: Packet, in_port: int) -> None:
+def test_spoofed_packet_of_the_host_is_dropped(packet: Packet, in_port: int) -> None:
     assert not leaves(ready(), packet, in_port)
 
 
-def test_the_host_s_own_connections_follow_the_mode_of_the_terminal_for_which_they_are() -> None:
+def test_host_connection_follows_the_mode_of_its_terminal() -> None:
     switch = ready({"phone": Mode.BICAST, "client": Mode.SINGLE}, {"client": "lte"})
     for source, in_port in ((PHONE_BY_WIFI, BY_WIFI), (PHONE_BY_LTE, BY_LTE)):
         assert set(leaves(switch, _by(source, in_port), in_port)) == {WIFI, LTE}
@@ -124,7 +124,8 @@ def test_the_host_s_own_connections_follow_the_mode_of_the_terminal_for_which_th
     assert set(leaves(switch, _by(PHONE_BY_WIFI, BY_WIFI), BY_WIFI)) == {WIFI}
 
 
-def test_in_single_a_subflow_leaves_its_own_uplink_where_that_is_down_or_a_far_end_takes_it_from_any() -> None:
+def test_single_subflow_leaves_its_uplink_only_if_accepted() -> None:
+    """In mode single a subflow uses another uplink if its own is down, or if a peer site accepts it over any uplink."""
     switch = ready({"client": Mode.SINGLE}, {"client": "wifi"})
     switch.down("wifi0")
     assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}
@@ -139,19 +140,19 @@ def _by(source: str, in_port: int) -> Packet:
 
 
 @pytest.mark.parametrize(("address", "by"), [(PHONE_BY_WIFI, BY_WIFI), ("fd00:972::7", BY_LTE)])
-def test_what_a_relay_sends_reaches_the_host(address: str, by: int) -> None:
+def test_packet_from_a_relay_reaches_the_host(address: str, by: int) -> None:
     source = SERVER if "." in address else SERVER6
     for uplink, mac in ((WIFI, "08:00:27:81:6b:cf"), (LTE, PORTS["lte0"].mac)):
         (sent,) = leaves(ready(), tcp(source, address, eth_dst=mac), uplink).items()
         assert (sent[0], sent[1].eth_dst) == (by, HOST_MAC)
 
 
-def test_the_host_finds_its_gateway() -> None:
+def test_host_resolves_its_gateway() -> None:
     (answer,) = leaves(ready(), arp_request(PHONE_BY_WIFI, "10.97.1.1", eth_src=HOST_MAC), BY_WIFI).values()
     assert (answer.arp_sha, answer.eth_dst) == (PORTS["rl-wifi"].mac, HOST_MAC)
 
 
-def test_with_nobody_to_take_it_tcp_goes_directly_or_nowhere_as_the_fallback_says() -> None:
+def test_tcp_uses_the_fallback_when_the_host_is_missing() -> None:
     packet = tcp(PHONE, SERVER, eth_dst=LAN_MAC)
     for missing, down in ((("rl-home",), ()), ((), ("rl-home",))):
         assert set(leaves(ready(missing=missing, down=down), packet, LAN)) == {WIFI, LTE}
@@ -160,7 +161,7 @@ def test_with_nobody_to_take_it_tcp_goes_directly_or_nowhere_as_the_fallback_say
         assert set(leaves(blocking, tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), LAN)) == {WIFI, LTE}
 
 
-def test_mode_and_active_uplink_move_groups_alone_and_nothing_is_learned_at_the_host() -> None:
+def test_mode_and_active_uplink_change_groups_alone() -> None:
     site = relayed_site.site()
     before = compile(site, relayed_site.known(site))
     changes = diff(before, compile(site, relayed_site.known(site, {"phone": Mode.SINGLE}, {"phone": "wifi"})))
@@ -170,14 +171,14 @@ def test_mode_and_active_uplink_move_groups_alone_and_nothing_is_learned_at_the_
     assert remembered(site, PORTS, program.groups)["rl-wifi", site.terminals[1].addresses[2].address] == HOST_MAC
 
 
-def test_what_is_delivered_twice_is_counted_once() -> None:
+def test_packet_delivered_twice_counts_once() -> None:
     site = relayed_site.site()
     labels = {group_id: group.label for group_id, group in compile(site, relayed_site.known(site)).groups.items()}
     _, receives = counting_ids(site)["phone"]
     assert sorted(labels[group_id] for group_id in receives) == [f"phone to {PHONE}", f"phone to {PHONE6}"]
 
 
-def test_a_core_that_has_its_ports_come_and_go_ends_with_the_program_that_belongs_there() -> None:
+def test_program_is_correct_after_ports_come_and_go() -> None:
     fake = FakeSwitch({name: port for name, port in PORTS.items() if not name.startswith("rl-")})
     pair = Pair(relayed_site.config(), [fake])
     pair.connect()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wanted and what is read back are compared as text, which no age of Python may change."""
+"""Programs are compared as text, which must not depend on the version of Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.program.program import written
 
 
 class WithDots(IPv6Address):
-    """Writes as Python 3.13 began to."""
+    """An address that prints as in Python 3.13 and later."""
 
     def __str__(self) -> str:
         mapped = self.ipv4_mapped
@@ -19,5 +19,5 @@ class WithDots(IPv6Address):
 
 
 @pytest.mark.parametrize("address", ["::ffff:c0a8:6e03", "::ffff:0:0", "::ffff:0:7", "fd00:110::3", "::", "::1"])
-def test_every_python_writes_an_address_alike(address: str) -> None:
+def test_address_text_is_equal_on_every_python(address: str) -> None:
     assert written(WithDots(address)) == written(IPv6Address(address)) == address

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals of one subnet behind different ports reach each other, with the switch itself answering for each."""
+"""Terminals of one subnet behind different ports reach each other. The switch answers for each of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ families = pytest.mark.parametrize("family", [4, 6])
 
 
 def written(behind: list[int], *, subnet_mac: bool = True, learned: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Terminal n, from 1 on, stands behind port lan<behind[n - 1]>; the MACs of `learned` are not written."""
+    """Return a document with terminal n, from 1 on, behind port lan<behind[n - 1]>. The MACs of `learned` are
+    omitted.
+    """
     big = sites.many(len(behind), UPLINKS)
     if not subnet_mac:
         del big["subnets"]["lan"]["mac"]
@@ -61,7 +63,7 @@ def mac(terminal: int) -> str:
 
 
 def asks(terminal: int, target: str, **more: Any) -> Packet:
-    """A question of a terminal's, as the family of what it asks for has it."""
+    """Return a terminal's ARP request or neighbour solicitation, depending on the family of its target."""
     if ":" in target:
         return solicit(address(terminal, 6), target, eth_src=mac(terminal), **more)
     return arp_request(address(terminal, 4), target, eth_src=mac(terminal), **more)
@@ -72,7 +74,7 @@ def ask(switch: FakeSwitch, port: str, question: Packet) -> Outcome:
 
 
 def told_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
-    """The MAC that the one answer gives for `target`; it must be one that the asker believes."""
+    """Return the MAC of the one answer for `target`, and check that the asker accepts the answer."""
     (sent,) = outcome.sent
     answer = sent.packet
     assert sent.port == port.number and answer.eth_dst == asker.eth_src
@@ -96,7 +98,7 @@ def told_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
     datapath=st.sampled_from(DATAPATHS),
     subnet_mac=st.booleans(),
 )
-def test_each_finds_and_reaches_all_others_but_those_behind_its_own_port(
+def test_terminal_reaches_all_others_behind_other_ports(
     behind: list[int], family: int, datapath: Datapath, subnet_mac: bool
 ) -> None:
     switch = switch_of(site_of(behind, datapath, subnet_mac=subnet_mac))
@@ -119,14 +121,14 @@ def test_each_finds_and_reaches_all_others_but_those_behind_its_own_port(
 
 @families
 @pytest.mark.parametrize("datapath", DATAPATHS)
-def test_nobody_is_answered_for_on_an_uplink_nor_where_no_terminal_is(family: int, datapath: Datapath) -> None:
+def test_no_answer_on_an_uplink_or_for_an_unused_address(family: int, datapath: Datapath) -> None:
     switch = switch_of(site_of([1, 2], datapath))
     assert not ask(switch, "big-u1", asks(1, address(2, family))).sent
     assert not ask(switch, "lan1", asks(1, nobody(family))).sent
 
 
-def test_a_probe_for_anothers_address_is_answered_and_one_for_the_own_is_not() -> None:
-    """So that address conflict detection finds a conflict behind any port and none with itself (RFC 5227)."""
+def test_arp_probe_is_answered_except_for_the_own_address() -> None:
+    """Address conflict detection then finds a conflict behind any port, and none with itself (RFC 5227)."""
     switch = switch_of(site_of([1, 2]))
     probe = arp_request("0.0.0.0", address(2, 4), eth_src=mac(1))
     told_mac(ask(switch, "lan1", probe), probe, switch.ports["lan1"], address(2, 4))
@@ -136,7 +138,7 @@ def test_a_probe_for_anothers_address_is_answered_and_one_for_the_own_is_not() -
 
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
-def test_duplicate_address_detection_is_shown_to_the_app(datapath: Datapath) -> None:
+def test_duplicate_address_detection_is_punted(datapath: Datapath) -> None:
     switch = switch_of(site_of([1, 2], datapath))
     for target in (address(2, 6), address(1, 6)):
         probe = solicit("::", target, eth_src=mac(1))
@@ -145,8 +147,8 @@ def test_duplicate_address_detection_is_shown_to_the_app(datapath: Datapath) -> 
 
 
 @families
-def test_a_check_whether_a_neighbour_is_still_there_is_answered_too(family: int) -> None:
-    """It goes to the MAC that was told before."""
+def test_unicast_neighbour_check_is_answered(family: int) -> None:
+    """The check goes to the MAC of the earlier answer."""
     switch = switch_of(site_of([1, 2]))
     question = replace(asks(1, address(2, family)), eth_dst="02:00:00:00:03:01")
     if family == 6:
@@ -156,14 +158,14 @@ def test_a_check_whether_a_neighbour_is_still_there_is_answered_too(family: int)
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
 @pytest.mark.parametrize("target", [address(2, 6), "fd00:1::1"], ids=["neighbour", "gateway"])
-def test_a_solicitation_that_came_through_a_router_is_not_answered(datapath: Datapath, target: str) -> None:
+def test_routed_solicitation_is_not_answered(datapath: Datapath, target: str) -> None:
     for asker in (address(1, 6), "::"):
         forged = replace(solicit(asker, target, eth_src=mac(1)), nw_ttl=254)
         assert ask(switch_of(site_of([1, 2], datapath)), "lan1", forged) == Outcome()
 
 
 @families
-def test_who_asks_is_learned_and_whose_mac_is_written_is_not_shown(family: int) -> None:
+def test_asker_is_learned_unless_its_mac_is_configured(family: int) -> None:
     switch = switch_of(site_of([1, 2, 3], learned=(1,)))
     question = asks(1, address(2, family))
     outcome = ask(switch, "lan1", question)
@@ -174,7 +176,7 @@ def test_who_asks_is_learned_and_whose_mac_is_written_is_not_shown(family: int) 
 
 
 @families
-def test_a_port_that_is_not_there_is_not_answered_for(family: int) -> None:
+def test_missing_port_is_not_answered_for(family: int) -> None:
     site = site_of([1, 2, 3])
     switch = FakeSwitch.with_ports(*(name for name in site.ports if name != "lan3"))
     switch.load(compile(site, Known(observed=Observed(switch.ports))))
@@ -183,7 +185,7 @@ def test_a_port_that_is_not_there_is_not_answered_for(family: int) -> None:
 
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
-def test_the_flows_are_as_many_as_terminals_and_not_as_their_pairs(datapath: Datapath) -> None:
+def test_flows_grow_linearly_with_terminals(datapath: Datapath) -> None:
     together, apart = (len(compiled(site_of(ports, datapath)).flows) for ports in ([1] * 250, list(range(1, 251))))
     ten, twenty = (len(compiled(site_of(list(range(1, each + 1)), datapath)).flows) for each in (10, 20))
     assert apart - twenty == (twenty - ten) * 23
@@ -195,7 +197,7 @@ def compiled(site: Site) -> Any:
 
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
-def test_the_app_advertises_for_neighbours_where_no_flow_can(datapath: Datapath) -> None:
+def test_app_advertises_for_neighbours_if_no_flow_can(datapath: Datapath) -> None:
     document = written([1, 2])
     document["sites"]["big"]["datapath"] = datapath.value
     config = sites.loaded(document)
@@ -217,8 +219,8 @@ def test_the_app_advertises_for_neighbours_where_no_flow_can(datapath: Datapath)
     assert solicited(nobody(6), "::") == 0
 
 
-def test_what_asks_a_neighbour_alone_is_left_to_the_app_where_the_switch_would_ask_back() -> None:
-    """What is asked back is so, too: two that ask back would never end."""
+def test_unicast_solicitation_is_left_to_the_app_on_the_kernel() -> None:
+    """The switch would solicit back with unicast too, and two such switches would never stop."""
     switch = switch_of(site_of([1, 2], Datapath.SYSTEM))
     (back,) = ask(switch, "lan1", asks(1, address(2, 6))).sent
     assert back.packet.ipv6_dst == address(1, 6)
@@ -227,8 +229,8 @@ def test_what_asks_a_neighbour_alone_is_left_to_the_app_where_the_switch_would_a
     assert not outcome.sent and outcome.punted == (alone,)
 
 
-def test_an_answer_to_what_was_asked_back_reaches_nobody() -> None:
-    """Where the switch asks back in a neighbour's name, the neighbour is told, who did not ask."""
+def test_answer_to_a_solicited_reply_reaches_no_terminal() -> None:
+    """If the switch solicits in a neighbour's name, the answer goes to a neighbour that did not ask."""
     switch = switch_of(site_of([1, 2], Datapath.SYSTEM))
     told = advertise(address(1, 6), address(2, 6), eth_src=mac(1), eth_dst="02:00:00:00:03:01")
     assert not ask(switch, "lan1", told).sent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From one program to another under traffic: packets pass after each single message, whoever dies between two."""
+"""Packets pass after each message of a change of programs, even if the controller dies between two messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ARRIVING: list[tuple[str, Packet]] = [
 def written(
     *, terminals: Mapping[str, Any] | None = None, uplinks: Mapping[str, Any] | None = None, **home: Any
 ) -> Config:
-    """The paper's home with some of it written in another way."""
+    """Return the paper's home site with some parts changed."""
     document = sites.document()
     document["sites"]["home"] |= home
     document["sites"]["home"]["terminals"] |= terminals or {}
@@ -81,16 +81,16 @@ def program(name: str) -> Program:
 
 
 class Killed(Exception):
-    """The controller is dead: the next message of its order never came."""
+    """The controller has died before the next message."""
 
 
 class Undecided(FakeSwitch):
-    """Of two flows of one priority that match, it takes the newer or the older one, as a switch may."""
+    """A switch that prefers the newest or the oldest of two matching flows of one priority."""
 
     def __init__(self, ports: Mapping[str, Port], takes: int) -> None:
         super().__init__(ports)
         self._takes = takes
-        self.dies_after: int | None = None  # messages that still arrive before its controller dies
+        self.dies_after: int | None = None  # messages that still arrive before the controller dies
         self.watch: Callable[[Change], None] | None = None
 
     def any_of(self, flows: list[Flow], packet: Packet) -> Flow:
@@ -114,7 +114,7 @@ def holding(program: Program, takes: int = NEWEST) -> FakeSwitch:
 
 
 def ways(switch: FakeSwitch) -> list[set[int]]:
-    """For each packet that arrives, the ports by which it leaves."""
+    """Return the ports by which each packet leaves."""
     return [{sent.port for sent in switch.send(packet, PORTS[port].number).sent} for port, packet in ARRIVING]
 
 
@@ -126,13 +126,13 @@ def ways_of(name: str) -> list[set[int]]:
 
 
 def assert_passing(switch: FakeSwitch, before: list[set[int]], after: list[set[int]], at: object) -> None:
-    """A packet leaves by every port by which both programs send it, and by none by which neither does."""
+    """Check that a packet leaves by every port of both programs, and by no port of neither."""
     for packet, now, old, new in zip(ARRIVING, ways(switch), before, after, strict=True):
         assert old & new <= now <= old | new, f"after {at}, {packet} leaves by {now}; before by {old}, then by {new}"
 
 
 def needed(switch: FakeSwitch, change: Change) -> list[Flow]:
-    """The flows that a switch would remove together with a group or a meter that goes."""
+    """Return the flows that a switch would remove with a deleted group or meter."""
     match change:
         case DeleteGroup(group_id):
             return [flow for flow in switch.flows.values() if ToGroup(group_id) in flow.actions]
@@ -153,7 +153,7 @@ def test_packets_pass_after_each_message_of_a_change(before: str, after: str, ta
 
 
 def dies(pair: Pair, after: int, begin: Callable[[], object]) -> bool:
-    """Let the controller die so many messages after this has begun; False: it has sent all, and lives."""
+    """Let the controller die after this many messages. Return False if it has sent all of them."""
     switch = pair.fakes[1]
     assert isinstance(switch, Undecided)
     switch.dies_after = after
@@ -175,7 +175,7 @@ def assert_goes_on(pair: Pair, config: Config, after: int) -> None:
 
 
 def follows(before: str, after: str, number: int) -> bool:
-    """Whether a controller that takes another file dies after so many messages; the next one ends its work."""
+    """Return whether a controller with a new file dies after this many messages. A second controller ends its work."""
     switch = Undecided(PORTS, NEWEST)
     pair = Pair(FILES[before], [switch])
     pair.connect()
@@ -190,7 +190,7 @@ def follows(before: str, after: str, number: int) -> bool:
 @pytest.mark.parametrize(
     ("before", "after"), [("plain", "all of it"), ("all of it", "plain"), ("a class", "a class by another field")]
 )
-def test_a_controller_that_dies_after_any_message_is_followed_by_one_that_goes_on(before: str, after: str) -> None:
+def test_next_controller_goes_on_after_a_death_at_any_message(before: str, after: str) -> None:
     assert sum(1 for _ in takewhile(lambda number: follows(before, after, number), count())) > 5
 
 
@@ -201,5 +201,5 @@ def fills(number: int) -> bool:
     return died
 
 
-def test_a_controller_that_dies_while_it_fills_a_new_switch_is_followed_by_one_that_goes_on() -> None:
+def test_next_controller_fills_a_switch_left_half_filled() -> None:
     assert sum(1 for _ in takewhile(fills, count())) > 100
