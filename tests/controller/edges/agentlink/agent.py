@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent in which the test says every word, over real TLS."""
+"""An agent over real TLS, with each message sent by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from api import agent_pb2 as pb
 from controller.model.settings import Endpoint
 
-PATIENCE_S = 60.0  # for a machine that does other things; nothing waits for it when all is well
+PATIENCE_S = 60.0  # for a busy machine; no test waits this long if all is well
 HELLO = pb.FromAgent(
     hello=pb.Hello(
         protocol=1,
@@ -80,10 +80,10 @@ def join(
 
 
 class Stream:
-    """One session. A word is sent when it is said; what comes is heard in its order."""
+    """One session. Messages are sent at once, and received messages are kept in order."""
 
     def __init__(self, address: Endpoint, ca_pem: bytes, identity: Identity | None, reads: int | None) -> None:
-        """`reads`: so many words, and then no more; None: all."""
+        """`reads` limits the messages that are read; None reads all."""
         self._reads = reads
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[pb.FromController | Ended] = queue.SimpleQueue()
@@ -108,7 +108,7 @@ class Stream:
         return word
 
     def ended(self) -> Ended:
-        """The status with which it ends; words before it are passed over."""
+        """Return the status of the session's end, skipping earlier messages."""
         while not isinstance(word := self.any_word(), Ended):
             pass
         return word
@@ -123,7 +123,7 @@ class Stream:
         self.say(pb.FromAgent(report=pb.Report(sequence=sequence, interval_ms=1000, connections=connections)))
 
     def finish(self) -> None:
-        """The agent has nothing more to say."""
+        """The agent closes its sending side."""
         self._outbox.put(None)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Stream:
         self._channel.close()
 
     def lost(self) -> None:
-        """The connection, and not only the stream in it, has ended."""
+        """Wait until the connection ends, and not only the stream in it."""
         assert self._lost.wait(PATIENCE_S)
 
     def _see(self, state: grpc.ChannelConnectivity) -> None:
@@ -166,7 +166,7 @@ def channel_to(address: str, ca_pem: bytes, identity: Identity | None = None) ->
     own = (key_pem(identity.key), pem(identity.certificate)) if identity else (None, None)
     options = [
         ("grpc.ssl_target_name_override", "bicast-controller"),
-        ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each
+        ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each channel
         ("grpc.enable_retries", 0),
         ("grpc.max_send_message_length", -1),
     ]

@@ -16,7 +16,7 @@ from tests.controller.edges.agentlink.log import Log
 
 @pytest.fixture
 def build(tmp_path: Path) -> Iterator[Callable[[], House]]:
-    """For a test that changes something before."""
+    """Return a builder, for tests that change something first."""
     built: list[House] = []
 
     def house() -> House:

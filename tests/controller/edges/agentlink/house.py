@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller's agents' side with a core in which the test decides when a word is taken."""
+"""The agent listener of a controller, with a core in which the test decides when a report is processed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ANYWHERE = Endpoint("127.0.0.1", 0)
 
 
 def bind(name: str, role: Role | None, terminal: str | None) -> Binding:
-    """With no gateway.yaml, an agent has the role that is asked for, and as a rule that of `HELLO`."""
+    """Without gateway.yaml, an agent has the role that it asks for, usually that of `HELLO`."""
     return of_agent(name, role or Role.RELAY, terminal)
 
 
 class House:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.takes = True  # else words are kept until `take`
+        self.takes = True  # if False, messages are kept until `take`
         self._events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
         self._untaken: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._streams: list[Stream] = []
@@ -39,7 +39,7 @@ class House:
         return agents
 
     def again(self) -> None:
-        """The controller is started again, where it was."""
+        """Restart the controller in the same directory."""
         self.agents.stop()
         self.agents = self._begin(self.agents.listen, self.agents.join)
 
@@ -72,7 +72,7 @@ class House:
         return event
 
     def quiet(self) -> bool:
-        """The core was told nothing that the test did not hear."""
+        """Return whether the core got no event that the test did not read."""
         return self._events.empty()
 
     def join(self, name: str, token: str, **other: bytes) -> Identity | Ended:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who comes in by which certificate, and until when; who is refused is logged with the peer and counted."""
+"""Certificates decide which agents are admitted. Each refusal is logged with the peer and counted."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_the_ca_comes_in_the_chain_and_the_name_is_the_controllers(house: House) -> None:
-    """By openssl, which has no part in making them."""
+def test_ca_is_in_the_chain_and_the_name_is_the_controllers(house: House) -> None:
+    """The check uses openssl, which did not make the certificates."""
     ca = house.directory.parent / "ca.pem"
     ca.write_bytes(house.ca_pem)
     told = subprocess.run(
@@ -34,13 +34,13 @@ def test_the_ca_comes_in_the_chain_and_the_name_is_the_controllers(house: House)
         f" -x509_strict -verify_return_error -CAfile {ca}".split(),
         input="",
         capture_output=True,
-        encoding="latin-1",  # HTTP/2 may already be there
+        encoding="latin-1",  # HTTP/2 frames may already be there
     ).stdout
     assert "Verification: OK" in told and "ALPN protocol: h2" in told and "TLSv1.3" in told
     assert house.ca_pem.decode().strip() in told
 
 
-def test_a_certificate_is_for_this_name_and_for_clients_alone(house: House) -> None:
+def test_certificate_is_for_this_name_and_clients_only(house: House) -> None:
     identity = house.enrolled("phone")
     made = identity.certificate
     made.verify_directly_issued_by(identity.ca)
@@ -82,7 +82,7 @@ def _signed(
 
 
 def of_our_authority(house: House, purpose: x509.ObjectIdentifier, ended: timedelta) -> Identity:
-    """What only the CA's own key could make."""
+    """Return a certificate that only the CA's own key can sign."""
     kept = (house.directory / "ca.pem").read_bytes()
     by = serialization.load_pem_private_key(kept, None)
     assert isinstance(by, ec.EllipticCurvePrivateKey)
@@ -90,7 +90,7 @@ def of_our_authority(house: House, purpose: x509.ObjectIdentifier, ended: timede
     return _signed(x509.load_pem_x509_certificate(kept).subject, subject, new_key(), by, purpose, ended)
 
 
-def test_a_strangers_certificate_is_refused(house: House, log: Log) -> None:
+def test_certificate_of_another_ca_is_refused(house: House, log: Log) -> None:
     house.enrolled("phone")
     stream = house.stream(signed_by_nobody_we_know("phone"))
     assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
@@ -98,7 +98,7 @@ def test_a_strangers_certificate_is_refused(house: House, log: Log) -> None:
     assert house.quiet()
 
 
-def test_who_shows_no_certificate_is_refused(house: House, log: Log) -> None:
+def test_peer_without_a_certificate_is_refused(house: House, log: Log) -> None:
     assert house.stream(None).ended().code is grpc.StatusCode.UNAVAILABLE
     assert "TLS handshake" in refused(house, log, "handshake")
 
@@ -107,10 +107,10 @@ def test_who_shows_no_certificate_is_refused(house: House, log: Log) -> None:
     ("purpose", "ended"),
     [
         (ExtendedKeyUsageOID.SERVER_AUTH, timedelta(days=-1)),  # the controller's own, stolen
-        (ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=1)),  # over since yesterday
+        (ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=1)),  # expired yesterday
     ],
 )
-def test_a_certificate_for_something_else_or_some_other_time_is_refused(
+def test_certificate_with_a_wrong_purpose_or_time_is_refused(
     house: House, log: Log, purpose: x509.ObjectIdentifier, ended: timedelta
 ) -> None:
     stream = house.stream(of_our_authority(house, purpose, ended))
@@ -118,24 +118,24 @@ def test_a_certificate_for_something_else_or_some_other_time_is_refused(
     refused(house, log, "handshake")
 
 
-def test_a_certificate_that_is_not_in_the_ledger_is_refused_whoever_signed_it(house: House, log: Log) -> None:
+def test_certificate_outside_the_ledger_is_refused(house: House, log: Log) -> None:
     ended = house.stream(of_our_authority(house, ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=-1))).ended()
     assert ended.code is DENIED and "ledger that is lost" in ended.said
     refused(house, log, "revoked")
 
 
 @pytest.mark.parametrize("door", ["listen", "join"])
-def test_who_does_not_speak_tls_is_refused(house: House, log: Log, door: str) -> None:
+def test_peer_without_tls_is_refused(house: House, log: Log, door: str) -> None:
     at = getattr(house.agents, door)
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         assert "TLS handshake" in refused(house, log, "handshake")
 
 
-# Revoking
+# Revocation
 
 
-def test_revoking_ends_the_stream_at_once_and_refuses_the_certificate_from_then_on(house: House, log: Log) -> None:
+def test_revocation_ends_the_stream_and_refuses_the_certificate(house: House, log: Log) -> None:
     identity = house.enrolled("phone")
     stream, opened = house.served(identity)
     answer = house.agents.revoke("phone")
@@ -149,10 +149,10 @@ def test_revoking_ends_the_stream_at_once_and_refuses_the_certificate_from_then_
     refused(house, log, "revoked")
 
 
-def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
+def test_revoked_agent_that_retries_is_logged_once_and_shown(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "QUIET_S", 0.0)  # what else is refused is told each time
+    monkeypatch.setattr(refusals, "QUIET_S", 0.0)  # every other refusal is logged
     identity = house.enrolled("phone")
     (before,) = house.agents.enrolled()
     assert (before.standing, before.tried_at) == (EnrolmentState.AWAY, None)
@@ -168,7 +168,7 @@ def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
     assert after.tried_from is not None and after.tried_from.startswith("127.0.0.1:")
 
 
-def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
+def test_enrolment_goes_from_invited_to_connected_and_away(house: House) -> None:
     def standing() -> EnrolmentState:
         return house.agents.enrolled()[0].standing
 
@@ -184,7 +184,7 @@ def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
     assert standing() is EnrolmentState.AWAY
 
 
-def test_revoking_twice_is_said_and_an_unknown_name_too(house: House) -> None:
+def test_repeated_or_unknown_revocation_is_reported(house: House) -> None:
     house.enrolled("phone")
     assert house.agents.revoke("phone").changed
     again = house.agents.revoke("phone")
@@ -193,14 +193,14 @@ def test_revoking_twice_is_said_and_an_unknown_name_too(house: House) -> None:
         house.agents.revoke("laptop")
 
 
-def test_revoking_reaches_a_token_that_was_not_used_yet(house: House, log: Log) -> None:
+def test_revocation_covers_an_unused_token(house: House, log: Log) -> None:
     token = house.agents.invite("phone").token
     house.agents.revoke("phone")
     assert isinstance(house.join("phone", token), Ended)
     refused(house, log, "token_unknown")
 
 
-def test_who_is_revoked_and_enrolled_again_is_served_with_the_new_certificate_alone(house: House) -> None:
+def test_reenrolled_agent_needs_its_new_certificate(house: House) -> None:
     old = house.enrolled("phone")
     house.agents.revoke("phone")
     new = house.enrolled("phone")
@@ -208,8 +208,8 @@ def test_who_is_revoked_and_enrolled_again_is_served_with_the_new_certificate_al
     house.served(new)
 
 
-def test_of_two_certificates_of_a_name_the_older_counts_until_the_newer_was_used(house: House, log: Log) -> None:
-    """The answer that carries the newer may be lost on its way."""
+def test_older_certificate_counts_until_the_newer_is_used(house: House, log: Log) -> None:
+    """The answer with the newer certificate may be lost in transit."""
     old, new = house.enrolled("phone"), house.enrolled("phone")
     stream, _ = house.served(old)
     newer = house.stream(new).welcomed()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever an agent sends is a word that the core can bear, or is refused in a sentence."""
+"""Any bytes from an agent decode to a valid event or are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ GOOD = [
 
 
 def told(raw: bytes) -> object:
-    """What the core would be told."""
+    """Return the event for the core."""
     word = decode.heard(raw)
     match word.WhichOneof("word"):
         case "hello":
@@ -95,12 +95,12 @@ def refused_or_borne(raw: bytes) -> None:
 
 @given(st.binary(max_size=200))
 @example(b"")
-def test_any_bytes_are_refused_or_borne(raw: bytes) -> None:
+def test_random_bytes_are_decoded_or_refused(raw: bytes) -> None:
     refused_or_borne(raw)
 
 
 @given(st.sampled_from(GOOD), st.integers(min_value=0), st.binary(min_size=1, max_size=4))
-def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: bytes) -> None:
+def test_mutated_message_is_decoded_or_refused(word: pb.FromAgent, at: int, put: bytes) -> None:
     raw = bytearray(word.SerializeToString())
     at %= len(raw)
     raw[at : at + len(put)] = put
@@ -109,7 +109,7 @@ def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: 
 
 @given(st.text(max_size=60))
 @example("fe80::1%\x1b[2J")
-def test_an_address_is_one_or_is_refused(text: str) -> None:
+def test_address_is_valid_or_refused(text: str) -> None:
     refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=[text])).SerializeToString())
     refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, version=text)).SerializeToString())
 
@@ -128,15 +128,15 @@ EMPTY = pb.Connection()
     [[EMPTY] * (decode.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (decode.MOST_OF_A_REPORT + 1))]],
     ids=["connections", "subflows"],
 )
-def test_a_report_of_more_than_any_agent_makes_is_refused_before_it_is_looked_into(
+def test_oversized_report_is_refused_before_it_is_decoded(
     connections: list[pb.Connection],
 ) -> None:
     with pytest.raises(Refused, match="reports 65537 connections or subflows: expected 65536 at most"):
         decode.reported(1, Role.RELAY, pb.Report(connections=connections))
 
 
-def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
-    """In half of the bytes that a word may have, each subflow with the least that any has."""
+def test_report_as_large_as_agents_can_make_is_accepted() -> None:
+    """It takes half of the bytes of a message, with the shortest possible subflows."""
     shortest = pb.Subflow(
         local_address="1.2.3.4", local_port=200, remote_address="1.2.3.5", remote_port=200, cwnd_segments=1,
         mss_bytes=200, segments_sent=1,
@@ -161,10 +161,10 @@ def of_one_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
     ],
     ids=["of one each", "of one connection", "in the last connection"],
 )
-def test_of_what_a_terminal_tells_nothing_is_read_behind_more_than_it_can_have(
+def test_terminal_report_is_cut_at_the_subflow_limit(
     connections: list[pb.Connection],
 ) -> None:
-    """What is behind would be refused if anybody read it."""
+    """The rest would be refused if it were decoded."""
     report = pb.Report(connections=connections)
     told_of = decode.reported(1, Role.TERMINAL, report)
     assert sum(len(one.subflows) for one in told_of.connections) == MOST_SUBFLOWS and told_of.cut
@@ -172,18 +172,18 @@ def test_of_what_a_terminal_tells_nothing_is_read_behind_more_than_it_can_have(
         decode.reported(1, Role.RELAY, report)
 
 
-def test_connections_without_subflows_are_bounded_alike() -> None:
+def test_connections_without_subflows_are_limited_alike() -> None:
     told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=[EMPTY] * 10_000))
     assert len(told_of.connections) == MOST_SUBFLOWS and told_of.cut
 
 
 @pytest.mark.parametrize("number", [0, 1, MOST_SUBFLOWS])
-def test_what_a_terminal_can_have_is_read_whole(number: int) -> None:
+def test_terminal_report_within_the_limit_is_read_whole(number: int) -> None:
     told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
     assert len(told_of.connections) == number and not told_of.cut
 
 
-def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does() -> None:
+def test_only_a_gateway_reports_flows_and_only_so_many() -> None:
     passing = pb.Passing(terminal_address="192.0.2.1", other_address="192.0.2.2")
     many = pb.Report(capping=pb.Capping(passing=[passing] * decode.MOST_PASSING))
     capping = decode.reported(1, Role.GATEWAY, many).capping
@@ -195,7 +195,7 @@ def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does(
         decode.reported(1, Role.GATEWAY, many)
 
 
-def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
+def test_gateway_without_any_program_may_report_each_port() -> None:
     missing = [pb.Missing(port=f"gw-{number}", reason="gone") for number in range(MOST_PORTS)]
     report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", reason="unreadable")]))
     capping = decode.reported(1, Role.GATEWAY, report).capping
@@ -215,12 +215,12 @@ def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
     ],
     ids=["a path twice", "paths", "skews", "ports"],
 )
-def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Elimination) -> None:
+def test_copy_counters_beyond_a_site_are_refused(told_of: pb.Elimination) -> None:
     with pytest.raises(Refused, match="copies"):
         decode.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
 
 
-def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_word() -> None:
+def test_result_is_kept_whole_and_an_overlong_text_is_cut() -> None:
     sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
     done = sentence * 20
     assert decode.resulted(1, pb.Result(directive=1, said=done)).said == done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller keeps of its agents is its own, and is whole or said not to be."""
+"""The agents' directory is private, and each file in it is whole or reported as damaged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
 from tests.controller.edges.openflow.switches import until
 
 
-def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: House) -> None:
+def test_oversized_ledger_is_refused_without_reading_it(house: House) -> None:
     house.enrolled("phone")
     path = house.directory / "ledger.json"
     good = path.read_bytes()
@@ -43,7 +43,7 @@ def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: Hou
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
-def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, content: bytes) -> None:
+def test_damaged_file_is_named_and_not_replaced(house: House, name: str, content: bytes) -> None:
     identity = house.enrolled("phone")
     path = house.directory / name
     good = path.read_bytes()
@@ -65,9 +65,7 @@ def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, co
         ("tokens[0].digest", None, "found nothing, expected a text"),
     ],
 )
-def test_what_no_ledger_can_say_is_refused_in_one_sentence_with_its_place(
-    house: House, place: str, value: object, said: str
-) -> None:
+def test_invalid_ledger_value_is_refused_with_its_place(house: House, place: str, value: object, said: str) -> None:
     house.enrolled("phone")
     path = house.directory / "ledger.json"
     kept = json.loads(path.read_text())
@@ -85,7 +83,7 @@ def test_what_no_ledger_can_say_is_refused_in_one_sentence_with_its_place(
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-def test_a_file_that_is_lost_is_named_at_the_next_start_alone(
+def test_lost_file_is_reported_once_at_the_next_start(
     house: House, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     if name == "ca.pem":
@@ -110,14 +108,14 @@ def _made_after(days: float, monkeypatch: pytest.MonkeyPatch, directory: Path) -
         Authority(directory)
 
 
-def test_a_ca_that_has_run_out_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _made_after(-authority.CA_DAYS - 1, monkeypatch, tmp_path)
     with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
         Authority(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-def test_what_is_no_regular_file_is_refused_and_not_waited_for(house: House, name: str) -> None:
+def test_special_file_is_refused_without_blocking(house: House, name: str) -> None:
     path = house.directory / name
     path.unlink()
     os.mkfifo(path)
@@ -127,7 +125,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(house: House, nam
 
 
 @pytest.mark.parametrize("now", [-5.0, 0.0, 3600.0, 253402300799.0, 1e12])
-def test_by_a_clock_that_cannot_be_nothing_is_given_out_and_the_ledger_stays_good(tmp_path: Path, now: float) -> None:
+def test_impossible_clock_issues_nothing_and_keeps_the_ledger(tmp_path: Path, now: float) -> None:
     path, right = tmp_path / "ledger.json", 2e9
     times = [right, now, now, now]
     ledger_ = ledger.Ledger(path, True, lambda: times.pop(0))
@@ -146,7 +144,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """One of its own, of 32 kB."""
+    """Mount a disk of 32 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", disk], check=True)
@@ -160,7 +158,7 @@ def _fill(disk: Path) -> None:
             pass
 
 
-def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Path) -> None:
+def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
     house = House(disk / "agents")
     try:
         house.agents.invite("phone")
@@ -178,7 +176,7 @@ def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Pa
         house.stop()
 
 
-def test_a_revocation_on_a_full_disk_holds_at_once_and_is_saved_later(disk: Path) -> None:
+def test_revocation_on_a_full_disk_acts_at_once(disk: Path) -> None:
     house = House(disk / "agents")
     try:
         identity = house.enrolled("phone")
@@ -198,9 +196,7 @@ def test_a_revocation_on_a_full_disk_holds_at_once_and_is_saved_later(disk: Path
 
 
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
-def test_where_nothing_can_be_written_a_controller_that_has_its_ca_starts_and_serves(
-    disk: Path, unwritable: str
-) -> None:
+def test_controller_with_a_ca_serves_from_an_unwritable_disk(disk: Path, unwritable: str) -> None:
     house = House(disk / "agents")
     try:
         identity = house.enrolled("phone")
@@ -214,9 +210,7 @@ def test_where_nothing_can_be_written_a_controller_that_has_its_ca_starts_and_se
         house.stop()
 
 
-def test_a_lock_on_a_full_disk_is_held_and_what_it_cannot_tell_is_said(
-    disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     _fill(disk)
     lock = disk / "agents" / "lock"
     with files.locked(lock, "the agents' directory", "go elsewhere"):
@@ -230,7 +224,7 @@ def test_a_lock_on_a_full_disk_is_held_and_what_it_cannot_tell_is_said(
             pass
 
 
-def test_a_joining_that_cannot_be_kept_leaves_the_token_good(house: House) -> None:
+def test_token_stays_valid_when_the_ledger_cannot_be_saved(house: House) -> None:
     token = house.agents.invite("phone").token
     beside = house.directory / "ledger.json.new"
     beside.mkdir()
@@ -240,7 +234,7 @@ def test_a_joining_that_cannot_be_kept_leaves_the_token_good(house: House) -> No
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_a_ca_that_others_may_read_is_refused_with_what_to_do(house: House) -> None:
+def test_ca_readable_by_others_is_refused_with_instructions(house: House) -> None:
     path = house.directory / "ca.pem"
     path.chmod(0o644)
     with pytest.raises(AgencyError, match=r"every user of this machine may open it: `chmod o= .*ca\.pem`"):
@@ -249,14 +243,14 @@ def test_a_ca_that_others_may_read_is_refused_with_what_to_do(house: House) -> N
     Authority(house.directory)
 
 
-def test_what_is_kept_is_only_the_controllers(house: House) -> None:
+def test_agents_directory_is_private(house: House) -> None:
     house.enrolled("phone")
     assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}
     assert stat.S_IMODE(house.directory.stat().st_mode) == 0o700
 
 
-def test_who_joins_again_and_again_has_two_certificates_that_count(tmp_path: Path) -> None:
+def test_rejoining_agent_keeps_two_valid_certificates(tmp_path: Path) -> None:
     kept = ledger.Ledger(tmp_path / "ledger.json", True)
     for number in range(5):
         kept.enrol("phone", f"secret {number}", Binding(Role.RELAY))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at the doors: nobody is waited for, and nobody fills the house."""
+"""Unauthenticated peers at the listeners delay no agent and exhaust no resource."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TREE = Path(__file__).resolve().parents[4]
 
 
 def outside(house: House) -> ssl.SSLSocket:
-    """A connection that says nothing more."""
+    """Return a connection that sends nothing after its handshake."""
     context = ssl.create_default_context(cadata=house.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
     at = house.agents.join
@@ -51,9 +51,7 @@ def to_the_end(connection: socket.socket) -> None:
         pass
 
 
-def test_a_handshake_that_is_not_made_is_not_waited_for(
-    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_handshake_times_out(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 0.2)
     at = house.agents.listen
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
@@ -66,7 +64,7 @@ def attending() -> int:
     return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
 
-def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: House) -> None:
+def test_closed_connections_need_no_garbage_collection(house: House) -> None:
     at = house.agents.listen
     gc.collect()
     before = attending()
@@ -77,13 +75,13 @@ def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: Hou
                 pass
         deadline = time.monotonic() + PATIENCE_S
         while (house.agents.refusals()["handshake"], attending()) != (20, before) and time.monotonic() < deadline:
-            time.sleep(0.05)  # what asyncio lets go of is no event
+            time.sleep(0.05)  # asyncio reports no event when it releases a connection
         assert (house.agents.refusals()["handshake"], attending()) == (20, before)
     finally:
         gc.enable()
 
 
-def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_join_connection_times_out(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
     house = build()
     with outside(house) as connection:
@@ -92,7 +90,7 @@ def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest
 
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
-    """And nobody leaves one by himself."""
+    """Allow few connections, with timeouts too long to free one."""
     monkeypatch.setattr(agent_listener, "MOST_STRANGERS", 8)
     monkeypatch.setattr(agent_listener, "MOST_JOINING", 8)
     monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
@@ -107,7 +105,7 @@ def silent(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1") -> soc
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00"], ids=["not begun", "begun"])
-def test_strangers_in_every_place_do_not_keep_an_agent_out(
+def test_unauthenticated_peers_do_not_keep_an_agent_out(
     few_places: int, build: Callable[[], House], log: Log, beginning: bytes
 ) -> None:
     house = build()
@@ -125,7 +123,7 @@ def test_strangers_in_every_place_do_not_keep_an_agent_out(
         to_the_end(strangers[few_places])
 
 
-def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build: Callable[[], House]) -> None:
+def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Callable[[], House]) -> None:
     house = build()
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(outside(house)) for _ in range(few_places)]
@@ -133,8 +131,8 @@ def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build
         to_the_end(strangers[0])
 
 
-def test_doors_full_of_strangers_cost_less_than_sixty_megabytes(build: Callable[[], House]) -> None:
-    """As large as some of them were found to be, the far ends of their connections, which are ours too, among it."""
+def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], House]) -> None:
+    """The figure counts the client ends of the connections too, which are in this process."""
     house, some = build(), 100
     places = (agent_listener.MOST_STRANGERS, agent_listener.MOST_JOINING)
     with contextlib.ExitStack() as stack:
@@ -144,7 +142,7 @@ def test_doors_full_of_strangers_cost_less_than_sixty_megabytes(build: Callable[
                 stack.enter_context(silent(at, b"\x16\x03\x01\x02\x00"))
         deadline = time.monotonic() + PATIENCE_S
         while attending() < 2 * some and time.monotonic() < deadline:
-            time.sleep(0.05)  # what asyncio takes is no event
+            time.sleep(0.05)  # asyncio reports no event when it accepts
         each = (resident_bytes() - before) / (2 * some)
     assert sum(places) * each < 60e6
 
@@ -154,12 +152,12 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+def test_host_with_too_many_connections_is_refused_alone(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = house.enrolled("phone")
     monkeypatch.setattr(admission, "EACH_S", 0.01)
-    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, of hosts that come from now on
+    monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, for new hosts
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
         to_the_end(many[4])
@@ -168,8 +166,8 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
         house.served(identity)
 
 
-def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
-    """The kernel has the next one ready each time that it is asked."""
+def test_accept_yields_to_connections_that_wait(house: House) -> None:
+    """The kernel always has another connection ready."""
     seen: list[str] = []
 
     class Watched(agent_listener.AgentListener):
@@ -199,7 +197,7 @@ def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
 
 
 @pytest.mark.parametrize("listener", ["listen", "join"])
-def test_who_knows_only_an_older_tls_is_refused(house: House, log: Log, tmp_path: Path, listener: str) -> None:
+def test_client_with_an_older_tls_is_refused(house: House, log: Log, tmp_path: Path, listener: str) -> None:
     identity = house.enrolled("phone")
     key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
@@ -224,24 +222,22 @@ def served(house: House, identity: Identity) -> bool:
     return isinstance(stream.any_word(), pb.FromController)
 
 
-def test_a_crowd_of_agents_is_told_to_wait_outside(
+def test_agents_beyond_the_limit_are_refused(
     build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(agent_listener, "MOST", 1)
     house = build()
-    stream, _ = house.served(house.enrolled("phone"))  # by when the place of who joins is free again
+    stream, _ = house.served(house.enrolled("phone"))  # the place of the join connection is free by now
     laptop = house.enrolled("laptop")
     assert house.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
     assert "1 connections are open" in refused(house, log, "crowd")
     stream.close()
     house.closed()
-    while not served(house, laptop):  # until its place is seen to be free
+    while not served(house, laptop):  # until its place is free again
         pass
 
 
-def test_a_connection_with_no_stream_in_it_does_not_stay(
-    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connection_without_a_stream_is_closed(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
     house = build()
     states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
@@ -252,7 +248,7 @@ def test_a_connection_with_no_stream_in_it_does_not_stay(
         assert states.get(timeout=PATIENCE_S) is grpc.ChannelConnectivity.IDLE
 
 
-def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_certificate_is_limited_in_connections(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
     identity = house.enrolled("phone")
     house.served(identity)
@@ -261,8 +257,8 @@ def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pyt
     house.served(house.enrolled("laptop"))
 
 
-def test_nobody_else_finds_the_sockets_behind_the_doors(house: House) -> None:
-    """By a name that any user of this machine reads in /proc/net/unix, all descriptors could be had."""
+def test_internal_sockets_are_not_reachable_by_name(house: House) -> None:
+    """A user who knew a name from /proc/net/unix could exhaust all file descriptors."""
     house.served(house.enrolled("phone"))
     names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
     behind = {name for name in names if name.endswith("/socket")}
@@ -274,8 +270,8 @@ def test_nobody_else_finds_the_sockets_behind_the_doors(house: House) -> None:
 
 
 @pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
-def test_who_did_not_come_through_a_door_is_refused(house: House, method: str) -> None:
-    """Though it is of this process, and has the socket."""
+def test_direct_connection_to_an_internal_socket_is_refused(house: House, method: str) -> None:
+    """The caller is in this process and has the socket."""
     house.served(house.enrolled("phone"))
     sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
     codes = set()
@@ -288,7 +284,7 @@ def test_who_did_not_come_through_a_door_is_refused(house: House, method: str) -
     assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, "one of the two serves it"
 
 
-def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) -> None:
+def test_unavailable_address_is_named(house: House, tmp_path: Path) -> None:
     for service, key in (
         (AgentService(house.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
         (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
@@ -297,10 +293,8 @@ def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) ->
             server.Agents(service, lambda *_: None, bind)
 
 
-def test_a_host_that_went_away_without_a_word_is_missed(
-    build: Callable[[], House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel would hold its connection for hours."""
+def test_vanished_host_is_noticed(build: Callable[[], House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would keep its connection for hours."""
     monkeypatch.setattr(session, "QUIET_S", 2.0)
     monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
     house = build()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of measuring over real TLS: keys that both ends have and nobody else, and probes that were asked for, whole."""
+"""Measurement messages over real TLS: keys known to both ends only, and complete probes that were ordered."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def told(house: House, stream: Stream, session: int, number: int, order: Directi
     return directive
 
 
-def test_what_is_ordered_is_said_whole(house: House) -> None:
+def test_measurement_orders_arrive_complete(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
     (session,) = told(house, stream, opened.session, 1, answer(7)).answer.sessions
     assert (session.number, session.health_port, session.probe_port) == (3, 8620, 8633)
@@ -68,7 +68,7 @@ def test_what_is_ordered_is_said_whole(house: House) -> None:
     assert [each.WhichOneof("order") for each in nothing] == ["answer", "health"]
 
 
-def test_a_key_is_of_one_meeting_and_of_one_start_of_the_controller(house: House) -> None:
+def test_key_depends_on_the_pair_and_the_controller_start(house: House) -> None:
     identity = house.enrolled("home")
     stream, opened = house.served(identity)
 
@@ -86,7 +86,7 @@ def test_a_key_is_of_one_meeting_and_of_one_start_of_the_controller(house: House
 
 
 def columns(packets: int) -> dict[str, Any]:
-    """As much as one probe may tell, in the longest numbers."""
+    """Return the largest probe result, with the longest numbers."""
     return {
         "trains": [number % decode.MOST_PACKETS for number in range(packets)],
         "lengths": [1440] * packets,
@@ -94,7 +94,7 @@ def columns(packets: int) -> dict[str, Any]:
     }
 
 
-def test_what_came_of_a_probe_comes_whole_and_once(house: House) -> None:
+def test_probe_result_arrives_complete_and_once(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
     told(house, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
@@ -110,7 +110,7 @@ def test_what_came_of_a_probe_comes_whole_and_once(house: House) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "refused"])
-def test_who_tells_of_a_probe_that_was_not_begun_is_not_heard(house: House, asked: bool) -> None:
+def test_result_of_a_probe_that_did_not_begin_is_refused(house: House, asked: bool) -> None:
     stream, opened = house.served(house.enrolled("home"))
     if asked:
         told(house, stream, opened.session, 5, probe(1))
@@ -120,7 +120,7 @@ def test_who_tells_of_a_probe_that_was_not_begun_is_not_heard(house: House, aske
     assert "probed by directive 5" in stream.ended().said
 
 
-def test_a_time_that_is_not_known_is_none_and_not_the_beginning() -> None:
+def test_unknown_time_is_none_and_not_zero() -> None:
     word = pb.Probed(
         transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], heard_ns=[0]
     )
@@ -138,7 +138,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("word", "said"), WRONG, ids=[said for _, said in WRONG])
-def test_a_probe_of_more_than_was_ordered_is_refused(word: pb.Probed, said: str) -> None:
+def test_probe_result_larger_than_ordered_is_refused(word: pb.Probed, said: str) -> None:
     with pytest.raises(Refused, match=said):
         decode.probed(1, word)
 
@@ -147,7 +147,7 @@ def reported(*paths: pb.PathHealth, answering: pb.Answering | None = None) -> Re
     return decode.reported(1, Role.GATEWAY, pb.Report(health=paths, answering=answering))
 
 
-def test_how_paths_fare_is_reported() -> None:
+def test_path_health_is_reported() -> None:
     window = pb.HealthWindow(seconds=10, sent=100, lost=3, lost_there=1, lost_back=1, rtt_median_us=20_000)
     path = pb.PathHealth(name="wifi", sent=600, lost=9, lost_there=4, lost_back=5, late=2, windows=[window])
     report = reported(path, answering=pb.Answering(reason="8620 is taken", probes=1, too_many=2))
@@ -170,6 +170,6 @@ def test_how_paths_fare_is_reported() -> None:
     ],
     ids=["twice", "paths", "windows", "more lost than sent", "more of the parts", "in a window"],
 )
-def test_counts_that_contradict_each_other_are_refused(paths: list[pb.PathHealth]) -> None:
+def test_contradictory_counts_are_refused(paths: list[pb.PathHealth]) -> None:
     with pytest.raises(Refused, match=r"health|wifi"):
         reported(*paths)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent at whose words the core fails is sent away, and after the second time kept out for a while."""
+"""An agent whose message makes the core fail is disconnected, and after the second time locked out for a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.controller.edges.agentlink.agent import HELLO
 from tests.controller.edges.agentlink.house import House
 
 
-def test_who_made_the_core_fail_twice_is_kept_out_and_others_are_not(house: House) -> None:
+def test_agent_that_fails_the_core_twice_is_locked_out(house: House) -> None:
     phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
     for _ in range(FAULTS):
         stream, opened = house.served(phone)
@@ -29,7 +29,7 @@ def test_who_made_the_core_fail_twice_is_kept_out_and_others_are_not(house: Hous
     house.served(laptop)
 
 
-def test_a_quarantine_ends_and_faults_long_apart_make_none() -> None:
+def test_quarantine_ends_and_distant_faults_make_none() -> None:
     quarantine = Quarantine()
     quarantine.fault("phone", 0.0)
     quarantine.fault("phone", WITHIN_S + 1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent that people install, against the controller that people run: join, report, revoke, join again."""
+"""The installed agent against the installed controller: join, report, revoke, join again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class House:
         return done.stdout
 
     def line(self, name: str) -> list[str]:
-        """What `enroll` says to type on the agent's host."""
+        """Return the command that `enroll` prints for the agent's host."""
         (line,) = [each for each in self.bicast("enroll", name).splitlines() if "bicast-agent join" in each]
         return [*line.split()[1:], "--directory", name]
 
@@ -87,7 +87,7 @@ class House:
         return (self.directory / f"{name}.log").read_text()
 
     def served(self, name: str) -> dict[str, Any] | None:
-        """The agent, when its report has come."""
+        """Return the agent once its report has arrived."""
         agents = json.loads(self.bicast("status", "--json"))["agents"]
         return next((one for one in agents if one["name"] == name and one["reports"] and one["state"] == "here"), None)
 
@@ -110,9 +110,9 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
     house.stop()
 
 
-def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
+def test_agent_joins_is_revoked_and_joins_again(house: House) -> None:
     (line,) = [each for each in house.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
-    typed = ["sh", "-c", f"{line} --directory phone"]  # as it stands, where the agent need not be installed
+    typed = ["sh", "-c", f"{line} --directory phone"]  # as printed; the agent need not be installed
     joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
     replayed = house.agent(*line.split()[1:], "--directory", "phone")
@@ -133,7 +133,7 @@ def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
     house.until(lambda: house.served("phone"))
 
 
-def test_an_agent_ends_when_it_is_stopped_also_where_the_controller_does_not_answer(house: House) -> None:
+def test_agent_stops_even_if_the_controller_is_frozen(house: House) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     phone = house.run_agent("phone")
     house.until(lambda: house.served("phone"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays and gateways know each other by what the controller vouches for, and say nothing that it cannot bear."""
+"""Relays and gateways know each other by the controller's certificates. Invalid messages from them are refused."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def ordered(house: House, identity: Identity) -> pb.Relay:
     return stream.on_event().directive.relay
 
 
-# By what they know each other
+# Certificates
 
 
-def test_a_relay_is_given_a_certificate_for_its_own_key_and_name_and_for_serving(house: House) -> None:
+def test_relay_gets_a_certificate_for_its_own_key_and_name(house: House) -> None:
     oslo = house.enrolled("oslo")
     order = ordered(house, oslo)
     assert (order.port, order.congestion, order.gateways[0].name) == (443, "bbr", "home")
@@ -53,7 +53,7 @@ def test_a_relay_is_given_a_certificate_for_its_own_key_and_name_and_for_serving
         verifier.build_client_verifier().verify(certificate, [])
 
 
-def test_one_that_is_to_be_none_is_told_so_before_it_is_sent_away(house: House) -> None:
+def test_revoked_relay_is_told_to_stop_before_the_disconnect(house: House) -> None:
     stream, opened = house.served(house.enrolled("oslo"))
     house.agents.perform(Direct(opened.session, 5, Relay()))
     house.agents.revoke("oslo")
@@ -62,7 +62,7 @@ def test_one_that_is_to_be_none_is_told_so_before_it_is_sent_away(house: House) 
     assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_who_counts_is_told_at_the_start_and_whenever_it_changes(tmp_path: Path) -> None:
+def test_valid_credentials_are_reported_at_start_and_on_change(tmp_path: Path) -> None:
     told: list[dict[str, Credential]] = []
     trust = Trust(str(tmp_path))
     trust.ledger.tell(lambda vouched: told.append(dict(vouched)))
@@ -85,7 +85,7 @@ def joined(trust: Trust) -> bytes:
     return trust.join("home", secret, request("home", new_key()))[0]
 
 
-def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(house: House) -> None:
+def test_tunnel_key_depends_only_on_the_end_certificates(house: House) -> None:
     home, ends = house.enrolled("home"), (b"\1" * 32, b"\2" * 32)
 
     def keys(*orders: TunnelOrder) -> list[bytes]:
@@ -104,10 +104,10 @@ def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(hou
     assert keys(one, *others) == first, "the same after a restart"
 
 
-# What they say
+# Messages
 
 
-def test_what_came_of_a_walk_comes_once_and_of_one_that_was_ordered(house: House) -> None:
+def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
     house.agents.perform(Direct(opened.session, 5, Walk((WalkTo("192.0.2.1", 443, True),))))
     (to,) = stream.on_event().directive.walk.to
@@ -122,7 +122,7 @@ def test_what_came_of_a_walk_comes_once_and_of_one_that_was_ordered(house: House
     assert stream.ended().said == "walked by directive 5, which it was not given or has told of"
 
 
-def test_an_order_to_take_comes_whole(house: House) -> None:
+def test_take_order_arrives_complete(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
     relay = TakingRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
     order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
@@ -160,13 +160,13 @@ BAD: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("said", BAD.values(), ids=BAD)
-def test_what_cannot_be_is_refused_in_a_sentence(said: Callable[[], object]) -> None:
+def test_impossible_value_is_refused_with_a_sentence(said: Callable[[], object]) -> None:
     with pytest.raises(Refused) as refused:
         said()
     assert str(refused.value).isprintable() and len(str(refused.value)) < 300
 
 
-def test_what_is_sought_counts_where_relays_may_reach_it() -> None:
+def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
     near = [
         ("10.0.0.0/24", "10.0.0.1"),
         ("127.0.0.0/24", "127.0.0.1"),
@@ -180,6 +180,6 @@ def test_what_is_sought_counts_where_relays_may_reach_it() -> None:
     )
 
 
-def test_a_processor_is_never_more_than_busy_and_no_text_is_endless() -> None:
+def test_busy_share_and_reason_are_bounded() -> None:
     told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
     assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revoking a name cuts every connection of the name, also those in which no session has begun, and no other one."""
+"""Revoking a name closes all its connections, including those without a session, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def named(name: str) -> Guest:
     return Guest(Shown(name, "01", b"", None))
 
 
-def test_revoking_cuts_every_connection_of_the_name_and_no_other() -> None:
+def test_revocation_closes_all_connections_of_the_name_alone() -> None:
     guests = {"a": named("phone"), "b": named("laptop"), "c": named("phone"), "d": Guest(None)}
     nothing = cast(Any, None)
     Sessions(nothing, cast(Any, guests), nothing, nothing, ":8655").revoke("phone")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two streams with one certificate: an agent that came back is let in, a thief is seen and changes nothing."""
+"""Two streams with one certificate: a returning agent is admitted, and a thief is detected and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.controller.edges.agentlink.log import Log, refused
 
 
 def asked_for_a_sign_of_life(stream: Stream) -> None:
-    """And gives it, as an agent does with every order."""
+    """Answer the liveness order as an agent does."""
     word = stream.on_event()
     assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
     stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
 
 
-def test_while_the_first_answers_a_second_is_refused_and_both_peers_are_told(house: House, log: Log) -> None:
+def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log) -> None:
     identity = house.enrolled("phone")
     first, opened = house.served(identity)
     second = house.stream(identity)
@@ -36,7 +36,7 @@ def test_while_the_first_answers_a_second_is_refused_and_both_peers_are_told(hou
     assert first.on_event().directive.id == 1, "the first goes on"
 
 
-def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_proves_liveness_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)
@@ -47,8 +47,8 @@ def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.Monkey
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
 
 
-def test_a_stream_that_does_not_answer_gives_its_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A phone that changed its network: nobody told us of the end of its old connection."""
+def test_stream_that_does_not_answer_is_replaced(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phone that changed its network leaves its old connection without an end."""
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 0.2)
     identity = house.enrolled("phone")
     first, old = house.served(identity)
@@ -61,7 +61,7 @@ def test_a_stream_that_does_not_answer_gives_its_place(house: House, monkeypatch
     assert second.on_event().taken.sequence == 1
 
 
-def test_who_waits_is_let_in_as_soon_as_the_first_has_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_admitted_when_the_first_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)
@@ -73,7 +73,7 @@ def test_who_waits_is_let_in_as_soon_as_the_first_has_ended(house: House, monkey
     assert second.on_event().HasField("welcome")
 
 
-def test_who_was_revoked_while_he_waited_is_not_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_refused_after_a_revocation(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)

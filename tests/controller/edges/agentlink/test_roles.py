@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent has the role that its certificate says, and no other."""
+"""An agent has the role in its certificate and no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hello(role: Role) -> pb.FromAgent:
 
 @pytest.mark.parametrize("bound", Role)
 @pytest.mark.parametrize("said", Role)
-def test_a_hello_with_another_role_than_the_certificate_s_is_refused(house: House, bound: Role, said: Role) -> None:
+def test_hello_with_another_role_than_certified_is_refused(house: House, bound: Role, said: Role) -> None:
     stream = house.stream(house.enrolled("phone", bound))
     stream.say(hello(said))
     if bound is said:
@@ -38,7 +38,7 @@ def test_a_hello_with_another_role_than_the_certificate_s_is_refused(house: Hous
     assert house.agents.refusals()["role"] == 1
 
 
-def test_the_role_and_the_terminal_are_signed_into_the_certificate_and_kept(house: House) -> None:
+def test_role_and_terminal_are_certified_and_stored(house: House) -> None:
     tv = house.enrolled("tv", Role.TERMINAL, "TV_1")
     names = tv.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["urn:bicast:agent:terminal:TV_1"]
@@ -51,8 +51,8 @@ def test_the_role_and_the_terminal_are_signed_into_the_certificate_and_kept(hous
     assert (view.role, view.terminal) == (Role.TERMINAL, "TV_1")
 
 
-def test_a_token_gives_the_role_with_which_it_was_made(house: House) -> None:
-    """Whoever has the token cannot choose, and the next token is another one's affair."""
+def test_token_gives_the_role_of_its_invitation(house: House) -> None:
+    """The holder of the token has no choice, and a later token changes nothing."""
     token = house.agents.invite("phone", Role.TERMINAL).token
     house.join("phone", token)
     house.agents.invite("phone", Role.RELAY)

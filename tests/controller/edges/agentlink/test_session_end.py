@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core hears of every end of a stream, however gRPC brings it about."""
+"""The core is notified of every end of a stream, however gRPC reports it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Pa
 
 
 class Deaf:
-    """A stream on which nothing comes, and whose reading needs a moment to give up."""
+    """A stream that receives nothing and needs a moment to cancel its read."""
 
     def __init__(self) -> None:
         self.is_read = asyncio.Event()
@@ -35,7 +35,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize("cancellations", [1, 2])
-def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_again(cancellations: int) -> None:
+def test_stream_end_is_reported_once_despite_cancellations(cancellations: int) -> None:
     told: list[AgentEvent] = []
 
     def post(event: AgentEvent, taken: Callable[[], None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session over real TLS: who speaks when, and how it ends."""
+"""A session over real TLS: the order of messages, and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SUBFLOW = pb.Subflow(
 )  # fmt: skip
 
 
-def test_the_core_is_told_who_came_and_that_he_left(house: House) -> None:
+def test_core_is_notified_of_a_session_and_its_end(house: House) -> None:
     identity = house.enrolled("phone")
     stream, opened = house.served(identity)
     assert opened.name == "phone" and opened.version == "of a test"
@@ -46,7 +46,7 @@ def test_the_core_is_told_who_came_and_that_he_left(house: House) -> None:
     assert stream.ended().code is grpc.StatusCode.OK
 
 
-def test_the_welcome_says_the_version_that_both_speak(house: House) -> None:
+def test_welcome_has_the_common_protocol_version(house: House) -> None:
     stream = house.stream(house.enrolled("phone"))
     newer = pb.FromAgent()
     newer.CopyFrom(HELLO)
@@ -55,7 +55,7 @@ def test_the_welcome_says_the_version_that_both_speak(house: House) -> None:
     assert stream.on_event() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
 
 
-def test_a_report_is_taken_when_the_core_has_taken_it_and_not_before(house: House) -> None:
+def test_report_is_acknowledged_after_the_core_took_it(house: House) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.takes = False
     stream.report(41, pb.Connection(token=7, serves=True, subflows=[SUBFLOW]))
@@ -83,7 +83,7 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
     assert house.agents.refusals()["speech"] == 1
 
 
-def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
+def test_fast_reports_are_slowed_down(house: House) -> None:
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
     for number in range(4):
@@ -92,7 +92,7 @@ def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
     assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
 
 
-def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_reports_are_limited_to_the_interval(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypa
     assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
 
 
-def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failover_messages_are_slowed_down(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "FIRED_AT_ONCE", 2)
     monkeypatch.setattr(agent_session, "FIRED_PER_S", 4.0)
     stream, _ = house.served(house.enrolled("phone"))
@@ -114,7 +114,7 @@ def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypa
     assert time.monotonic() - began >= 3 * 0.25, "two at once, and then four a second"
 
 
-def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_report_delays_no_other_agent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, go_on = threading.Event(), threading.Event()
     reads = decode.reported
 
@@ -167,7 +167,7 @@ def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.M
         ),
     ],
 )
-def test_an_order_arrives_and_its_result_comes_back(house: House, order: Directive, word: pb.Directive) -> None:
+def test_order_arrives_and_its_result_returns(house: House, order: Directive, word: pb.Directive) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.agents.perform(Direct(opened.session, 9, order))
     assert stream.on_event() == pb.FromController(directive=word)
@@ -175,7 +175,7 @@ def test_an_order_arrives_and_its_result_comes_back(house: House, order: Directi
     assert house.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
 
 
-def test_an_order_for_a_stream_that_has_ended_is_nobodys(house: House) -> None:
+def test_order_for_an_ended_session_is_dropped(house: House) -> None:
     identity = house.enrolled("phone")
     stream, old = house.served(identity)
     stream.finish()
@@ -209,7 +209,7 @@ NO_HELLO = "did not say hello first"
         ),
     ],
 )  # fmt: skip
-def test_what_is_against_the_contract_ends_the_stream_and_is_said(
+def test_protocol_violation_ends_the_stream_with_a_reason(
     house: House, words: list[pb.FromAgent | bytes], says: str
 ) -> None:
     stream = house.stream(house.enrolled("phone"))
@@ -223,7 +223,7 @@ def test_what_is_against_the_contract_ends_the_stream_and_is_said(
     assert house.agents.refusals()["speech"] == 1
 
 
-def test_a_word_that_fills_the_memory_is_not_read(house: House) -> None:
+def test_oversized_message_is_not_read(house: House) -> None:
     stream, _ = house.served(house.enrolled("phone"))
     stream.say(b"\x00" * (9 << 20))
     ended = stream.ended()
@@ -231,24 +231,24 @@ def test_a_word_that_fills_the_memory_is_not_read(house: House) -> None:
     house.closed()
 
 
-def test_who_says_nothing_is_not_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_stream_times_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
     stream = house.stream(house.enrolled("phone"))
     assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "said nothing for 0.2 s: expected a hello")
     assert house.quiet()
 
 
-def test_who_does_not_answer_the_core_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_that_does_not_read_is_disconnected(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "MOST_UNREAD", 4)
     stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
     session = house.event(AgentOpened).session
-    for number in range(1, 65):  # 64 MiB: more than the network would hold for it
+    for number in range(1, 65):  # 64 MiB, more than the network buffers
         house.agents.perform(Direct(session, number, Disarm("x" * (1 << 20))))
     assert "does not read" in house.closed().reason
     stream.lost()
 
 
-def test_a_controller_that_stops_says_so(house: House) -> None:
+def test_stopping_controller_says_so(house: House) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.again()
     ended = stream.ended()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token is good once, soon, for one name and for a request of that name; what is refused is logged and counted."""
+"""A token is valid once, for a short time and for one name. Each refusal is logged and counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_a_token_says_whom_to_trust_and_is_kept_as_its_hash_alone(house: House) -> None:
+def test_token_pins_the_ca_and_only_its_hash_is_stored(house: House) -> None:
     invited = house.agents.invite("phone")
     secret, _, pin = invited.token.partition(".")
     assert len(base64.b32decode(secret.upper() + "======")) == 16
@@ -36,7 +36,7 @@ def test_a_token_says_whom_to_trust_and_is_kept_as_its_hash_alone(house: House) 
     assert secret not in kept and hashlib.sha256(secret.encode()).hexdigest() in kept
 
 
-def test_a_token_is_good_once(house: House, log: Log) -> None:
+def test_token_is_valid_once(house: House, log: Log) -> None:
     token = house.agents.invite("phone").token
     assert isinstance(house.join("phone", token), Identity)
     replayed = house.join("phone", token)
@@ -45,14 +45,14 @@ def test_a_token_is_good_once(house: House, log: Log) -> None:
     assert "'phone'" in refused(house, log, "token_used")
 
 
-def test_who_was_cut_off_before_an_answer_comes_again_with_the_same_token(house: House) -> None:
+def test_token_is_valid_after_an_interrupted_join(house: House) -> None:
     token = house.agents.invite("phone").token
     with outside(house) as begun:
         begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_of_many_who_come_with_one_token_at_once_one_gets_in(house: House) -> None:
+def test_concurrent_joins_with_one_token_admit_one(house: House) -> None:
     token = house.agents.invite("phone").token
     outcomes: list[Identity | Ended] = []
     racers = [threading.Thread(target=lambda: outcomes.append(house.join("phone", token))) for _ in range(8)]
@@ -63,7 +63,7 @@ def test_of_many_who_come_with_one_token_at_once_one_gets_in(house: House) -> No
     assert sum(isinstance(each, Identity) for each in outcomes) == 1 and len(outcomes) == 8
 
 
-def test_a_token_outlives_a_restart_and_its_use_does_too(house: House) -> None:
+def test_token_and_its_use_survive_a_restart(house: House) -> None:
     token = house.agents.invite("phone").token
     house.again()
     assert isinstance(house.join("phone", token), Identity)
@@ -71,14 +71,14 @@ def test_a_token_outlives_a_restart_and_its_use_does_too(house: House) -> None:
     assert isinstance(house.join("phone", token), Ended)
 
 
-def test_a_token_ends_after_a_quarter_of_an_hour(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_expires_after_15_minutes(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
     ended = house.join("phone", house.agents.invite("phone").token)
     assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "too old" in ended.said
     refused(house, log, "token_old")
 
 
-def test_a_token_is_for_one_name_and_stays_good_for_it(house: House, log: Log) -> None:
+def test_token_is_for_one_name_and_stays_valid_for_it(house: House, log: Log) -> None:
     token = house.agents.invite("phone").token
     ended = house.join("laptop", token)
     assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "for another name" in ended.said
@@ -86,14 +86,14 @@ def test_a_token_is_for_one_name_and_stays_good_for_it(house: House, log: Log) -
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_a_new_token_ends_the_one_before(house: House) -> None:
+def test_new_token_replaces_the_earlier_one(house: House) -> None:
     old, new = house.agents.invite("phone").token, house.agents.invite("phone").token
     assert isinstance(house.join("phone", old), Ended)
     assert isinstance(house.join("phone", new), Identity)
 
 
 @pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone", "all"])
-def test_a_name_that_no_agent_may_have_is_refused_everywhere(house: House, name: str, log: Log) -> None:
+def test_invalid_agent_name_is_refused_everywhere(house: House, name: str, log: Log) -> None:
     with pytest.raises(Impossible, match="no name of an agent"):
         house.agents.invite(name)
     ended = house.join(name, "a" * 26, asked=request("phone", new_key()))
@@ -101,7 +101,7 @@ def test_a_name_that_no_agent_may_have_is_refused_everywhere(house: House, name:
     refused(house, log, "name")
 
 
-def test_a_stranger_who_takes_another_name_each_time_does_not_fill_the_log(house: House, log: Log) -> None:
+def test_peer_with_many_names_does_not_fill_the_log(house: House, log: Log) -> None:
     for number in range(3):
         house.join(f"phone{number}", "a" * 26)
     assert "'phone0'" in log.get(timeout=PATIENCE_S).getMessage()
@@ -139,9 +139,7 @@ def of_two_names() -> bytes:
         (b"\x30\x03\x02\x01\x00", "PKCS #10"),
     ],
 )
-def test_a_signing_request_that_is_no_good_leaves_the_token_good(
-    house: House, log: Log, asked: bytes, says: str
-) -> None:
+def test_invalid_signing_request_leaves_the_token_valid(house: House, log: Log, asked: bytes, says: str) -> None:
     token = house.agents.invite("phone").token
     ended = house.join("phone", token, asked=asked)
     assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
@@ -149,7 +147,7 @@ def test_a_signing_request_that_is_no_good_leaves_the_token_good(
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_a_request_for_more_than_an_agent_gets_gets_no_more(house: House) -> None:
+def test_signing_request_cannot_ask_for_more_rights(house: House) -> None:
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
     greedy = x509.CertificateSigningRequestBuilder().subject_name(name)

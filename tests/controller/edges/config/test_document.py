@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that people write is taken whole or refused, and reading it always ends."""
+"""The configuration file is read whole or refused, and reading it always ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "gateway.yaml"
 
 
-def test_a_huge_file_is_not_read(file: Path) -> None:
+def test_oversized_file_is_not_read(file: Path) -> None:
     file.write_bytes(b"#" * (2 << 20))
     with pytest.raises(ConfigError, match="at most 524288 bytes"):
         load.load(str(file))
@@ -47,19 +47,19 @@ def _said_of(path: Path) -> str:
     return said[0]
 
 
-def test_a_pipe_in_the_files_place_is_refused_and_not_waited_for(file: Path) -> None:
+def test_pipe_instead_of_a_file_is_refused_without_blocking(file: Path) -> None:
     os.mkfifo(file)
     assert "expected a regular file" in _said_of(file)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/"])
-def test_what_is_no_file_is_refused(path: str) -> None:
+def test_device_or_directory_is_refused(path: str) -> None:
     assert f"{path}: top level: found" in _said_of(Path(path))
 
 
-def test_a_file_that_is_half_written_is_read_when_it_is_whole(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_written_file_is_read_once_complete(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_bytes(HALF)
-    rest = [b"{}\n", b"  home: "]  # each a while after the other
+    rest = [b"{}\n", b"  home: "]  # one after the other
 
     def meanwhile(_s: float) -> None:
         if rest:
@@ -69,7 +69,7 @@ def test_a_file_that_is_half_written_is_read_when_it_is_whole(file: Path, monkey
     assert load.read(str(file)) == WHOLE
 
 
-def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_keeps_growing_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_bytes(WHOLE)
 
     def more(_s: float) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatc
 
 
 @pytest.mark.parametrize("age_s", [OLD_S, -OLD_S])
-def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pytest.MonkeyPatch, age_s: float) -> None:
+def test_only_a_new_file_is_waited_for(file: Path, monkeypatch: pytest.MonkeyPatch, age_s: float) -> None:
     file.write_bytes(WHOLE)
     at = file.stat().st_mtime - age_s
     os.utime(file, (at, at))
@@ -93,8 +93,8 @@ def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["twin", "natted", "beyond"])
-def test_two_sites_laboratories_serve_agents_apart_from_an_installed_controller_s(name: str) -> None:
-    """The lines of README run on them as they are."""
+def test_lab_sites_use_other_agent_addresses_than_installed(name: str) -> None:
+    """The README's commands run on them unchanged."""
     settings = load.load(str(Path(__file__).resolve().parents[4] / "topologies" / f"{name}.yaml")).settings
     assert settings.agents is not None
     assert {RUN_DIRECTORY} == {Path(each).parent for each in (settings.state_file, settings.agents.directory)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bad configuration is refused whole, naming the place, the value and what was expected."""
+"""An invalid configuration is refused whole, with the place, the value and the expectation."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "where", "expected"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_bad_input_is_named_with_place_value_and_expectation(
+def test_invalid_value_is_refused_with_place_and_expectation(
     path: tuple[str | int, ...], value: Any, where: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -126,7 +126,7 @@ def test_bad_input_is_named_with_place_value_and_expectation(
     assert message.startswith("gateway.yaml: ") and where in message and expected in message, message
 
 
-ADDRESSES: dict[str, tuple[tuple[str | int, ...], str]] = {  # what is written where, and the place of its address
+ADDRESSES: dict[str, tuple[tuple[str | int, ...], str]] = {  # the places of each kind of address
     "terminal": (
         (*HOME, "terminals", "phone", "addresses"),
         "sites.home.terminals.phone.addresses[0].address",
@@ -148,7 +148,7 @@ NO_MACHINES = [
 
 
 @pytest.mark.parametrize(("whose", "address", "expected"), NO_MACHINES)
-def test_an_address_at_which_no_machine_can_be_is_refused(whose: str, address: str, expected: str) -> None:
+def test_address_that_no_host_can_have_is_refused(whose: str, address: str, expected: str) -> None:
     path, where = ADDRESSES[whose]
     value = {"terminal": {"address": address, "port": "lan0"}, "next hop": {"address": address}}.get(whose, address)
     with pytest.raises(ConfigError) as refused:
@@ -174,12 +174,12 @@ def test_an_address_at_which_no_machine_can_be_is_refused(whose: str, address: s
         ("[" * 5000, "YAML"),
     ],
 )
-def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> None:
+def test_text_that_is_no_configuration_is_refused(text: str | bytes, where: str) -> None:
     with pytest.raises(ConfigError, match=where):
         load.parse(text)
 
 
-def test_files_that_a_configuration_names_are_found_beside_it() -> None:
+def test_named_files_are_relative_to_the_configuration() -> None:
     written = sites.document()
     written["controller"] = {
         "openflow": {
@@ -196,7 +196,7 @@ def test_files_that_a_configuration_names_are_found_beside_it() -> None:
     assert settings.agents is not None and settings.agents.directory == "/etc/bicast/agents"
 
 
-def test_what_listens_apart_and_is_kept_where_something_may_be_is_good(tmp_path: Path) -> None:
+def test_separate_listeners_and_existing_files_are_accepted(tmp_path: Path) -> None:
     written = sites.document()
     (tmp_path / "state.json").write_text("{}")
     written["controller"] = {
@@ -207,18 +207,18 @@ def test_what_listens_apart_and_is_kept_where_something_may_be_is_good(tmp_path:
     settings = load.parse(yaml.safe_dump(written)).settings
     assert settings.agents is not None and settings.agents.directory == str(tmp_path / "agents")
     del written["controller"]["agents"]
-    written["controller"]["api"]["listen"] = "127.0.0.1:8656"  # where agents would join, if any were served
+    written["controller"]["api"]["listen"] = "127.0.0.1:8656"  # the default join address, if agents were served
     assert load.parse(yaml.safe_dump(written)).settings.agents is None
 
 
-def test_aliases_do_not_make_a_complaint_endless() -> None:
+def test_yaml_aliases_do_not_inflate_an_error() -> None:
     doubling = "\n".join(f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]" for at in range(1, 60))
     with pytest.raises(ConfigError) as refused:
         load.parse(f"a0: &a0 [x, x]\n{doubling}\nsites: *a59")
     assert len(str(refused.value)) < 2000
 
 
-def test_a_default_uplink_that_leads_nowhere_is_named() -> None:
+def test_default_uplink_that_cannot_reach_is_named() -> None:
     written = sites.document()
     home = written["sites"]["home"]
     home["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
@@ -230,14 +230,14 @@ def test_a_default_uplink_that_leads_nowhere_is_named() -> None:
         sites.loaded(written)
 
 
-def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
+def test_mac_of_digits_is_not_a_number() -> None:
     written = yaml.safe_dump(sites.document(), sort_keys=False).replace("08:00:27:81:6b:cf", "10:20:30:40:50:51")
     assert load.parse(written.replace("'10:20:30:40:50:51'", "10:20:30:40:50:51")).sites[0].uplinks[0].mac == (
         "10:20:30:40:50:51"
     )
 
 
-def test_as_many_uplinks_and_terminals_as_promised_and_no_more() -> None:
+def test_limits_of_uplinks_and_terminals_are_enforced() -> None:
     assert len(sites.loaded({"sites": {"big": sites.many(250, 8)}}).sites[0].terminals) == 250
     for terminals, uplinks, said in ((251, 1, "at most 250"), (1, 9, "at most 8 uplinks")):
         with pytest.raises(ConfigError, match=said):
@@ -260,9 +260,7 @@ MORE_THAN_MAY_BE: list[tuple[tuple[str | int, ...], Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "said"), MORE_THAN_MAY_BE, ids=[row[2][:12] for row in MORE_THAN_MAY_BE])
-def test_what_there_is_too_much_of_is_counted_before_it_is_read(
-    path: tuple[str | int, ...], value: Any, said: str
-) -> None:
+def test_excess_entries_are_counted_before_they_are_read(path: tuple[str | int, ...], value: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load.parse(yaml.safe_dump(with_change(path, value), sort_keys=False))
 
@@ -271,7 +269,7 @@ NETWORKS = st.tuples(st.sampled_from(["10.{}.0.7", "fd00:{}::7"]), st.integers(0
 
 
 @given(st.lists(NETWORKS, max_size=6))
-def test_networks_are_apart_exactly_when_no_two_of_them_overlap(written: list[tuple[str, int, int]]) -> None:
+def test_networks_are_accepted_unless_two_overlap(written: list[tuple[str, int, int]]) -> None:
     subnets = tuple(
         Subnet(f"s{number}", (ip_interface(f"{form.format(part)}/{length}"),), None, None)
         for number, (form, part, length) in enumerate(written)
@@ -288,13 +286,13 @@ def test_networks_are_apart_exactly_when_no_two_of_them_overlap(written: list[tu
         assert not overlap
 
 
-def test_a_link_local_address_is_a_next_hops_alone() -> None:
+def test_link_local_address_is_allowed_for_a_next_hop_only() -> None:
     at = ("sites", "home", "uplinks", "wifi", "next_hops", 1, "address")
     site = sites.loaded(with_change(at, "fe80::1")).sites[0]
     assert [str(hop.address) for hop in site.uplink("wifi").next_hops] == ["192.168.100.1", "fe80::1"]
 
 
-def test_names_are_once_over_all_sites() -> None:
+def test_names_and_dpids_are_unique_over_all_sites() -> None:
     two: dict[str, Any] = {"sites": {"a": sites.many(1, 1, 1, "a"), "b": sites.many(1, 1, 2, "a")}}
     with pytest.raises(ConfigError, match=r"b\.terminals\.a-t1.*no other site has"):
         sites.loaded(two)
@@ -326,18 +324,18 @@ def _parses_or_refuses(parse: Callable[[], object]) -> None:
 
 
 @given(path=st.sampled_from(PATHS), value=values)
-def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tuple[str | int, ...], value: Any) -> None:
+def test_changed_file_is_accepted_or_refused_with_one_error(path: tuple[str | int, ...], value: Any) -> None:
     written = with_change(path, value, relayed_site.document)
     _parses_or_refuses(lambda: load.parse(yaml.safe_dump(written, sort_keys=False)))
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200))
-def test_any_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
+def test_random_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
     _parses_or_refuses(lambda: load.parse(raw))
 
 
 @pytest.mark.parametrize("where", ["client:", "terminals:", "sites:"])
-def test_half_a_character_in_a_key_is_refused_in_words_that_can_be_sent(tmp_path: Path, where: str) -> None:
+def test_lone_surrogate_in_a_key_is_refused_in_valid_utf8(tmp_path: Path, where: str) -> None:
     file = tmp_path / "gateway.yaml"
     paper = Path(__file__).resolve().parents[4] / "topologies" / "paper.yaml"
     file.write_text(paper.read_text().replace(where, '"\\ud800":', 1))

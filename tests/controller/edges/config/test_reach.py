@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reach` of a site: the addresses that are asked beyond next hops."""
+"""`reach` of a site lists addresses to probe beyond the next hops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reaching(addresses: Sequence[str]) -> Site:
     return sites.loaded(written).sites[0]
 
 
-def test_every_uplink_is_asked_in_its_families() -> None:
+def test_uplink_probes_the_addresses_of_its_families() -> None:
     written = sites.document()
     lte = written["sites"]["home"]["uplinks"]["lte"]
     lte["addresses"], lte["next_hops"] = lte["addresses"][:1], lte["next_hops"][:1]
@@ -41,13 +41,13 @@ def test_every_uplink_is_asked_in_its_families() -> None:
         (["example.net"], "an IPv4 or IPv6 address"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(addresses: list[str], expected: str) -> None:
+def test_invalid_reach_is_refused(addresses: list[str], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected) as refused:
         reaching(addresses)
     assert refused.value.where.startswith("sites.home.reach")
 
 
-def test_the_peer_is_asked_unless_it_is_the_next_hop() -> None:
+def test_peer_is_probed_unless_it_is_the_next_hop() -> None:
     written = document()
     wifi = written["sites"]["far"]["uplinks"]["wifi"]
     wifi["addresses"][0], wifi["next_hops"][0] = "198.51.100.9/24", {"address": "198.51.100.1"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/gateway-yaml.md tells every key that can be written, and none that cannot."""
+"""docs/reference/gateway-yaml.md lists every accepted key and no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.
 
 
 def _told() -> dict[str, set[str]]:
-    """By the place, which is a headline, what the first column of its table names."""
+    """Return the keys in the first column of each place's table."""
     told = {}
     for section in REFERENCE.split("\n## ")[1:]:
         headline = section.splitlines()[0]
@@ -32,7 +32,7 @@ def _told() -> dict[str, set[str]]:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    """By the place, the keys that may stand there, as the example of everything is read."""
+    """Return the keys accepted at each place while the complete example is read."""
     known: dict[str, set[str]] = {}
     asked = Node.mapping
 
@@ -46,16 +46,16 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     return known
 
 
-def test_every_key_that_is_known_stands_in_the_reference_and_nothing_else(known: dict[str, set[str]]) -> None:
+def test_reference_lists_exactly_the_accepted_keys(known: dict[str, set[str]]) -> None:
     assert _told() == known
 
 
-def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
+def test_complete_example_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
     sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in MODULES)
     assert sum(source.count(".mapping(") for source in sources) == len(known)
 
 
-def test_the_defaults_that_are_told_are_those_that_count() -> None:
+def test_reference_lists_the_actual_defaults() -> None:
     nobody = sites.loaded(sites.document()).settings
     agents = settings.DEFAULT_AGENTS
     defaults = (nobody.openflow, nobody.api, nobody.state_file, agents.listen, agents.join, agents.directory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relaying as it is written: the addresses that follow from it, what the other end makes of them, what is refused."""
+"""Configuration of relaying: the addresses derived from it, their use at the other end, and invalid values."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ def locals_at(site: Site, name: str, first: str | None = None) -> list[tuple[str
     return [(uplink, [str(each) for each in addresses]) for uplink, addresses in locals_of(site, terminal, first)]
 
 
-def test_its_host_speaks_for_a_terminal_by_the_last_bits_of_its_own_address_the_best_uplink_s_first() -> None:
+def test_host_addresses_have_the_terminals_host_bits() -> None:
+    """The addresses of the best uplink come first."""
     site = relayed_site.site()
     by_wifi, by_lte = ("wifi", ["10.97.1.7", "fd00:971::7"]), ("lte", ["10.97.2.7", "fd00:972::7"])
-    assert locals_at(site, "phone") == [by_lte, by_wifi]  # lte is phone's default
+    assert locals_at(site, "phone") == [by_lte, by_wifi]  # lte is the phone's default
     assert locals_at(site, "phone", first="wifi") == [by_wifi, by_lte]
     assert locals_at(site, "laptop") == []
 
 
-def test_who_has_no_address_of_a_family_is_spoken_for_by_the_one_that_it_has() -> None:
+def test_missing_family_uses_the_host_bits_of_the_other() -> None:
     written = relayed_site.document()
     written["sites"]["home"]["terminals"]["phone"]["addresses"].pop()
     assert locals_at(sites.loaded(written).sites[0], "phone", "wifi")[0] == ("wifi", ["10.97.1.7", "fd00:971::a01:7"])
 
 
-def test_what_is_not_written_is_the_nearest_relay_or_directly() -> None:
+def test_relaying_defaults_to_the_nearest_relay_and_direct() -> None:
     written = relayed_site.document()
     del written["sites"]["home"]["relaying"]["except"]
     relaying = sites.loaded(written).sites[0].relaying
@@ -56,7 +57,7 @@ def test_what_is_not_written_is_the_nearest_relay_or_directly() -> None:
     assert sites.paper_site().relaying is None
 
 
-def test_relays_answer_by_a_site_that_mirrors_as_its_terminals_mode_says() -> None:
+def test_mirroring_site_answers_relays_in_the_terminals_mode() -> None:
     home, far = sites.loaded(pair()).sites
     assert home.relaying and set(map(str, home.relaying.excepted)) >= {"203.0.113.0/24", "192.168.0.0/24"}
     switch = FakeSwitch(PORTS)
@@ -68,7 +69,7 @@ def test_relays_answer_by_a_site_that_mirrors_as_its_terminals_mode_says() -> No
         assert {each.port for each in switch.send(to(address), SERVERS).sent} == expected
 
 
-def test_relaying_networks_of_two_sites_do_not_overlap() -> None:
+def test_relaying_networks_of_two_sites_may_not_overlap() -> None:
     written = relayed_site.document()
     cabin = written["sites"]["cabin"] = deepcopy(written["sites"]["home"])
     cabin["dpid"] = FAR["dpid"]
@@ -165,7 +166,7 @@ def phone_is(address: str) -> Change:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_place_value_and_expectation(
+def test_invalid_relaying_is_refused_with_place_and_expectation(
     change: Change, where: str, found: str, expected: str
 ) -> None:
     written = relayed_site.document()
@@ -177,7 +178,7 @@ def test_what_makes_no_sense_is_refused_with_place_value_and_expectation(
     assert found in said.partition("expected")[0], said
 
 
-def test_agents_are_wanted_and_the_end_that_has_the_terminals() -> None:
+def test_relaying_needs_agents_and_the_site_of_the_terminals() -> None:
     written = pair()
     written["sites"]["far"]["relaying"] = written["sites"]["home"].pop("relaying")
     for terminal in written["sites"]["home"]["terminals"].values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`measure` at an uplink: what may be written, and where."""
+"""`measure` at an uplink: valid values and places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measured() -> dict[str, Any]:
     return written
 
 
-def test_an_uplink_is_measured_between_the_hosts_that_are_written() -> None:
+def test_uplink_is_measured_between_the_configured_hosts() -> None:
     home, far = sites.loaded(measured()).sites
     assert home.uplink("wifi").measure == Measure(ip_address("198.51.100.7"), ip_address("203.0.113.9"))
     assert home.uplink("lte").measure is None and far.uplink("wifi").measure is None
@@ -51,7 +51,7 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("at", "value", "where", "expected"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
-def test_what_cannot_be_measured_is_refused_with_its_place(
+def test_invalid_measurement_is_refused_with_its_place(
     at: tuple[str, ...], value: Any, where: str, expected: str
 ) -> None:
     written = inner = measured()
@@ -67,7 +67,7 @@ def test_what_cannot_be_measured_is_refused_with_its_place(
     assert where in str(error.value) and expected in str(error.value)
 
 
-def test_a_tunnel_is_measured_without_a_word() -> None:
+def test_measure_at_a_tunnel_is_refused() -> None:
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["wifi"]["measure"] = dict(BETWEEN)
     with pytest.raises(ConfigError, match=r"wifi.measure.*nothing at an uplink of kind tunnel"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every answer with an error must be."""
+"""Check the body of an error answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 
 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
-    """The body, after checking that it is a whole problem of RFC 9457 with this status."""
+    """Check that the answer is a complete problem of RFC 9457 with this status. Return its body."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = answer.json()

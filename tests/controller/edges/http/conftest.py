@@ -15,7 +15,7 @@ from tests.controller.edges.http.front import Front
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks without the token in one test is not too many for the next."""
+    """Requests without the token in one test do not count against the next."""
     monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 10**6)
 
 
@@ -26,7 +26,7 @@ def shared() -> Desk:
 
 @pytest.fixture
 def desk(shared: Desk) -> Iterator[Desk]:
-    """The core behind both servers; it is as at the start, before and afterwards."""
+    """The core behind both servers, reset before and after each test."""
     yield shared
     shared.reset()
 
@@ -38,7 +38,7 @@ def shared_front() -> Front:
 
 @pytest.fixture
 def front(shared_front: Front) -> Iterator[Front]:
-    """Who enrols agents for both servers; they are as at the start, before and afterwards."""
+    """The enrolment behind both servers, reset before and after each test."""
     yield shared_front
     shared_front.reset()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A core in memory: two gateways, two terminals, and wishes that are kept or refused as the real core does."""
+"""A core in memory: two gateways, two terminals, and overrides that are accepted or refused as in the real core."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
 
 
 class Desk:
-    """Reader, program and writer in one. `silent` makes the core answer no more."""
+    """Reader, program and writer in one. `silent` makes the core stop answering."""
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
@@ -462,8 +462,8 @@ class Desk:
     def reset(self) -> None:
         self.snapshot = START
         self.silent = False
-        self.links: list[float | None] = []  # rates that were told with probes
-        self.relays: dict[str, RelayOverride] = {}  # that were wished for
+        self.links: list[float | None] = []  # rates given with probes
+        self.relays: dict[str, RelayOverride] = {}  # overrides
         self.budgets_reset: list[tuple[str, str]] = []  # gateway and uplink
 
     def read(self) -> Snapshot:
@@ -511,7 +511,7 @@ class Desk:
             return OverrideResult((f"copies over {uplink} of {gateway} have used nothing today",), True, 2)
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """What comes of it is there when it is looked at next."""
+        """The result is available at the next read."""
         with self._one_at_a_time:
             self._answer()
             meant = [one for one in self.snapshot.paths if one.uplink == uplink and site in (None, one.near, one.far)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who enrols agents, in memory: the phone is served, the laptop is revoked."""
+"""Enrolment of agents in memory: the phone is connected, the laptop is revoked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers, floods and other formats stay outside."""
+"""Requests without the token, floods and other formats are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outside(serving: Serving) -> Iterator[httpx.Client]:
 @pytest.mark.parametrize(
     "given", [None, "Bearer", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"]
 )
-def test_without_the_token_nothing_is_read_and_nothing_done(
+def test_request_without_the_token_reads_and_changes_nothing(
     outside: httpx.Client, desk: Desk, given: str | None
 ) -> None:
     headers = [] if given is None else [(b"Authorization", given.encode("latin-1"))]
@@ -39,14 +39,14 @@ def test_without_the_token_nothing_is_read_and_nothing_done(
     assert desk.snapshot is START
 
 
-def test_with_the_token_all_is_answered_under_any_name(outside: httpx.Client) -> None:
+def test_request_with_the_token_is_answered_under_any_host(outside: httpx.Client) -> None:
     outside.headers = httpx.Headers({"Authorization": f"bearer {TOKEN}", "Host": "gateway.example"})
     assert outside.get("/metrics").status_code == 200
     assert outside.put("/api/v1/mode", json=OFF).json()["changed"]
     assert outside.get("/api/v1/openapi.json").json()["security"] == [{"token": []}]
 
 
-def test_too_many_without_the_token_wait_and_who_has_it_does_not(
+def test_requests_without_the_token_are_limited_in_rate(
     outside: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 0)
@@ -62,7 +62,7 @@ def refusals(http: httpx.Client) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("bicast_api_refusals_total ")))
 
 
-def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_beyond_the_rate_are_logged_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 2)
     some = access_control.TokenRefusals()
     assert [some.note("192.0.2.1", now) for now in (5.0, 5.1, 5.2, 6.0)] == [False, False, True, False]
@@ -71,13 +71,13 @@ def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: py
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "garbage", ""]
 )
-def test_a_body_that_is_not_json_is_not_looked_at(http: httpx.Client, desk: Desk, kind: str) -> None:
+def test_body_that_is_not_json_is_refused(http: httpx.Client, desk: Desk, kind: str) -> None:
     answer = http.put("/api/v1/mode", content=b'{"mode": "off"}', headers={"Content-Type": kind})
     problem(answer, 415)
     assert desk.snapshot is START
 
 
-def test_a_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
+def test_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
     answer = _raw(
         serving,
         b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
@@ -87,7 +87,7 @@ def test_a_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) 
     assert desk.snapshot is START
 
 
-def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving: Serving, desk: Desk) -> None:
+def test_huge_chunked_body_is_refused(serving: Serving, desk: Desk) -> None:
     chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
     answer = _raw(
         serving,
@@ -98,7 +98,7 @@ def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving:
     assert desk.snapshot is START
 
 
-def test_half_a_body_is_not_taken_for_a_whole_one(serving: Serving, desk: Desk, http: httpx.Client) -> None:
+def test_truncated_body_is_not_processed(serving: Serving, desk: Desk, http: httpx.Client) -> None:
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(
             b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
@@ -110,14 +110,14 @@ def test_half_a_body_is_not_taken_for_a_whole_one(serving: Serving, desk: Desk, 
     assert desk.snapshot is START
 
 
-def test_garbage_on_the_socket_disturbs_nobody(serving: Serving, http: httpx.Client) -> None:
+def test_garbage_on_the_socket_disturbs_no_other_client(serving: Serving, http: httpx.Client) -> None:
     assert _raw(serving, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     assert _raw(serving, b"GET /" + b"a" * 100_000).startswith(b"HTTP/1.1 4")
     assert http.get("/healthz").status_code == 200
 
 
 def _raw(serving: Serving, request: bytes) -> bytes:
-    """All that comes back; the server closes after an answer to half a request."""
+    """Return the whole answer. The server closes after an answer to half a request."""
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(request)
         answer = bytearray()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enrolling and revoking over HTTP."""
+"""Enrolment and revocation over HTTP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.controller.edges.http.front import PHONE, Front
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        ({}, 422),  # a page of somebody else's could make a browser send it
+        ({}, 422),  # a foreign page could make a browser send it
         ({"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415),
         ({"data": {"a": "b"}}, 415),
         ({"json": {"name": "phone"}}, 422),
     ],
 )
-def test_no_page_of_somebody_elses_can_have_a_token_made(
+def test_cross_site_request_makes_no_token(
     http: httpx.Client, front: Front, sent: dict[str, object], status: int
 ) -> None:
     problem(http.post("/api/v1/agents/phone/token", **sent), status)  # type: ignore[arg-type]

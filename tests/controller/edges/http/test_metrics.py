@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics are what Prometheus can read and what the snapshot says."""
+"""Metrics are readable by Prometheus and match the snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return (name, frozenset(labels.items()))
 
 
-def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_have_every_number_of_the_snapshot(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = replace(desk.snapshot, config_failures=4)
     samples = _samples(http)
     wifi = {"gateway": "home", "uplink": "wifi"}
@@ -73,14 +73,14 @@ def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -
     assert {key: samples.get(key) for key in expected} == expected
 
 
-def test_what_was_not_counted_yet_is_not_told_as_zero(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_omit_counters_that_were_not_read_yet(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = replace(
         desk.snapshot, terminals=tuple(replace(one, sent=None, received=None) for one in desk.snapshot.terminals)
     )
     assert not [key for key in _samples(http) if key[0].startswith("bicast_terminal")]
 
 
-def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_of_a_tunnel_match_its_end(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = replace(desk.snapshot, gateways=(TUNNELLED,))
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
@@ -89,7 +89,7 @@ def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
 
 
-def test_whose_packets_are_copied_is_told_and_what_copies_have_used(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_have_copied_terminals_and_used_budgets(http: httpx.Client, desk: Desk) -> None:
     client, tablet = desk.snapshot.terminals
     single = replace(client, mode=Mode.AUTO, acting=Mode.SINGLE)
     desk.snapshot = replace(desk.snapshot, gateways=(METERED,), terminals=(single, tablet))
@@ -101,7 +101,7 @@ def test_whose_packets_are_copied_is_told_and_what_copies_have_used(http: httpx.
     assert not [key for key in samples if key[0] == "bicast_copies_used_bytes" and ("uplink", "wifi") in key[1]]
 
 
-def test_roads_are_told_by_direction_and_what_is_not_known_is_left_out(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_have_paths_by_direction_and_omit_unknowns(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = MEASURED
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
@@ -114,7 +114,7 @@ def test_roads_are_told_by_direction_and_what_is_not_known_is_left_out(http: htt
     assert not [key for key in samples if ("direction", "down") in key[1] and "path" in key[0]]
 
 
-def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_have_the_caps_of_each_sharing_terminal(http: httpx.Client, desk: Desk) -> None:
     assert not [key for key in _samples(http) if key[0].startswith(("bicast_cap", "bicast_access_point"))]
     unknown = replace(SHARED.access_points[0].terminals[1], most_segments=None, least_segments=None, rtt_ratio=None)
     air = replace(SHARED.access_points[0], terminals=(SHARED.access_points[0].terminals[0], unknown))
@@ -133,7 +133,7 @@ def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.
     }  # fmt: skip
 
 
-def test_doubts_of_a_terminal_that_is_not_heard_are_not_told_as_none(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_omit_doubts_of_a_silent_terminal(http: httpx.Client, desk: Desk) -> None:
     heard, doubted = SHARED.access_points[0].terminals
     silent = replace(doubted, heard=False, doubted=0)
     desk.snapshot = replace(SHARED, access_points=(replace(SHARED.access_points[0], terminals=(heard, silent)),))
@@ -141,14 +141,14 @@ def test_doubts_of_a_terminal_that_is_not_heard_are_not_told_as_none(http: httpx
     assert told_of == {heard.terminal}
 
 
-def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_add_up_groups_with_one_label(http: httpx.Client, desk: Desk) -> None:
     twice = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
     desk.snapshot = replace(desk.snapshot, gateways=(twice,))
     samples = _samples(http)
     assert samples[_key("bicast_bucket_packets_total", gateway="home", group="client bicast", uplink="wifi")] == 140
 
 
-def test_relays_and_what_is_taken_are_counted(http: httpx.Client, desk: Desk) -> None:
+def test_metrics_count_relays_and_intercepted_connections(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = RELAYED
     samples = _samples(http)
     expected = {

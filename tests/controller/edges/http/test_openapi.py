@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI document is true: what is generated from it is answered as it says."""
+"""Each answer matches the OpenAPI document, for requests generated from it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ generously = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 
 def authorised(case: Case) -> dict[str, str]:
-    """Return the token's header for a case that is to have one: schemathesis also tries what happens without."""
+    """Return the token's header, unless schemathesis tests a request without it."""
     return BEARER if "Authorization" in case.headers else {}
 
 
 def answers_as_described(case: Case, serving: Serving) -> None:
-    """All of schemathesis' checks: status, type, schema and headers of the answer, refusal of what is malformed."""
+    """Run all checks of schemathesis: status, type, schema and headers of the answer, and refusal of malformed
+    requests.
+    """
     case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=authorised(case), timeout=30)
 
 
@@ -46,7 +48,7 @@ def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk:
 
 
 def of_each_operation(check: Callable[..., None], path_regex: str = "") -> dict[str, Callable[..., None]]:
-    """Return a test for each operation, each with a name of its own: pytest names schemathesis' items by function."""
+    """Return a test for each operation with its own name, since pytest names schemathesis' items by function."""
     tests: dict[str, Callable[..., None]] = {}
     for operation in (each.ok() for each in schema.include(path_regex=path_regex).get_all_operations()):
         alone = schema.include(path=operation.path, method=operation.method)
@@ -55,7 +57,7 @@ def of_each_operation(check: Callable[..., None], path_regex: str = "") -> dict[
 
 
 def copied(check: Callable[..., None]) -> Callable[..., None]:
-    """Return the same function once more: schemathesis and hypothesis write on what they are given."""
+    """Return a copy of the function, since schemathesis and hypothesis set attributes on it."""
     return FunctionType(check.__code__, check.__globals__, check.__name__, check.__defaults__, check.__closure__)
 
 
@@ -64,13 +66,13 @@ globals().update(of_each_operation(answers_about_what_is_there_as_described, "{n
 
 
 @pytest.mark.parametrize("path", sorted(document["paths"]))
-def test_what_fails_is_described_as_a_problem(path: str) -> None:
+def test_failures_are_described_as_problems(path: str) -> None:
     for operation in document["paths"][path].values():
         for status, answer in operation["responses"].items():
             assert (list(answer["content"]) == [problems.MEDIA_TYPE]) == (status != "200")
 
 
-def test_the_document_that_is_served_is_the_one_that_is_tested(http: httpx.Client) -> None:
+def test_served_document_is_the_tested_one(http: httpx.Client) -> None:
     assert http.get("/api/v1/openapi.json").json() == document
     assert document["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
     assert document["security"] == [{"token": []}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client sends its token to no process of another user."""
+"""A client never sends its token to a process of another user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def listener_of(user: int, host: str) -> Iterator[socket.socket]:
-    """A socket has the user of the thread that made it."""
+    """Make the socket in a thread of this user, which then owns it."""
     os.seteuid(user)
     try:
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -31,7 +31,7 @@ def listener_of(user: int, host: str) -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
-def test_no_token_is_sent_to_another_users_process(host: str) -> None:
+def test_token_is_not_sent_to_a_process_of_another_user(host: str) -> None:
     with listener_of(NOBODY, host) as listener:
         asked = {"0.0.0.0": "127.0.0.1", "::1": "[::1]"}.get(host, host)
         with pytest.raises(NoAnswer, match=f"a process of user {NOBODY} has taken its port"):
@@ -43,6 +43,6 @@ def test_no_token_is_sent_to_another_users_process(host: str) -> None:
 
 
 @pytest.mark.parametrize("user", [0, NOBODY])
-def test_the_users_of_a_connection_include_its_listener(user: int) -> None:
+def test_users_of_a_connection_include_its_listener(user: int) -> None:
     with listener_of(user, "127.0.0.1") as listener, socket.create_connection(listener.getsockname()) as connection:
         assert user in peer.users(connection)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read is what the snapshot says, and names what is not there."""
+"""Reads match the snapshot, and unknown names are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.controller.edges.http.checks import problem
 from tests.controller.edges.http.desk import Desk
 
 
-def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Client) -> None:
+def test_program_is_listed_in_the_order_of_matching(http: httpx.Client) -> None:
     program = http.get("/api/v1/gateways/home/program").json()
     assert [(flow["table"], flow["priority"]) for flow in program["flows"]] == [(0, 20), (0, 10), (1, 100)]
     assert program["flows"][2]["actions"] == [{"do": "dec_ttl"}, {"do": "to_group", "group_id": 0x62000001}]
@@ -35,17 +35,17 @@ def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Cl
         ("/api/v1/nothing", "/api/v1/openapi.json"),
     ],
 )
-def test_what_is_not_there_is_named(http: httpx.Client, path: str, named: str) -> None:
+def test_unknown_resource_is_named(http: httpx.Client, path: str, named: str) -> None:
     assert named in problem(http.get(path), 404)["detail"]
 
 
-def test_a_method_that_a_route_lacks_is_told_with_those_it_has(http: httpx.Client) -> None:
+def test_unsupported_method_lists_the_supported_ones(http: httpx.Client) -> None:
     answer = http.delete("/api/v1/terminals/client/mode")
     assert "PUT" in problem(answer, 405)["detail"]
     assert answer.headers["allow"] == "PUT"
 
 
-def test_a_failure_of_ours_is_a_problem_that_shows_nothing_of_the_inside(http: httpx.Client, desk: Desk) -> None:
+def test_internal_error_reveals_no_details(http: httpx.Client, desk: Desk) -> None:
     desk.snapshot = None  # type: ignore[assignment]
     body = problem(http.get("/api/v1/gateways"), 500)
     assert "NoneType" not in str(body)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays are told whole, wished for and tried; and what a wish says that none can have is refused with words."""
+"""Relays are listed, configured and tried. Invalid overrides are refused with a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.controller.edges.http.desk import RELAYED, Desk
 from tests.controller.edges.http.front import Front
 
 
-def test_a_relay_whose_agent_cannot_be_revoked_is_removed_and_that_it_was_not_is_told(
+def test_relay_is_removed_even_if_its_revocation_fails(
     http: httpx.Client, desk: Desk, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(name: str) -> OverrideResult:
@@ -34,7 +34,7 @@ def test_a_relay_whose_agent_cannot_be_revoked_is_removed_and_that_it_was_not_is
         ({"address": "203.0.113.9", "congestion": "bbr; reboot"}, 422),
     ],
 )
-def test_what_can_be_no_relay_is_refused_and_nothing_is_wished(
+def test_invalid_relay_is_refused_and_changes_nothing(
     http: httpx.Client, desk: Desk, wish: dict[str, object], status: int
 ) -> None:
     assert (

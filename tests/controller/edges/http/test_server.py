@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's socket: bound or handed in, taken or not, and given back at the end."""
+"""The API's socket is bound or inherited, and released at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ running.stop()
 """
 
 
-def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
+def test_address_in_use_is_one_sentence(desk: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         settings = replace(SETTINGS, api=endpoint)
@@ -48,7 +48,7 @@ def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
+def test_stop_ends_the_threads_and_releases_the_address(desk: Desk) -> None:
     app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
     before = _servers()
     running = serve(app, SETTINGS)
@@ -63,16 +63,16 @@ def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
 
 
 @pytest.mark.timed
-def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
+def test_small_answer_is_not_delayed_by_an_ack(http: httpx.Client) -> None:
     took = []
     for _ in range(40):
         started = time.monotonic()
         http.get("/healthz")
         took.append(time.monotonic() - started)
-    assert min(took[20:]) < 0.040  # Linux' shortest delay of an ACK; a connection's first ones are not delayed
+    assert min(took[20:]) < 0.040  # the shortest ACK delay of Linux; a connection's first ACKs are not delayed
 
 
-def test_whoever_asks_for_the_head_gets_that_of_the_answer_and_no_body(http: httpx.Client) -> None:
+def test_head_returns_the_headers_without_a_body(http: httpx.Client) -> None:
     for path in ("/api/v1/status", "/api/v1/nothing"):
         whole, head = http.get(path), http.head(path)
         assert (head.status_code, head.content) == (whole.status_code, b"")
@@ -86,7 +86,7 @@ def _servers() -> set[threading.Thread]:
 
 
 def _child(handed_in: int, **environment: str) -> subprocess.Popen[str]:
-    """A process that serves what stands at its file descriptor 3."""
+    """Start a process that serves the socket on its file descriptor 3."""
     script = 'exec 3<&"$1" && exec "$2" -c "$3"'
     return subprocess.Popen(
         ["bash", "-c", script, "child", str(handed_in), sys.executable, CHILD],
@@ -99,7 +99,7 @@ def _child(handed_in: int, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_socket_that_was_handed_in_is_served() -> None:
+def test_inherited_socket_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = Endpoint(*listener.getsockname())
         child = _child(listener.fileno(), LISTEN_FDS="1")
@@ -110,7 +110,7 @@ def test_a_socket_that_was_handed_in_is_served() -> None:
     assert (told.strip(), complaints, child.returncode) == (str(endpoint), "", 0)
 
 
-def test_a_socket_for_another_process_is_left_alone() -> None:
+def test_inherited_socket_of_another_process_is_ignored() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         child = _child(listener.fileno(), LISTEN_FDS="1", LISTEN_PID="1")
         told, complaints = child.communicate("")
@@ -121,7 +121,7 @@ def test_a_socket_for_another_process_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("kind", "named"), [("file", "no socket"), ("datagram", "a listening TCP socket"), ("open", "token_file")]
 )
-def test_what_cannot_be_served_is_one_sentence(kind: str, named: str) -> None:
+def test_unusable_socket_is_one_sentence(kind: str, named: str) -> None:
     if kind == "file":
         handed_in, close = (read_end := os.pipe()[0]), lambda: os.close(read_end)
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks half a question, or takes no answer, is waited for a while and keeps nobody else from being answered."""
+"""A client that sends half a request or reads no answer times out and blocks no other client."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ HALF_A_BODY = (
 )
 WHOLE = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
 SHORT_S = 0.3
-LONGER_S = 3.0  # than a loaded machine stalls
+LONGER_S = 3.0  # longer than a loaded machine stalls
 DESCRIPTORS = 128
-LARGE = 30_000_000  # more than two sockets hold
+LARGE = 30_000_000  # more than two socket buffers hold
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def _until_closed(asking: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("half", [b"", b"G", HALF_A_HEAD, HALF_A_BODY])
-def test_half_a_request_is_not_waited_for(impatient: Serving, desk: Desk, half: bytes) -> None:
+def test_half_a_request_times_out(impatient: Serving, desk: Desk, half: bytes) -> None:
     with _connected(impatient.endpoint) as asking:
         asking.sendall(half)
         assert _until_closed(asking) == b""
@@ -62,11 +62,11 @@ def test_half_a_request_is_not_waited_for(impatient: Serving, desk: Desk, half: 
 
 
 @pytest.mark.parametrize("half", [HALF_A_HEAD, HALF_A_BODY])
-def test_a_request_that_drips_has_no_more_time_than_another(impatient: Serving, half: bytes) -> None:
+def test_slow_request_has_no_more_time_than_another(impatient: Serving, half: bytes) -> None:
     with _connected(impatient.endpoint) as asking:
         asking.sendall(half)
         asking.settimeout(SHORT_S / 10)
-        for _ in range(2000):  # each well before the time is over
+        for _ in range(2000):  # each well before the timeout
             try:
                 asking.sendall(b" ")
                 assert asking.recv(1) == b""
@@ -79,10 +79,8 @@ def test_a_request_that_drips_has_no_more_time_than_another(impatient: Serving, 
             pytest.fail("it is held as long as it drips")
 
 
-def test_a_connection_that_was_answered_and_asks_no_more_is_closed(
-    impatient: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "REQUEST_WITHIN_S", LONGER_S)  # or the request may come too late
+def test_idle_connection_is_closed_after_an_answer(impatient: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", LONGER_S)  # otherwise the request may be too late
     for more in (b"", HALF_A_HEAD):
         with _connected(impatient.endpoint) as asking:
             asking.sendall(WHOLE)
@@ -92,9 +90,7 @@ def test_a_connection_that_was_answered_and_asks_no_more_is_closed(
             assert _until_closed(asking) == b""
 
 
-def test_an_answer_that_nobody_takes_is_given_up(
-    impatient: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_that_is_not_read_times_out(impatient: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "ANSWER_WITHIN_S", SHORT_S)
     desk.snapshot = replace(START, config_error="x" * LARGE)
     with _connected(impatient.endpoint) as asking:
@@ -109,9 +105,7 @@ def test_an_answer_that_nobody_takes_is_given_up(
         assert len(_until_closed(asking)) < LARGE
 
 
-def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_answers_do_not_block_other_clients(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
     desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
@@ -129,7 +123,7 @@ def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
         running.stop()
 
 
-def test_a_client_that_asks_again_has_its_time_anew(impatient: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_request_of_a_client_restarts_its_timeout(impatient: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("REQUEST_WITHIN_S", "ANSWER_WITHIN_S"):
         monkeypatch.setattr(server, limit, 3600.0)
     with httpx.Client(base_url=f"http://{impatient.endpoint}", headers=BEARER, trust_env=False) as client:
@@ -140,7 +134,7 @@ def test_a_client_that_asks_again_has_its_time_anew(impatient: Serving, monkeypa
         assert deadline.cancelled() and impatient._server.server_state.connections == {connection}
 
 
-def test_hundreds_of_half_requests_keep_nobody_from_being_answered() -> None:
+def test_hundreds_of_half_requests_do_not_block_other_clients() -> None:
     script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n{CHILD}"
     child = subprocess.Popen(
         [sys.executable, "-c", script],

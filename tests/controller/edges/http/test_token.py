@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's token: made for this machine, or people's own; secret and strong."""
+"""The API's token: generated or configured, secret and strong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found_by(uid: int, gid: int, run: Path) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_each_start_makes_another_token_of_256_bits_and_takes_it_away(run: Path) -> None:
+def test_each_start_makes_a_new_token_and_removes_it(run: Path) -> None:
     made = []
     for _ in range(2):
         with token.of_api(None, 7) as one:
@@ -45,7 +45,7 @@ def test_each_start_makes_another_token_of_256_bits_and_takes_it_away(run: Path)
     assert made[0] != made[1] and all(re.fullmatch("[0-9a-f]{64}", each) for each in made)
 
 
-def test_the_token_is_read_by_root_and_its_group_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_readable_only_by_root_and_its_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token, "GROUP", grp.getgrgid(os.getgid()).gr_name)
     with token.of_api(None, 7) as one:
         assert token.path_of(7).stat().st_mode & 0o7777 == 0o640
@@ -53,13 +53,13 @@ def test_the_token_is_read_by_root_and_its_group_alone(run: Path, monkeypatch: p
         assert found_by(NOBODY, os.getgid(), run) == one
 
 
-def test_without_the_group_the_token_is_the_controllers_users_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_the_controllers_alone_without_the_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token, "GROUP", "no-such-group")
     with token.of_api(None, 7):
         assert token.path_of(7).stat().st_mode & 0o7777 == 0o600
 
 
-def test_a_token_that_another_left_is_replaced_and_that_of_a_later_one_is_left(run: Path) -> None:
+def test_stale_token_is_replaced_and_a_newer_one_is_kept(run: Path) -> None:
     run.mkdir()
     token.path_of(7).write_text("of one who was killed\n")
     with token.of_api(None, 7) as one:
@@ -68,13 +68,13 @@ def test_a_token_that_another_left_is_replaced_and_that_of_a_later_one_is_left(r
     assert token.found(7) == "of another"
 
 
-def test_where_none_can_be_kept_one_sentence_says_what_to_do(run: Path) -> None:
+def test_token_that_cannot_be_saved_is_one_sentence(run: Path) -> None:
     run.write_text("a file, and no directory")
     with pytest.raises(token.BadToken, match=r"api-7.token cannot be kept|cannot be kept at .*token_file"):
         token.of_api(None, 7).__enter__()
 
 
-def test_a_client_of_this_machine_finds_the_token_without_being_told(run: Path, serving: Serving) -> None:
+def test_local_client_finds_the_token_itself(run: Path, serving: Serving) -> None:
     url = f"http://{serving.endpoint}"
     with pytest.raises(NoToken):
         Client(url).get("status")
@@ -85,7 +85,7 @@ def test_a_client_of_this_machine_finds_the_token_without_being_told(run: Path, 
             Client(url, token="another").get("status")
 
 
-def test_a_client_that_asks_while_the_controller_starts_finds_its_token(
+def test_client_finds_the_token_of_a_starting_controller(
     run: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = iter([None, TOKEN])
@@ -100,26 +100,26 @@ def test_a_client_that_asks_while_the_controller_starts_finds_its_token(
         *("952851713302469570283719462508571246903", "s0me-Words.and_more~of=them"),
     ],
 )
-def test_a_token_of_128_bits_is_taken(tmp_path: Path, word: str) -> None:
+def test_token_of_128_bits_is_accepted(tmp_path: Path, word: str) -> None:
     assert written(tmp_path, word + "\n", 0o640) == word
 
 
 @pytest.mark.parametrize(
     "word", ["x", "secret", "0123456789abcdef0123456789abcde", "a" * 64, "abc" * 30, "3141592653589793238462643383279"]
 )
-def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path, word: str) -> None:
+def test_guessable_token_is_refused(tmp_path: Path, word: str) -> None:
     with pytest.raises(token.BadToken, match=r"can be guessed: .* `openssl rand -hex 32`"):
         written(tmp_path, word, 0o600)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o602, 0o601])
-def test_a_token_that_others_may_open_is_refused(tmp_path: Path, mode: int) -> None:
+def test_token_file_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(token.BadToken, match=f"chmod o= {tmp_path}"):
         written(tmp_path, TOKEN, mode)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"two words", b"\xff\xfe"])
-def test_a_token_that_is_none_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_missing_or_invalid_token_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
@@ -128,13 +128,13 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, content: bytes | None) 
         token.written(str(file))
 
 
-def test_a_pipe_is_no_token_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_pipe_as_token_file_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "token", 0o600)
     with pytest.raises(token.BadToken):
         token.written(str(tmp_path / "token"))
 
 
-def test_the_copy_that_systemd_gives_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_copy_from_systemd_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "given").mkdir()
     written(tmp_path / "given", TOKEN, 0o400)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "given"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wish is kept whole, or refused whole with the reason."""
+"""An override is stored whole, or refused whole with the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.controller.edges.http.checks import problem
 from tests.controller.edges.http.desk import START, Desk
 
 
-def test_the_mode_of_all_is_set_at_its_own_place_only(http: httpx.Client, desk: Desk) -> None:
+def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: Desk) -> None:
     problem(http.put("/api/v1/terminals/all/mode", json={"mode": "off"}), 404)
     assert desk.snapshot == START
     answer = http.put("/api/v1/mode", json={"mode": "off"}).json()
@@ -29,7 +29,7 @@ def test_the_mode_of_all_is_set_at_its_own_place_only(http: httpx.Client, desk: 
         ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single', 'off', 'auto' or 'file'"),
     ],
 )
-def test_a_malformed_wish_names_place_value_and_expectation(
+def test_malformed_override_names_place_value_and_expectation(
     http: httpx.Client, desk: Desk, wish: object, where: str, value: object, expected: str
 ) -> None:
     body = problem(http.put("/api/v1/terminals/client/mode", json=wish), 422)
@@ -57,7 +57,7 @@ def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: Desk) 
         b"null",
     ],
 )
-def test_garbage_in_the_body_is_malformed_and_nothing_is_done(http: httpx.Client, desk: Desk, garbage: bytes) -> None:
+def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, desk: Desk, garbage: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     body = problem(http.put("/api/v1/terminals/client/mode", content=garbage, headers=headers), 422)
     assert body["errors"][0]["where"].startswith("body")
@@ -65,7 +65,7 @@ def test_garbage_in_the_body_is_malformed_and_nothing_is_done(http: httpx.Client
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/status", "/api/v1/program"])
-def test_a_core_that_does_not_answer_is_told_as_unavailable(http: httpx.Client, desk: Desk, path: str) -> None:
+def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, desk: Desk, path: str) -> None:
     desk.silent = True
     assert "did not answer" in problem(http.get(path), 503)["detail"]
     assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]

@@ -32,13 +32,13 @@ ANY_PORT = Endpoint("127.0.0.1", 0)
 
 
 class Desk:
-    """A core without thoughts: it keeps what the wire posts, and orders what a test wants."""
+    """A core without logic: it keeps the events of the wire and sends the orders of a test."""
 
     def __init__(self, tls: Tls | None = None, listen: Endpoint | LocalSocket = ANY_PORT) -> None:
         self._inbox: queue.SimpleQueue[SwitchEvent] = queue.SimpleQueue()
         self._put_back: list[SwitchEvent] = []
         self._ticket = 0
-        self.present: set[int] = set()  # sessions that were opened and not closed
+        self.present: set[int] = set()  # sessions opened and not closed
         self.wire = Wire(listen, tls, self._post)
 
     @property
@@ -53,7 +53,7 @@ class Desk:
         self._inbox.put(event)
 
     def wait(self, kind: type[T], fits: Callable[[T], bool] = lambda _: True, patience_s: float = PATIENCE_S) -> T:
-        """The first event of this kind that fits; others stay for later."""
+        """Return the first matching event of this kind; keep the others."""
         deadline = time.monotonic() + patience_s
         for event in list(self._put_back):
             if isinstance(event, kind) and fits(event):
@@ -78,7 +78,7 @@ class Desk:
         return self.wait(SwitchOpened, lambda event: event.dpid == dpid, patience_s)
 
     def apply(self, session: int, *changes: Change) -> list[SwitchRefused]:
-        """Returns what was refused."""
+        """Return the refusals."""
         ticket = self._next()
         self.perform(Apply(session, ticket, changes))
         self.wait(SwitchApplied, lambda event: (event.session, event.ticket) == (session, ticket))
@@ -116,7 +116,7 @@ def desk() -> Iterator[Desk]:
 
 @pytest.fixture
 def bridge(ovs: Ovs, desk: Desk) -> Iterator[SwitchOpened]:
-    """Bridge `br` with eight ports, opened and empty."""
+    """Return bridge `br` with eight ports, connected and empty."""
     ovs.bridge("br", 0xB1, desk.target, ports=8)
     yield desk.opened(0xB1)
     ovs.remove("br")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core itself on the wire, of a gateway with one terminal; the test is its clock."""
+"""The real core on the wire, for a gateway with one terminal. The test is its clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ sites:
 
 
 class Home:
-    """The core itself at the desk, its clock in the test's hand."""
+    """The real core connected to the wire, with a clock that the test sets."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -65,7 +65,7 @@ class Home:
         self._carry_out(self._core.tick(self._now))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        """And what comes of it, until nothing is on its way."""
+        """Perform the effects and their consequences until no order is in flight."""
         waited_for = self._perform(effects)
         while waited_for:
             said = self._desk.wait(SwitchRead | SwitchApplied | SwitchRefused)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers made of a plain socket: switches that say what a test wants, and strangers."""
+"""Peers made of a plain socket: switches that send what a test wants, and other peers."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Peer:
         return f"{host}:{port}"
 
     def finish(self) -> None:
-        """Says no more, and still listens: what was sent is read, as it need not be after a close."""
+        """Shut down sending. Unlike after a close, the controller still reads the rest."""
         self.socket.shutdown(socket.SHUT_WR)
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def next(self) -> tuple[int, int, bytes] | None:
-        """Type, xid and body of the next message; None when the controller has ended the connection."""
+        """Return type, xid and body of the next message, or None when the controller has ended the connection."""
         while len(self._buffer) < 8 or len(self._buffer) < int.from_bytes(self._buffer[2:4], "big"):
             try:
                 data = self.socket.recv(65536)
@@ -68,7 +68,7 @@ class Peer:
         return kind, xid, body
 
     def wait(self, kind: int) -> tuple[int, bytes]:
-        """Xid and body of the next message of this type; echo requests on the way are answered."""
+        """Return xid and body of the next message of this type. Echo requests in between are answered."""
         while (found := self.next()) is not None:
             if found[0] == kind:
                 return found[1:]
@@ -77,7 +77,7 @@ class Peer:
         raise AssertionError(f"the controller ended the connection before a message of type {kind}")
 
     def is_ended(self) -> bool:
-        """Waits for the end; false when the controller still holds it after a minute of silence."""
+        """Wait for the end. Return False if the controller keeps the connection for a minute of silence."""
         try:
             while self.next() is not None:
                 pass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Open vSwitch 3.1 said of a gateway of ours, byte for byte, for tests that bend it.
+"""Messages of Open vSwitch 3.1 for one of our gateways, byte for byte, for tests that mutate them.
 
-`recorded.txt` beside this file has one message a line. This command, in a world, prints it anew:
+`recorded.txt` beside this file has one message a line. This command prints it again, in a namespace:
 
     python -m lab.stage.isolate python -m tests.controller.edges.openflow.recorded
 """
@@ -42,7 +42,7 @@ from tests.controller.edges.openflow.switches import Ovs
 FILE = Path(__file__).with_suffix(".txt")
 SET_CONFIG, SET_ASYNC = 9, 28
 MAC = "02:00:00:00:04:07"
-ODD = [  # under our cookie, in words that we do not have
+ODD = [  # entries with our cookie that our model cannot express
     "table=1,priority=77,ip,nw_frag=later,actions=dec_ttl,output:1",
     "table=1,priority=77,tcp,tcp_flags=+syn-ack,actions=load:5->NXM_NX_REG0[3..7],goto_table:9",
     "table=1,priority=76,tcp,actions=move:NXM_OF_TCP_SRC[]->NXM_OF_TCP_DST[],output:1",
@@ -56,7 +56,7 @@ def messages() -> dict[str, bytes]:
 
 
 class _Line:
-    """To the bridge's own socket, where it takes orders of anybody on this machine."""
+    """A connection to the bridge's own socket, which accepts orders from any local process."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Open vSwitch for the tests of the wire: its own processes and sockets, dummy ports, and no device at all."""
+"""A real Open vSwitch for tests of the wire: its own processes and sockets, dummy ports, and no device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ovs:
         until(lambda: (directory / "ovs-vswitchd.ctl").exists(), "ovs-vswitchd starts")
 
     def bridge(self, name: str, dpid: int, controller: str, ports: int = 2, protocols: str = "OpenFlow13") -> None:
-        """With ports <name>1, <name>2, ... numbered from 1."""
+        """Add a bridge with the ports <name>1, <name>2, ... numbered from 1."""
         bridge = ["set", "bridge", name, "datapath_type=dummy", "fail_mode=secure", f"protocols={protocols}"]
         arguments = ["--may-exist", "add-br", name, "--", *bridge, f"other_config:datapath-id={dpid:016x}"]
         for number in range(1, ports + 1):
@@ -59,7 +59,7 @@ class Ovs:
         self.appctl("netdev-dummy/receive", port, frame.hex())
 
     def pause(self, paused: bool) -> None:
-        """A switch that is there and says nothing."""
+        """Make the switch stay connected and silent."""
         self._daemons[1].send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real messages, bent: whatever a peer makes of OpenFlow, its connection ends at most, and the core lives on."""
+"""Real messages are mutated. At most the connection of the peer ends, and the core goes on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REAL = messages()
 REPLIES = ["flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"]
 SAID = [*REPLIES, "barrier", "error", "arp", "solicitation"]
 PORTS = {name: Port(number, "aa:55:aa:55:00:01", True) for number, name in enumerate(("own1", "own2"), 1)}
-NOTHING_WRITTEN = re.sub(r', mac: "02:00:00:00:0[24]:\d\d"', "", GATEWAY)  # what groups show counts as learned
+NOTHING_WRITTEN = re.sub(r', mac: "02:00:00:00:0[24]:\d\d"', "", GATEWAY)  # MACs in groups count as learned
 
 Bend = Callable[[bytes], bytes]
 
@@ -82,7 +82,7 @@ def _remove(at: int, size: int) -> Bend:
 
 
 def _true_length(data: bytes) -> bytes:
-    """So that what is bent inside is looked at."""
+    """Correct the length, so that the rest is parsed."""
     return data[:2] + len(data).to_bytes(2, "big") + data[4:] if 4 <= len(data) <= 0xFFFF else data
 
 
@@ -109,7 +109,7 @@ def bent(names: list[str]) -> some.SearchStrategy[bytes]:
 
 
 class _Talk:
-    """The core and one session, with no socket: what the switch says is heard, what the core orders is written."""
+    """The core and one session without a socket: the core gets the switch's messages, and its orders are encoded."""
 
     def __init__(self) -> None:
         self.core = Core(parse(NOTHING_WRITTEN), Wanted(), 0.0)
@@ -138,7 +138,7 @@ class _Talk:
                 self.changes += effect.changes
                 self.session.apply(effect)
                 for change in effect.changes:
-                    describe(change, PORTS)  # as the core does when one is refused
+                    describe(change, PORTS)  # as the core does for a refusal
             case Read():
                 self.session.read(effect)
             case Ask():
@@ -151,7 +151,7 @@ class _Talk:
                 self.session.count()
 
 
-def test_what_was_recorded_is_understood() -> None:
+def test_recorded_messages_are_understood() -> None:
     talk = _Talk()
     for name in REPLIES:
         talk.said(REAL[name])
@@ -162,8 +162,8 @@ def test_what_was_recorded_is_understood() -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(some.lists(bent(SAID), min_size=1, max_size=3), some.sampled_from(range(len(REPLIES) + 1)))
-def test_no_bent_reply_does_more_than_end_its_connection(sent: list[bytes], when: int) -> None:
-    """It comes in place of what was asked for, or behind it; whatever the core makes of it can be written."""
+def test_mutated_reply_at_most_ends_its_connection(sent: list[bytes], when: int) -> None:
+    """The reply replaces or follows the expected one. Whatever orders the core derives can be encoded."""
     talk = _Talk()
     with contextlib.suppress(SwitchError):
         for name in REPLIES[:when]:
@@ -176,11 +176,11 @@ def test_no_bent_reply_does_more_than_end_its_connection(sent: list[bytes], when
         talk.look()
 
 
-OPENING = [("hello", None), ("features", FEATURES_REQUEST), ("ports", MULTIPART_REQUEST)]  # and what they answer
+OPENING = [("hello", None), ("features", FEATURES_REQUEST), ("ports", MULTIPART_REQUEST)]  # with their answers
 
 
 def _become(peer: Peer, steps: int) -> None:
-    """The first steps of a switch's opening."""
+    """Perform the first steps of a switch's handshake."""
     for name, asked in OPENING[:steps]:
         xid = peer.wait(asked)[0] if asked is not None else 0
         peer.send(REAL[name][:4] + xid.to_bytes(4, "big") + REAL[name][8:])
@@ -188,7 +188,7 @@ def _become(peer: Peer, steps: int) -> None:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.lists(bent(list(REAL)), min_size=1, max_size=4), some.integers(0, len(OPENING)), some.booleans())
-def test_no_bent_message_at_any_moment_does_more_than_end_its_connection(
+def test_mutated_message_at_most_ends_its_connection(
     desk: Desk,
     bridge: SwitchOpened,
     caplog: pytest.LogCaptureFixture,
@@ -201,7 +201,7 @@ def test_no_bent_message_at_any_moment_does_more_than_end_its_connection(
         if steps == len(OPENING):
             opened = desk.wait(SwitchOpened, lambda event: event.peer == peer.name)
             desk.perform(Read(opened.session, 99))
-        with contextlib.suppress(OSError):  # it has been ended already
+        with contextlib.suppress(OSError):  # the connection has ended already
             for data in [b"".join(sent)] if at_once else sent:
                 peer.send(data)
             peer.finish()

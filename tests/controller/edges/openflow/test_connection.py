@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one connection remembers of what was sent over it."""
+"""One connection keeps track of the messages sent over it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def refused(session: SwitchSession, xid: int) -> SwitchRefused:
     return event
 
 
-def test_a_barrier_that_is_answered_answers_for_all_before_it() -> None:
-    """A switch that answers some barriers only must not have us remember everything for ever."""
+def test_barrier_reply_confirms_everything_before_it() -> None:
+    """A switch that answers only some barriers must not make the session grow without limit."""
     session = SwitchSession(1, 1, "somebody")
     first = session.apply(Apply(1, 1, (FLOWS[0], FLOWS[1])))
     second = session.apply(Apply(1, 2, (FLOWS[2],)))

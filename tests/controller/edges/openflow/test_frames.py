@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that we send are right by another's reading; frames that are wrong tell nothing."""
+"""Another library reads the frames that we send. Invalid received frames are ignored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAMES = [REQUEST, SOLICITATION, ADVERTISEMENT]
 
 
 def _headers(frame: bytes) -> list[Any]:
-    """As the framework's own packet library reads it."""
+    """Parse a frame with the framework's packet library."""
     packet = importlib.import_module(f"{framework.NAME}.lib.packet.packet")
     headers: list[Any] = list(packet.Packet(frame).protocols)
     return headers
@@ -40,14 +40,14 @@ def _tells(frame: bytes) -> list[NeighbourSeen | Solicited | EchoAnswered]:
 
 
 def _dad(target: IPv6Address) -> bytes:
-    """A solicitation of one who only tests whether an address is free."""
+    """Return a solicitation of duplicate address detection."""
     frame = bytearray(ask(Ask(1, 2, THEIRS, NOBODY, target))[:-8])  # without the option
     frame[18:20] = (24).to_bytes(2, "big")
     return _summed(bytes(frame))
 
 
 def _summed(frame: bytes) -> bytes:
-    """With the checksum made right, by RFC 1071 done the slow way."""
+    """Return the frame with a correct checksum, computed as in RFC 1071."""
     body = frame[54:56] + b"\0\0" + frame[58:]
     data = frame[22:54] + len(body).to_bytes(4, "big") + (58).to_bytes(4, "big") + body + b"\0" * (len(body) % 2)
     total = sum(int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2))
@@ -64,7 +64,7 @@ ECHO_V4, ECHO_V6 = (echo(Echo(1, 2, OURS, THEIRS, *ends, 0xABCD)) for ends in ((
 
 
 @pytest.mark.parametrize("frame, kind", [(ECHO_V4, 8), (ECHO_V6, 128)])
-def test_an_echo_request_goes_to_the_next_hop_with_right_checksums(frame: bytes, kind: int) -> None:
+def test_echo_request_to_the_next_hop_has_right_checksums(frame: bytes, kind: int) -> None:
     ethernet, ip, icmp = _headers(frame)[:3]
     source, target = (V4, FAR_V4) if kind == 8 else (V6, FAR_V6)
     assert (ethernet.dst, ethernet.src, ip.src, ip.dst) == (THEIRS, OURS, str(source), str(target))
@@ -82,7 +82,7 @@ def _ones(data: bytes) -> int:
 
 
 def _replied(frame: bytes) -> bytes:
-    """What the address that was asked sends back."""
+    """Return the reply of the probed address."""
     if frame[12:14] == b"\x86\xdd":
         return _summed(frame[:22] + frame[38:54] + frame[22:38] + b"\x81" + frame[55:])
     body = b"\0\0\0\0" + frame[38:]
@@ -90,7 +90,7 @@ def _replied(frame: bytes) -> bytes:
     return frame[:26] + frame[30:34] + frame[26:30] + body[:2] + checksum.to_bytes(2, "big") + body[4:]
 
 
-def test_only_a_right_echo_reply_of_ours_is_an_answer() -> None:
+def test_only_a_valid_reply_to_our_echo_is_accepted() -> None:
     for frame, source, at in ((ECHO_V4, FAR_V4, 34), (ECHO_V6, FAR_V6, 54)):
         reply = _replied(frame)
         assert _tells(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
@@ -103,14 +103,14 @@ def test_only_a_right_echo_reply_of_ours_is_an_answer() -> None:
             assert _tells(reply[:length]) == []
 
 
-def test_an_ipv4_address_is_asked_for_by_arp() -> None:
+def test_ipv4_address_is_resolved_by_arp() -> None:
     ethernet, arp = _headers(REQUEST)[:2]
     assert (ethernet.dst, ethernet.src, ethernet.ethertype) == ("ff:ff:ff:ff:ff:ff", OURS, 0x0806)
     assert (arp.opcode, arp.src_mac, arp.src_ip, arp.dst_ip) == (1, OURS, str(V4), str(V4_TARGET))
     assert (arp.hwtype, arp.proto, arp.hlen, arp.plen, arp.dst_mac) == (1, 0x0800, 6, 4, "00:00:00:00:00:00")
 
 
-def test_an_ipv6_address_is_asked_for_in_its_solicited_node_group() -> None:
+def test_ipv6_address_is_resolved_in_its_solicited_node_group() -> None:
     ethernet, ipv6, icmpv6 = _headers(SOLICITATION)[:3]
     assert (ethernet.dst, ethernet.src) == ("33:33:ff:ab:cd:ef", OURS)
     assert (ipv6.src, ipv6.dst, ipv6.nxt, ipv6.hop_limit) == (str(V6), "ff02::1:ffab:cdef", 58, 255)
@@ -119,7 +119,7 @@ def test_an_ipv6_address_is_asked_for_in_its_solicited_node_group() -> None:
     assert _summed(SOLICITATION) == SOLICITATION
 
 
-def test_who_asks_is_answered_alone() -> None:
+def test_advertisement_goes_to_the_asker_alone() -> None:
     ethernet, ipv6, icmpv6 = _headers(ADVERTISEMENT)[:3]
     assert (ethernet.dst, ethernet.src) == (THEIRS, OURS)
     assert (ipv6.src, ipv6.dst, ipv6.hop_limit) == (str(V6), str(V6_TARGET), 255)
@@ -128,7 +128,7 @@ def test_who_asks_is_answered_alone() -> None:
     assert _summed(ADVERTISEMENT) == ADVERTISEMENT
 
 
-def test_who_tests_an_address_is_answered_before_all() -> None:
+def test_duplicate_address_detection_is_answered_to_all_nodes() -> None:
     frame = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
     ethernet, ipv6, icmpv6 = _headers(frame)[:3]
     assert (ethernet.dst, ipv6.dst) == ("33:33:00:00:00:01", "ff02::1")
@@ -137,26 +137,26 @@ def test_who_tests_an_address_is_answered_before_all() -> None:
 
 
 @pytest.mark.parametrize(("asker", "flags"), [(V6_TARGET, 0b010), (NOBODY, 0b000)])
-def test_for_a_terminal_it_is_said_as_no_router_and_not_against_its_own_word(asker: IPv6Address, flags: int) -> None:
+def test_proxied_advertisement_is_no_router_and_no_override(asker: IPv6Address, flags: int) -> None:
     frame = advertise(Advertise(1, 2, OURS, V6, asker, THEIRS, proxied=True))
     assert _headers(frame)[2].data.res == flags
 
 
-def test_arp_tells_who_sent_it() -> None:
+def test_arp_yields_its_sender() -> None:
     assert _tells(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
     assert _tells(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
     assert _tells(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's least"
 
 
-def test_a_solicitation_tells_who_asks_and_what_for() -> None:
+def test_solicitation_yields_its_sender_and_target() -> None:
     assert _tells(SOLICITATION) == [NeighbourSeen(1, 2, V6, OURS), Solicited(1, 2, V6_TARGET, V6, OURS)]
 
 
-def test_a_test_of_an_address_tells_no_neighbour() -> None:
+def test_duplicate_address_detection_yields_no_neighbour() -> None:
     assert _tells(_dad(V6)) == [Solicited(1, 2, V6, NOBODY, THEIRS)]
 
 
-def test_an_advertisement_tells_whom_it_is_about() -> None:
+def test_advertisement_yields_its_target() -> None:
     assert _tells(ADVERTISEMENT) == [NeighbourSeen(1, 2, V6, OURS)]
     unsolicited = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
     assert _tells(unsolicited) == [NeighbourSeen(1, 2, V6, OURS)]
@@ -194,17 +194,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("frame", WRONG.values(), ids=WRONG)
-def test_a_wrong_frame_tells_nothing(frame: bytes) -> None:
+def test_invalid_frame_yields_nothing(frame: bytes) -> None:
     assert _tells(frame) == []
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["arp", "solicitation", "advertisement"])
-def test_half_a_frame_tells_nothing(frame: bytes) -> None:
+def test_truncated_frame_yields_nothing(frame: bytes) -> None:
     assert [length for length in range(len(frame)) if _tells(frame[:length])] == []
 
 
 @given(some.sampled_from(FRAMES), some.lists(some.tuples(some.integers(0, 90), some.binary(min_size=1, max_size=4))))
-def test_no_frame_whatever_raises_anything(frame: bytes, changes: list[tuple[int, bytes]]) -> None:
+def test_random_frame_raises_nothing(frame: bytes, changes: list[tuple[int, bytes]]) -> None:
     for place, value in changes:
         frame = _with(frame, place, value) if len(frame) > 60 else frame
     for told in _tells(frame):
@@ -213,7 +213,7 @@ def test_no_frame_whatever_raises_anything(frame: bytes, changes: list[tuple[int
 
 
 @given(some.ip_addresses(v=6), some.ip_addresses(v=6), some.binary(min_size=6, max_size=6))
-def test_whoever_we_ask_for_hears_us_as_we_are(source: IPv6Address, target: IPv6Address, mac: bytes) -> None:
+def test_solicitation_is_read_as_it_was_made(source: IPv6Address, target: IPv6Address, mac: bytes) -> None:
     good: Callable[[IPv6Address], bool] = lambda address: not (address.is_multicast or address.is_unspecified)  # noqa: E731
     if good(source) and good(target) and not mac[0] & 1 and any(mac):
         text = mac.hex(":")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The traps of both frameworks, each of which was seen by running it."""
+"""Pitfalls of both frameworks, each observed in practice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.controller.edges.openflow.peers import BARRIER_REPLY, ECHO_REPLY, ECH
 from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
 
 HOUSE = Path(__file__).parents[4]
-SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
+SILENCE_S = ECHO_S * SILENT_ECHOES  # silence after which a switch is disconnected
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +46,7 @@ def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def _listening() -> set[tuple[str, int]]:
-    """Addresses on which this process listens, of either family."""
+    """Return the addresses on which this process listens, of either family."""
     ours = {str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):
@@ -58,7 +58,7 @@ def _listening() -> set[tuple[str, int]]:
     return found
 
 
-def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
+def test_missing_framework_is_refused_by_name() -> None:
     other = "os_ken" if framework.NAME == "ryu" else "ryu"
     done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK=other)
     assert done.returncode == 1
@@ -76,7 +76,7 @@ def test_nothing_is_monkey_patched() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
+def test_wire_listens_only_at_its_address() -> None:
     before = _listening()
     desk = Desk()
     try:
@@ -86,7 +86,7 @@ def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
     until(lambda: _listening() == before, "the listening ends")
 
 
-def test_an_address_in_use_is_refused_in_words() -> None:
+def test_address_in_use_is_refused_with_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
@@ -95,7 +95,7 @@ def test_an_address_in_use_is_refused_in_words() -> None:
             app.Wire(Endpoint("127.0.0.1", port), None, lambda _: None)
 
 
-def test_one_process_can_stop_and_start_again(ovs: Ovs) -> None:
+def test_wire_can_stop_and_start_in_one_process(ovs: Ovs) -> None:
     for dpid in (0xA1, 0xA2):
         desk = Desk()
         ovs.bridge("again", dpid, desk.target)
@@ -106,7 +106,7 @@ def test_one_process_can_stop_and_start_again(ovs: Ovs) -> None:
 
 
 @pytest.mark.parametrize("ending", ["wire.stop()", "pass"])
-def test_a_process_ends_with_switches_connected(ending: str) -> None:
+def test_process_ends_with_switches_connected(ending: str) -> None:
     code = (
         "import queue\n"
         "from controller.edges.openflow.app import Wire\n"
@@ -123,8 +123,8 @@ def test_a_process_ends_with_switches_connected(ending: str) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-def test_an_error_in_a_handler_ends_its_connection_and_nothing_else(ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
-    """The native hub takes every Exception for a wish to exit, and its event loop would end."""
+def test_handler_error_ends_only_its_connection(ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
+    """The native hub treats every Exception as a request to exit, which would end its event loop."""
     opened: list[SwitchOpened] = []
     closed: list[SwitchClosed] = []
 
@@ -154,7 +154,7 @@ def test_an_error_in_a_handler_ends_its_connection_and_nothing_else(ovs: Ovs, ca
         wire.stop()
 
 
-def test_a_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     assert SILENCE_S < 5
     ovs.pause(True)
     try:
@@ -164,19 +164,19 @@ def test_a_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridg
     desk.opened(0xB1)
 
 
-def test_a_switch_that_hangs_up_is_noticed_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # its silence goes unnoticed
+def test_disconnect_of_a_switch_is_noticed_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # silence is not noticed
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
     assert desk.wait(SwitchClosed).session == session
 
 
-def test_a_silent_but_living_switch_stays(desk: Desk) -> None:
+def test_silent_switch_that_answers_echoes_stays(desk: Desk) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         desk.opened(5)
-        for _ in range(6):  # more than the silence that would end it
+        for _ in range(6):  # longer than the silence that would end it
             xid, body = peer.wait(ECHO_REQUEST)
             peer.send(message(ECHO_REPLY, body, xid))
         assert not [event for event in desk.drain() if isinstance(event, SwitchClosed)]
@@ -185,8 +185,8 @@ def test_a_silent_but_living_switch_stays(desk: Desk) -> None:
 def test_orders_never_wait_for_a_switch_that_does_not_read(
     desk: Desk, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The frameworks' queues hold 16 and 128 and then block whoever puts."""
-    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the deaf switch is never given up
+    """The frameworks' queues hold 16 and 128 messages and then block the sender."""
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the switch is never disconnected
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         deaf = desk.opened(5).session
@@ -208,7 +208,7 @@ def test_more_messages_than_a_queue_holds_all_arrive(desk: Desk, bridge: SwitchO
     assert desk.read(bridge.session).program.flows == {}
 
 
-def test_an_order_for_an_ended_session_is_dropped(desk: Desk, bridge: SwitchOpened) -> None:
+def test_order_for_an_ended_session_is_dropped(desk: Desk, bridge: SwitchOpened) -> None:
     desk.perform(Close(bridge.session, "the test wants it"))
     desk.wait(SwitchClosed)
     desk.perform(Close(bridge.session, "once more"))

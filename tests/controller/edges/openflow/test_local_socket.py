@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Unix socket for the switch of this host: who may listen there, and what a dead controller leaves."""
+"""The Unix socket for the local switch: its permissions, and the remains of a killed controller."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONNECTS = "import os, socket, sys; os.setuid(65534); socket.socket(socket.AF_UN
 
 @pytest.fixture
 def path(ovs: Ovs) -> Path:
-    """Open vSwitch connects to sockets in its own directory alone."""
+    """Open vSwitch connects only to sockets in its own directory."""
     return ovs.directory / "bicast.sock"
 
 
@@ -45,7 +45,7 @@ def serving(path: Path) -> Iterator[Desk]:
         desk.wire.stop()
 
 
-def test_a_switch_is_served_over_a_unix_socket_and_comes_back(ovs: Ovs, path: Path) -> None:
+def test_switch_is_served_over_a_unix_socket_and_returns(ovs: Ovs, path: Path) -> None:
     with serving(path) as desk:
         ovs.bridge("local", DPID, f"unix:{path}")
         assert desk.opened(DPID).peer.startswith("local:")
@@ -56,7 +56,7 @@ def test_a_switch_is_served_over_a_unix_socket_and_comes_back(ovs: Ovs, path: Pa
         ovs.remove("local")
 
 
-def test_a_socket_that_a_killed_controller_left_is_replaced(ovs: Ovs, path: Path) -> None:
+def test_socket_of_a_killed_controller_is_replaced(ovs: Ovs, path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", LISTENS, str(path)], stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
         assert killed.stdout.readline() == b"listens\n"
@@ -68,7 +68,7 @@ def test_a_socket_that_a_killed_controller_left_is_replaced(ovs: Ovs, path: Path
         ovs.remove("local")
 
 
-def test_a_second_controller_is_refused_and_the_first_one_keeps_its_socket(path: Path) -> None:
+def test_second_controller_does_not_take_over_the_socket(path: Path) -> None:
     with serving(path):
         with pytest.raises(FrameworkError, match="another controller listens there"), serving(path):
             pass
@@ -76,7 +76,7 @@ def test_a_second_controller_is_refused_and_the_first_one_keeps_its_socket(path:
             switch.connect(str(path))
 
 
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_directory_writable_by_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with (
         pytest.raises(FrameworkError, match="others may replace the socket; `chmod go-w"),
@@ -85,7 +85,7 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
         pass
 
 
-def test_a_file_in_the_place_of_the_socket_stays(tmp_path: Path) -> None:
+def test_file_in_the_place_of_the_socket_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "openflow.sock"
     file.write_text("precious")
     with pytest.raises(FrameworkError, match="in use"), serving(file):
@@ -93,7 +93,7 @@ def test_a_file_in_the_place_of_the_socket_stays(tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
-def test_another_user_may_not_connect(path: Path) -> None:
+def test_other_user_may_not_connect(path: Path) -> None:
     for directory in (path.parent, *path.parent.parents[:-2]):
         directory.chmod(0o755)
     with serving(path):

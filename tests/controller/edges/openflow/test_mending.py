@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody did to a switch under our cookie, in words that we do not have, is gone after the next look."""
+"""Foreign entries with our cookie are removed at the next audit, even if our model cannot express them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.controller.edges.openflow.switches import Ovs
 
 @pytest.fixture
 def home(desk: Desk, ovs: Ovs) -> Iterator[Home]:
-    """Installed and steady on bridge `own`."""
+    """A core that is connected and steady on bridge `own`."""
     ovs.bridge("own", DPID, desk.target)
     made = Home(desk)
     made.on_event(desk.opened(DPID))
@@ -66,7 +66,7 @@ def _flow(match: str, actions: str = "drop") -> str:
     return f"cookie={COOKIE:#x},table=1,priority=77,{match},actions={actions}"
 
 
-def test_a_flow_of_any_match_under_our_cookie_is_gone_after_the_next_look(home: Home, ovs: Ovs) -> None:
+def test_flow_of_any_match_with_our_cookie_is_removed(home: Home, ovs: Ovs) -> None:
     before = _shown(ovs)
     for match in MATCHES:
         ovs.ofctl("own", "add-flow", _flow(match))
@@ -79,7 +79,7 @@ def test_a_flow_of_any_match_under_our_cookie_is_gone_after_the_next_look(home: 
     assert home.switch.changes_sent == sent
 
 
-def test_groups_and_meters_of_kinds_that_we_do_not_know_are_mended_too(home: Home, ovs: Ovs) -> None:
+def test_unknown_kinds_of_groups_and_meters_are_repaired(home: Home, ovs: Ovs) -> None:
     before = _shown(ovs)
     stray, meter = GROUP_IDS[-1], METER_IDS[-1]
     ovs.ofctl(
@@ -96,7 +96,7 @@ def test_groups_and_meters_of_kinds_that_we_do_not_know_are_mended_too(home: Hom
 
 
 @pytest.mark.parametrize("deletes", [("del-flows", "table=0"), ("del-groups",)], ids=" ".join)
-def test_what_somebody_deletes_is_heard_of_at_once(
+def test_foreign_deletion_is_reported_at_once(
     desk: Desk, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
 ) -> None:
     group = Group(GROUP_IDS[0], GroupKind.ALL, (Bucket((Output(2),)),))
@@ -105,7 +105,7 @@ def test_what_somebody_deletes_is_heard_of_at_once(
     assert desk.wait(FlowsLost).session == bridge.session
 
 
-def test_what_we_delete_ourselves_is_no_news(desk: Desk, bridge: SwitchOpened, ovs: Ovs) -> None:
+def test_own_deletion_is_not_reported(desk: Desk, bridge: SwitchOpened, ovs: Ovs) -> None:
     flows = [Flow(0, 1, fields(in_port=number), (Output(8),)) for number in range(1, 8)]
     assert desk.apply(bridge.session, *map(AddFlow, flows)) == []
     assert desk.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch describes itself within bounds, which the largest site fits in and a peer cannot pass."""
+"""The description of a switch is limited. The largest site fits, and a peer cannot exceed the limit."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LONGEST = 60_000  # of a message's body
 
 
 def _size(changes: Iterable[Change], request: struct.Struct, record: struct.Struct) -> int:
-    """The bytes in which a switch describes what these add: it differs from what was sent in the head alone."""
+    """Return the size of a switch's description of these changes, which differs from the request only in the header."""
     return sum(len(encode(change, 0)) - HEADER.size - request.size + record.size for change in changes)
 
 
-def test_the_largest_site_that_a_file_may_describe_is_read_whole() -> None:
+def test_largest_configurable_site_is_read_whole() -> None:
     written = sites.many(250, uplinks=8)
     second = {"gateways": ["10.2.0.1/16", "fd00:2::1/64"], "mac": "02:00:00:00:03:02", "uplink": "up2"}
     written["subnets"] = {"lan": written["subnets"]["lan"] | {"uplink": "up1"}, "other": second}
@@ -52,7 +52,7 @@ def test_the_largest_site_that_a_file_may_describe_is_read_whole() -> None:
 
 
 def _endless(kind: int) -> bytes:
-    """One message's worth of the shortest records."""
+    """Return one message full of the shortest records."""
     if kind == ofproto.OFPMP_FLOW:
         match = encode_match(fields(in_port=1))
         record = FLOW.pack(FLOW.size + len(match), 0, 0, 0, 1, 0, 0, 0, COOKIE, 0, 0) + match
@@ -64,7 +64,7 @@ def _endless(kind: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC, ofproto.OFPMP_GROUP])
-def test_short_records_without_end_are_not_read_on(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_short_records_are_refused(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multipart_replies, "MOST_RECORDS", 10_000)
     being_read = SwitchReading(1, {7: kind}, Understood())
     with pytest.raises(SwitchError, match="describes itself in more than 10000 flows and groups"):
@@ -72,7 +72,7 @@ def test_short_records_without_end_are_not_read_on(kind: int, monkeypatch: pytes
             being_read.take(7, kind, _endless(kind), more=True)
 
 
-def test_a_switch_that_describes_itself_without_end_is_let_go(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_switch_with_an_endless_description_is_disconnected(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     actions = encode_actions((Output(1),) * (LONGEST // 16))
     applied = struct.pack("!HH4x", ofproto.OFPIT_APPLY_ACTIONS, 8 + len(actions)) + actions
     match = encode_match(fields())
@@ -82,7 +82,9 @@ def test_a_switch_that_describes_itself_without_end_is_let_go(desk: Desk, caplog
         session = desk.opened(5).session
         desk.perform(Read(session, 1))
         xid, _ = peer.wait(MULTIPART_REQUEST)
-        for _ in range(multipart_replies.LARGEST_READING // len(flow) + 1):  # a kernel takes no more from it afterwards
+        for _ in range(
+            multipart_replies.LARGEST_READING // len(flow) + 1
+        ):  # the kernel accepts no more from it afterwards
             peer.send(multipart(ofproto.OFPMP_FLOW, flow, xid, more=True))
         assert peer.is_ended()
     assert desk.wait(SwitchClosed).session == session

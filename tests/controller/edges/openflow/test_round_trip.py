@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent to a real switch is what is read back from it: what the gateway of test_mending does not have."""
+"""A real switch returns what was sent to it. These are the parts that the gateway of test_mending lacks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _installed(desk: Desk, session: int, wanted: Program) -> Program:
     return desk.read(session).program
 
 
-def test_each_match_action_and_group_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened) -> None:
+def test_matches_actions_and_groups_are_read_as_sent(desk: Desk, bridge: SwitchOpened) -> None:
     flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
     flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
     wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
@@ -110,7 +110,7 @@ def test_each_match_action_and_group_is_read_as_it_was_sent(desk: Desk, bridge: 
     assert _installed(desk, bridge.session, wanted) == wanted
 
 
-def test_meters_and_later_tables_are_read_as_they_were_sent(desk: Desk, bridge: SwitchOpened) -> None:
+def test_meters_and_later_tables_are_read_as_sent(desk: Desk, bridge: SwitchOpened) -> None:
     wanted = Program.of(
         [
             Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What orders do to a real switch, and what it says of itself."""
+"""Orders to a real switch have their effect, and its events arrive."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ GROUP = Group(G, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(2))),)
 METER = Meter(M, 100, 10)
 
 
-def test_a_port_that_goes_and_comes_is_told(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_that_goes_down_and_up_is_reported(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     for word, up in (("down", False), ("up", True)):
         ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
@@ -89,7 +89,7 @@ def test_a_port_that_goes_and_comes_is_told(desk: Desk, ovs: Ovs, bridge: Switch
 
 
 @pytest.mark.timed
-def test_a_port_that_goes_and_comes_is_told_within_100_ms(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_change_is_reported_within_100_ms(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     took: dict[str, list[float]] = {"down": [], "up": []}
     for word, up in 5 * (("down", False), ("up", True)):
@@ -101,7 +101,7 @@ def test_a_port_that_goes_and_comes_is_told_within_100_ms(desk: Desk, ovs: Ovs, 
     assert max(map(min, took.values())) < 0.1, "the quickest of each: what is left is the machine's other work"
 
 
-def test_a_port_that_is_added_and_removed_is_told(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_added_and_removed_port_is_reported(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     ovs.vsctl("add-port", "br", "late", "--", "set", "interface", "late", "type=dummy", "ofport_request=77")
     added = desk.wait(PortSeen, lambda event: event.name == "late")
     assert added.port is not None
@@ -110,7 +110,7 @@ def test_a_port_that_is_added_and_removed_is_told(desk: Desk, ovs: Ovs, bridge: 
     assert desk.wait(PortSeen, lambda event: event.name == "late" and event.port is None)
 
 
-def test_changes_change_what_they_name(desk: Desk, bridge: SwitchOpened) -> None:
+def test_changes_affect_what_they_name(desk: Desk, bridge: SwitchOpened) -> None:
     other = Flow(0, 6, fields(in_port=2), (Output(1),))
     steps: list[tuple[list[Change], Program]] = [
         (
@@ -136,7 +136,7 @@ def test_changes_change_what_they_name(desk: Desk, bridge: SwitchOpened) -> None
         assert desk.read(bridge.session).program == wanted
 
 
-def test_a_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpened) -> None:
+def test_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpened) -> None:
     lost = Flow(0, 5, fields(in_port=1), (ToGroup(G + 9),))
     bad = Flow(0, 5, fields(tcp_dst=80), (Output(1),))
     good = Flow(0, 9, fields(in_port=4), (Output(1),))
@@ -152,12 +152,12 @@ def test_a_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpe
     assert desk.read(bridge.session).program == Program.of([good], [GROUP], [METER])
 
 
-def test_an_error_nobody_asked_for_is_told_without_a_change(desk: Desk, bridge: SwitchOpened) -> None:
+def test_unrelated_error_is_reported_without_a_change(desk: Desk, bridge: SwitchOpened) -> None:
     desk.perform(Ask(bridge.session, 0xFFFF0000, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
     assert desk.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
 
 
-def test_foreign_things_stay_and_are_left_out(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_entries_stay_and_are_not_read(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     foreign = [
         "table=0,priority=5,in_port=1,actions=output:3",
         "table=0,priority=3,reg0=0x5/0xff,ip,nw_src=10.0.0.0/8,actions=learn(table=9,NXM_OF_IN_PORT[]),clone(output:1)",
@@ -182,7 +182,7 @@ def test_foreign_things_stay_and_are_left_out(desk: Desk, ovs: Ovs, bridge: Swit
     assert len(read.foreign_flows) == len(foreign)
     assert (0, 5, fields(in_port=1)) in read.foreign_flows
     assert (0, 3, fields(eth_type=0x0800, ipv4_src="10.0.0.0/8", reg0="0x5/0xff")) in read.foreign_flows
-    # Deleting and changing with our cookie leaves a foreign flow of the same key alone.
+    # Deletion and modification with our cookie leave a foreign flow of the same key alone.
     desk.apply(bridge.session, DeleteFlow(FLOW), ModifyFlow(FLOW))
     assert before == (ovs.ofctl("br", "dump-groups"), ovs.ofctl("br", "dump-meters"))
     assert "priority=5,in_port=1 actions=output:3\n" in ovs.ofctl("br", "dump-flows").replace("br1", "1").replace(
@@ -190,7 +190,7 @@ def test_foreign_things_stay_and_are_left_out(desk: Desk, ovs: Ovs, bridge: Swit
     )
 
 
-def test_what_somebody_made_of_ours_is_seen_as_changed(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_modification_of_our_entries_is_detected(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
     ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
     changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
     desk.apply(bridge.session, *changes)
@@ -212,7 +212,7 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridg
     before = desk.read(bridge.session)
     for _ in range(3):
         ovs.receive("br1", frame)
-    ovs.appctl("revalidator/purge")  # counters reach the tables when the cached flows go
+    ovs.appctl("revalidator/purge")  # counters reach the tables when the cached flows are removed
     after = desk.read(bridge.session)
     counted = Counters(3, 3 * len(frame))
     assert after.flow_counters[FLOW.key] == counted
@@ -221,7 +221,7 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridg
     assert after.port_counters[2].sent.packets == before.port_counters[2].sent.packets + 3
 
 
-def test_neighbours_are_heard_asked_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path) -> None:
+def test_neighbours_are_seen_solicited_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path) -> None:
     capture = tmp_path / "br2.pcap"
     ovs.vsctl("set", "interface", "br2", f"options:tx_pcap={capture}")
     desk.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
@@ -249,7 +249,7 @@ def _requests(peer: Peer) -> list[int]:
     return kinds
 
 
-def test_a_barrier_stands_where_the_kind_changes_and_at_the_end(desk: Desk) -> None:
+def test_barriers_separate_kinds_of_changes_and_end_the_order(desk: Desk) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -258,13 +258,13 @@ def test_a_barrier_stands_where_the_kind_changes_and_at_the_end(desk: Desk) -> N
         assert _requests(peer) == [15, 15, BARRIER_REQUEST, 15, BARRIER_REQUEST, FLOW_MOD, FLOW_MOD, BARRIER_REQUEST]
 
 
-def test_the_counters_of_ports_are_read_alone(desk: Desk, bridge: SwitchOpened) -> None:
+def test_port_counters_are_read_alone(desk: Desk, bridge: SwitchOpened) -> None:
     desk.perform(Count(bridge.session))
     counted = desk.wait(PortsCounted)
     assert counted.session == bridge.session and {1, 2} <= counted.counters.keys()
 
 
-def test_an_empty_order_is_answered_too(desk: Desk, bridge: SwitchOpened) -> None:
+def test_empty_order_is_answered(desk: Desk, bridge: SwitchOpened) -> None:
     assert desk.apply(bridge.session) == []
 
 
@@ -276,7 +276,7 @@ def test_orders_are_answered_by_their_tickets(desk: Desk, bridge: SwitchOpened) 
     assert [desk.wait(SwitchRead).ticket for _ in range(10)] == list(range(200, 210))
 
 
-def test_a_datapath_that_refuses_to_tell_its_meters_is_read_all_the_same(desk: Desk) -> None:
+def test_datapath_without_meter_descriptions_is_read(desk: Desk) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -289,7 +289,7 @@ def test_a_datapath_that_refuses_to_tell_its_meters_is_read_all_the_same(desk: D
         assert desk.wait(SwitchRead).installed.program == Program()
 
 
-def test_a_read_that_is_refused_is_told_by_its_ticket(desk: Desk) -> None:
+def test_refused_read_is_reported_by_its_ticket(desk: Desk) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -300,7 +300,7 @@ def test_a_read_that_is_refused_is_told_by_its_ticket(desk: Desk) -> None:
 
 
 def large() -> tuple[Change, ...]:
-    """A gateway of 250 terminals: 500 groups and 1,000 flows, all different."""
+    """Return a gateway of 250 terminals: 500 groups and 1,000 flows, all different."""
     macs = [f"02:00:00:00:{each >> 8:02x}:{each & 255:02x}" for each in range(500)]
     groups = [
         Group(
@@ -324,7 +324,7 @@ def large() -> tuple[Change, ...]:
 
 @pytest.fixture
 def a_heap_of_its_own() -> Iterator[None]:
-    """What other tests of this process have made is not gone through by the collector, which would take long."""
+    """Keep the garbage collector from traversing the objects of other tests, which takes long."""
     gc.collect()
     gc.freeze()
     yield
@@ -333,7 +333,7 @@ def a_heap_of_its_own() -> Iterator[None]:
 
 @pytest.mark.timed
 @pytest.mark.usefixtures("a_heap_of_its_own")
-def test_a_large_program_is_encoded_in_less_than_150_ms() -> None:
+def test_large_program_is_encoded_in_less_than_150_ms() -> None:
     changes = large()
     began = time.thread_time()
     SwitchSession(1, 1, "").apply(Apply(1, 1, changes))
@@ -342,7 +342,7 @@ def test_a_large_program_is_encoded_in_less_than_150_ms() -> None:
 
 @pytest.mark.timed
 @pytest.mark.usefixtures("a_heap_of_its_own")
-def test_a_large_program_is_installed_and_read_in_a_moment(desk: Desk, bridge: SwitchOpened) -> None:
+def test_large_program_is_installed_and_read_in_a_second(desk: Desk, bridge: SwitchOpened) -> None:
     began = time.process_time()
     assert desk.apply(bridge.session, *large()) == []
     read = desk.read(bridge.session)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is no switch of ours is told once in the log and gone, and nobody else notices."""
+"""A peer that is no switch is logged once and disconnected, and no other connection notices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_ends_its_connection_and_is_told_once(
+def test_garbage_ends_its_connection_and_is_logged_once(
     desk: Desk, caplog: pytest.LogCaptureFixture, garbage: bytes
 ) -> None:
     for _ in range(3):
@@ -58,14 +58,14 @@ def test_garbage_ends_its_connection_and_is_told_once(
             try:
                 peer.send(garbage)
             except ConnectionError:
-                continue  # ended while it was still talking
+                continue  # disconnected while still sending
             assert peer.is_ended()
     assert [line[:23] for line in _told(caplog)] == ["OpenFlow peer 127.0.0.1"]
     assert _told(caplog)[0].isprintable()
     assert desk.drain() == []
 
 
-def test_who_stops_halfway_is_gone_after_five_seconds(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_unfinished_handshake_ends_after_five_seconds(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     peers = [Peer(desk.wire.address) for _ in range(4)]
     for peer, beginning in zip(peers, (b"", HALF, message(HELLO), message(HELLO) + HALF), strict=True):
@@ -78,7 +78,8 @@ def test_who_stops_halfway_is_gone_after_five_seconds(desk: Desk, caplog: pytest
     assert "was not known as a switch within 5 s" in told
 
 
-def test_who_keeps_talking_without_being_a_switch_is_gone_after_five_seconds(desk: Desk) -> None:
+def test_talkative_peer_without_a_handshake_is_disconnected(desk: Desk) -> None:
+    """The limit is five seconds, whatever else the peer sends."""
     with Peer(desk.wire.address) as peer:
         began = time.monotonic()
         peer.send(message(HELLO))
@@ -89,12 +90,12 @@ def test_who_keeps_talking_without_being_a_switch_is_gone_after_five_seconds(des
                     break
             except ConnectionError:
                 break
-            time.sleep(0.05)  # it talks all the time, but floods nobody
+            time.sleep(0.05)  # it sends all the time without flooding
         assert OPENING_S / 2 < time.monotonic() - began < PATIENCE_S
 
 
 @pytest.mark.parametrize("hello", [message(HELLO, version=1), message(HELLO, BITMAP_1_0, version=6)])
-def test_another_version_gets_a_refusal_in_words_and_nothing_else(
+def test_other_openflow_version_is_refused_with_a_text(
     desk: Desk, caplog: pytest.LogCaptureFixture, hello: bytes
 ) -> None:
     for _ in range(3):
@@ -109,8 +110,8 @@ def test_another_version_gets_a_refusal_in_words_and_nothing_else(
     assert desk.drain() == []
 
 
-def test_a_hello_with_elements_of_another_time_is_understood(desk: Desk) -> None:
-    """Read without its padding it ends in an element of length 0, from which the framework's parser never returns."""
+def test_hello_with_unknown_elements_is_accepted(desk: Desk) -> None:
+    """Read without its padding, the hello ends in an element of length 0, on which the framework's parser loops."""
     unknown = struct.pack("!HH12x", 9, 12)
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5, hello=message(HELLO, unknown + BITMAP_1_3, version=6))
@@ -125,11 +126,11 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture
 def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever leaves makes place for another."""
+    """Make no connection time out, since each that ends frees a place."""
     monkeypatch.setattr(connection, "OPENING_S", 3600.0)
 
 
-def test_strangers_in_every_place_do_not_keep_a_switch_out(
+def test_unauthenticated_peers_do_not_keep_a_switch_out(
     desk: Desk, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -147,11 +148,11 @@ def test_strangers_in_every_place_do_not_keep_a_switch_out(
             assert stranger.is_ended()
 
 
-def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+def test_host_with_too_many_connections_is_refused_alone(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(admission, "EACH_S", 0.01)
-    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, and another after 100 s
+    monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, and another after 100 s
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
         assert many[4].is_ended()
@@ -162,7 +163,7 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
         assert "while 0.01 connections a second come from that host" in told
 
 
-READ_FLOWS, READ_GROUPS = 0, 1  # places in the row of a Read's requests
+READ_FLOWS, READ_GROUPS = 0, 1  # positions in the sequence of a Read's requests
 FLOW = struct.pack("!HBxIIHHHH4xQQQ", 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 NONSENSE: dict[str, Callable[[int], bytes]] = {
     "a multipart reply without a type": lambda first: message(MULTIPART_REPLY, b"0"),
@@ -180,7 +181,7 @@ NONSENSE: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-def test_a_switch_that_answers_nonsense_is_gone(
+def test_switch_that_answers_nonsense_is_disconnected(
     desk: Desk, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
 ) -> None:
     with Peer(desk.wire.address) as peer:

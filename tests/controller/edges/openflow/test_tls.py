@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With TLS configured, a switch without a certificate of our authority is refused, the second as the first."""
+"""With TLS configured, a switch without a certificate of our CA is refused each time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Authority:
         )
 
     def sign(self, name: str, *more: str) -> tuple[str, str]:
-        """A certificate, which is made out to more names too, and its key."""
+        """Return a certificate, valid for further names if given, and its key."""
         base = self._directory / f"{self._name}-{name}"
         certificate, key = f"{base}.pem", f"{base}.key"
         named = ["-addext", "subjectAltName=" + ",".join(f"DNS:{each}" for each in more)] if more else []
@@ -99,7 +99,7 @@ def test_switches_with_a_certificate_are_served(secured: Desk, authority: Author
         ovs.remove(*names)
 
 
-def test_who_shows_no_certificate_is_refused_every_time(
+def test_peer_without_a_valid_certificate_is_refused_each_time(
     secured: Desk, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     for identity in (None, stranger.sign("switch"), None, stranger.sign("switch")):
@@ -108,7 +108,7 @@ def test_who_shows_no_certificate_is_refused_every_time(
                 peer.send(message(HELLO))
                 assert peer.next() is None
         except (ssl.SSLError, ConnectionError):
-            continue  # how a client hears of it depends on when it asks
+            continue  # the client's error depends on the moment
     assert secured.drain() == []
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 1
@@ -116,7 +116,7 @@ def test_who_shows_no_certificate_is_refused_every_time(
 
 
 @pytest.mark.parametrize("names", [("switch",), ("switch", dpid(8)), (dpid(8),), (dpid(9)[1:],)], ids=" ".join)
-def test_a_switch_whose_certificate_names_another_dpid_is_refused(
+def test_certificate_for_another_dpid_is_refused(
     secured: Desk, authority: Authority, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
 ) -> None:
     with Peer(secured.wire.address, _client(authority, authority.sign(*names))) as peer:
@@ -131,9 +131,9 @@ def test_a_switch_whose_certificate_names_another_dpid_is_refused(
         assert secured.opened(9).dpid == 9
 
 
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")  # that is why they are refused
-def test_a_switch_that_knows_only_an_older_tls_is_refused(secured: Desk, authority: Authority) -> None:
-    """A client that would take any version from TLS 1 on, but none that is sound."""
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")  # the reason for the refusal
+def test_switch_with_an_older_tls_is_refused(secured: Desk, authority: Authority) -> None:
+    """The client accepts any version from TLS 1 to 1.1, which are all insecure."""
     older = _client(authority, authority.sign("switch"))
     older.set_ciphers("ALL:@SECLEVEL=0")
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
@@ -142,7 +142,7 @@ def test_a_switch_that_knows_only_an_older_tls_is_refused(secured: Desk, authori
     assert server_context(Tls(*authority.sign("controller"), authority.certificate)).minimum_version >= TLS_1_2
 
 
-def test_the_copies_that_systemd_gives_are_read(
+def test_certificate_copies_from_systemd_are_read(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = authority.sign("controller")
@@ -156,19 +156,19 @@ def test_the_copies_that_systemd_gives_are_read(
     assert server_context(tls).cert_store_stats()["x509_ca"] == 1
 
 
-def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk) -> None:
+def test_unfinished_tls_handshake_ends_after_five_seconds(secured: Desk) -> None:
     began = time.monotonic()
     with Peer(secured.wire.address) as silent:
         assert silent.is_ended()
         assert time.monotonic() - began > OPENING_S / 2
 
 
-def test_handshakes_in_every_place_do_not_keep_a_switch_out(
+def test_open_tls_handshakes_do_not_keep_a_switch_out(
     secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
     for module in (listener, connection):
-        monkeypatch.setattr(module, "OPENING_S", 3600.0)  # whoever leaves makes place for another
+        monkeypatch.setattr(module, "OPENING_S", 3600.0)  # each connection that ends frees a place
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]
         good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has outlived a search for garbage is spared the next ones, and not for ever."""
+"""Objects that survive a garbage collection are skipped by the next ones, for a limited time."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ assert gc.collect() > 0, "what was spared is never found"
 """
 
 
-def test_what_outlives_a_search_is_spared_for_an_hour() -> None:
+def test_surviving_objects_are_skipped_for_an_hour() -> None:
     done = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core's thread keeps time whatever is thrown at it, and people are told what both hands did."""
+"""The core's thread keeps its clock under any load, and overrides report the results of switches and agents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.fakes.hand import FakeConnection, FakeHand
 from tests.fakes.switch import FakeSwitch
 
 
-def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = threading.Semaphore(0)
 
     def tick(_core: Core, _now: float) -> Iterator[Effect]:
@@ -54,7 +54,7 @@ def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: 
     core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
 
     def flood(_core: Core, event: SwitchClosed, _now: float) -> Iterator[Effect]:
-        core.post(event)  # there is always another one waiting
+        core.post(event)  # another event is always waiting
         return iter(())
 
     monkeypatch.setattr(Core, "handle", flood)
@@ -66,7 +66,7 @@ def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: 
 
 
 class Held:
-    """A service whose core keeps what it hears, and hears nothing while it is held."""
+    """A service whose core records its events, and gets none while it is held."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.heard: list[SwitchEvent | Mode] = []
@@ -90,7 +90,7 @@ class Held:
         assert began.wait(60)
 
     def go_on(self, wish: threading.Thread | None = None) -> None:
-        """Until the core has heard everything, and whoever wished has their answer."""
+        """Wait until the core has got all events, and the override has its result."""
         self._go_on.set()
         if wish is not None:
             wish.join()
@@ -105,9 +105,7 @@ def _solicited(number: int, in_port: int) -> Solicited:
     return Solicited(1, in_port, IPv6Address("fd00::1"), asker, "02:00:00:00:00:01")
 
 
-def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(tmp_path, monkeypatch)
     for number in range(100):
         held.service.post(_solicited(number, 1))
@@ -128,7 +126,7 @@ def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
     assert held.heard[3:] == [_solicited(number, 1) for number in range(100)]
 
 
-def test_a_flood_is_bounded_and_takes_no_other_ports_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(tmp_path, monkeypatch)
     told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
     held.service.post(told)
@@ -142,7 +140,7 @@ def test_a_flood_is_bounded_and_takes_no_other_ports_place(tmp_path: Path, monke
     assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
 
 
-def test_what_presses_is_carried_out_while_packets_still_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(tmp_path, monkeypatch)
     for number in range(100):
         held.service.post(_solicited(number, 1))
@@ -158,7 +156,7 @@ def test_what_presses_is_carried_out_while_packets_still_wait(tmp_path: Path, mo
     assert 1 in rested
 
 
-def test_times_are_told_by_the_clock_that_people_have_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_shown_by_the_current_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = sites.loaded(sites.document())
     core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
     core.start()
@@ -172,7 +170,7 @@ def test_times_are_told_by_the_clock_that_people_have_now(tmp_path: Path, monkey
 
 
 class Agent:
-    """A hand on the service's own thread, that answers at once or not at all."""
+    """An agent on the service's own thread, which answers at once or never."""
 
     def __init__(self, path: Path) -> None:
         world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3")]
@@ -204,7 +202,7 @@ class Agent:
             self.unanswered.append(effect)
 
 
-def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_elses(
+def test_failing_report_ends_only_its_agents_session(
     agent: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = FakeHand("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
@@ -217,7 +215,7 @@ def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_else
         return real(event, *more)
 
     monkeypatch.setattr(agent.service._core.steering, "reported", fails)
-    for _ in range(3):  # the first fails, and the core looks at no other
+    for _ in range(3):  # the first one fails, and the core ignores the others
         agent.service.post(bad.report(), taken.set)
     agent.tell(agent.hand.report())
     (hung_up,) = agent.hung_up
@@ -232,7 +230,7 @@ def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_else
 
 
 class Gateway:
-    """A switch on the service's own thread, whose answers to orders are held back until they are let go."""
+    """A switch on the service's own thread, whose answers to orders are held back until released."""
 
     def __init__(self, path: Path) -> None:
         self.fake = FakeSwitch(PORTS)
@@ -274,9 +272,8 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     made.service.stop()
 
 
-def test_what_a_switch_does_not_confirm_is_told_as_sent_also_to_who_wishes_the_same_again(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unconfirmed_change_is_reported_as_sent(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated override gets the same answer while the first one is unconfirmed."""
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
     sent = "it was sent to gateway home, whose switch has not confirmed it within 0.05 s"
     late = (f"{sent}; `./bicast status` tells how it is",)
@@ -288,9 +285,7 @@ def test_what_a_switch_does_not_confirm_is_told_as_sent_also_to_who_wishes_the_s
     assert gateway.service.set_mode("client", Mode.SINGLE).failed == ()
 
 
-def test_a_switch_that_leaves_is_waited_for_no_longer_and_named(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_switch_that_leaves_ends_the_wait_and_is_named(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
     answers: list[OverrideResult] = []
     asking = threading.Thread(target=lambda: answers.append(gateway.service.set_mode("client", Mode.SINGLE)))
@@ -309,9 +304,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made.service.stop()
 
 
-def test_whoever_switches_is_told_what_both_hands_did_as_soon_as_it_is_known(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_override_reports_what_switch_and_agent_did(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
     asked = time.monotonic()
     answer = agent.service.set_active("client", "lte")
@@ -320,9 +313,7 @@ def test_whoever_switches_is_told_what_both_hands_did_as_soon_as_it_is_known(
     assert time.monotonic() - asked < 30
 
 
-def test_an_agent_that_does_not_answer_in_time_is_named_and_its_answer_is_kept(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_agent_is_named_and_its_answer_is_kept(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
     agent.answers = False
     answer = agent.service.set_active("client", "lte")
@@ -333,7 +324,7 @@ def test_an_agent_that_does_not_answer_in_time_is_named_and_its_answer_is_kept(
     assert [(hand.agent, hand.done) for hand in newest.hands] == [(None, False), ("relay-1", True)]
 
 
-def test_an_agent_that_goes_meanwhile_is_waited_for_no_longer(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_that_leaves_ends_the_wait(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
     agent.answers = False
 
@@ -347,7 +338,7 @@ def test_an_agent_that_goes_meanwhile_is_waited_for_no_longer(agent: Agent, monk
     assert answer.failed == ("relay-1 could not: its session ended before it answered (it was ended)",)
 
 
-def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_decisions_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "TICK_S", 0.02)
     agent = Agent(tmp_path)
     (connection,) = agent.hand.world
@@ -359,7 +350,7 @@ def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, mon
     assert Store(str(tmp_path / "state.json")).load().decided == {"client": "lte"}
 
 
-def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_estimates_run_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "", False, ()), None, None, 0.0)
     threads: dict[str, str] = {}
     over = threading.Event()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are replaced whole: whatever stops it in the midst, the old one is found or the new one."""
+"""Files are replaced atomically: after any interruption, the old or the new file is there."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
 
 
 class Disk:
-    """`os` as files.py asks it, and what a power cut may leave of that at any moment.
+    """`os` for files.py, with the possible contents after a power cut at any moment.
 
-    Names are on the disk from when their directory was synced, or earlier; bytes likewise, from the file's beginning.
+    Names are on the disk from when their directory was synced, or earlier; bytes likewise, from the file's
+    beginning.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.synced: dict[int, bytes] = {}  # by inode
         self.names = [self._named()]  # since the directory was synced, in order
-        self.cuts: list[set[bytes]] = []  # what may be found under the name, after each step
+        self.cuts: list[set[bytes]] = []  # possible contents under the name after each step
         for path in directory.iterdir():
             self.synced[path.stat().st_ino] = path.read_bytes()
 
@@ -66,7 +67,7 @@ class Disk:
 
     def _found(self, inode: int) -> Iterator[bytes]:
         whole = self.synced.get(inode)
-        if whole is None:  # nothing of it need be there
+        if whole is None:  # no byte of it is certain to be there
             yield from (b"", NEW[:1], NEW[: len(NEW) // 2])
         else:
             yield whole
@@ -80,18 +81,18 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_a_power_cut_at_any_step_leaves_the_old_file_or_the_new_one(disk: Disk) -> None:
+def test_power_cut_at_any_step_leaves_the_old_or_new_file(disk: Disk) -> None:
     files.replace(disk.directory / "state.json", NEW)
     assert len(disk.cuts) >= 4
     assert all(cut <= {OLD, NEW} for cut in disk.cuts)
 
 
-def test_what_was_replaced_is_not_undone_by_a_power_cut_later(disk: Disk) -> None:
+def test_replacement_survives_a_later_power_cut(disk: Disk) -> None:
     files.replace(disk.directory / "state.json", NEW)
     assert disk.cuts[-1] == {NEW}
 
 
-def test_a_directory_that_was_made_for_it_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_directory_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(tmp_path)
     monkeypatch.setattr(files, "os", disk)
     files.replace(tmp_path / "new" / "state.json", NEW)
@@ -109,7 +110,7 @@ for each in itertools.count():
 """
 
 
-def test_whoever_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for _ in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITES, path], cwd=TREE, stdout=subprocess.PIPE) as writer:
@@ -120,7 +121,7 @@ def test_whoever_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -
         assert len(found) == 300_000 and len(set(found)) == 1
 
 
-def test_two_cannot_hold_the_same_and_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_lock_excludes_a_second_holder_and_names_the_first(tmp_path: Path) -> None:
     lock = tmp_path / "state.json.lock"
     with files.locked(lock, "the state file state.json", "go elsewhere"):
         sentence = rf"state file state\.json is in use by another controller, process {os.getpid()}: .* go elsewhere"
@@ -133,9 +134,7 @@ def test_two_cannot_hold_the_same_and_the_second_is_told_who_the_first_is(tmp_pa
         assert lock.stat().st_mode & 0o7777 == 0o600
 
 
-def test_where_nothing_can_be_written_nobody_is_kept_from_starting(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_lock_does_not_prevent_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with files.locked(tmp_path / "file" / "lock", "the state file state.json", "go elsewhere"):
         assert "would not be noticed" in caplog.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people wished outlives a restart, also where the disk was full when they did."""
+"""Overrides survive a restart, even if the disk was full at first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 60.0
 
 
 class Disk:
-    """It is full until there is room."""
+    """`os` with a full disk until there is room."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = True
@@ -49,7 +49,7 @@ def _begun(store: Store) -> service.Service:
     return core
 
 
-def test_a_wish_for_which_there_was_no_room_is_kept_when_there_is(
+def test_override_on_a_full_disk_is_saved_once_there_is_room(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service, "TICK_S", 0.01)
@@ -69,7 +69,7 @@ def test_a_wish_for_which_there_was_no_room_is_kept_when_there_is(
     assert [each.levelname for each in caplog.records if each.name == state_store.__name__] == ["INFO"]
 
 
-def test_a_wish_for_which_there_was_no_room_is_kept_at_a_clean_stop(
+def test_override_on_a_full_disk_is_saved_at_a_clean_stop(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "TICK_S", 60.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wishes outlive a restart, or the file that should hold them is named."""
+"""Overrides survive a restart, or the state file is named as unusable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controller.model.known import Counted, PortRange, RelayOverride, Spent, Wan
 from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
 
 
-def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
+def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
     wanted = Wanted({"phone": Mode.SINGLE}, {"phone": "lte"}, {"client": "lte"})
     Store(str(tmp_path / "new" / "state.json")).save(wanted)
     assert Store(str(tmp_path / "new" / "state.json")).load() == wanted
@@ -38,12 +38,12 @@ V3 = '{"version": 3, "modes": {}, "active": {}, "decided": {"phone": "lte"}, "on
     ],
     ids=["version 1", "version 3"],
 )
-def test_what_an_older_version_kept_is_there_too(tmp_path: Path, kept: str, found: Wanted) -> None:
+def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: Wanted) -> None:
     (tmp_path / "state.json").write_text(kept)
     assert Store(str(tmp_path / "state.json")).load() == found
 
 
-def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_path: Path) -> None:
+def test_copy_decisions_and_budgets_are_loaded(tmp_path: Path) -> None:
     spent = {
         "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)}),
         "home/sat": Spent("2026-11-22"),
@@ -53,7 +53,7 @@ def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_p
     assert Store(str(tmp_path / "state.json")).load() == wanted
 
 
-def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: Path) -> None:
+def test_relays_are_loaded_and_absent_in_older_versions(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text(
         '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "paths": []}'
@@ -75,7 +75,7 @@ def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: 
 
 
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where numbers and days stand in a JSON document."""
+    """Yield the places of numbers and days in a JSON document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inner:
         yield from leaves(each, (*path, key))
@@ -84,7 +84,7 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400), 1 << 63, -1, 1e308, float("inf"), float("nan"), "2026-13-01"])
-def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
+def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
     spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)})}
     relays = {"tokyo": RelayOverride(ip_address("198.51.100.7"), 443)}
@@ -99,7 +99,7 @@ def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path,
         for key in place[:-1]:
             holder = holder[key]
         if number == -1 and place[-1] in ("s_per_byte", "error"):
-            continue  # a slope may be any
+            continue  # a slope may be any number
         holder[place[-1]] = number
         path.write_text(json.dumps(document))
         with pytest.raises(StoreError, match=r" found .*, expected "):
@@ -107,7 +107,7 @@ def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path,
             Store(str(path)).measured()
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
     with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
         Store(str(tmp_path / "state.json")).load()
@@ -127,7 +127,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         '{"version": 1, "modes": {}, "active": {"a": 5}}',
     ],
 )
-def test_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path, text: str) -> None:
+def test_unreadable_state_file_is_named_and_left(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"
     path.write_text(text)
     with pytest.raises(StoreError, match="move it away to forget"):
@@ -135,7 +135,7 @@ def test_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path, text
     assert path.read_text() == text
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_state_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a restart would forget"):
         Store(str(tmp_path / "file" / "state.json")).save(Wanted())
@@ -152,7 +152,7 @@ MEASURED = {
 }
 
 
-def test_what_was_measured_is_there_again(tmp_path: Path) -> None:
+def test_stored_measurements_are_loaded(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "state.json"))
     assert store.measured() == {}
     store.save(Wanted(active={"phone": "lte"}), MEASURED)
@@ -164,7 +164,7 @@ def test_what_was_measured_is_there_again(tmp_path: Path) -> None:
     ("good", "bad"),
     [('"bps": 98000000.0', '"bps": 0'), ('"down"', '"left"'), ('"trains"', '"guess"'), ("1.5e-10", "NaN")],
 )
-def test_what_cannot_have_been_measured_is_named(tmp_path: Path, good: str, bad: str) -> None:
+def test_impossible_measurement_is_named(tmp_path: Path, good: str, bad: str) -> None:
     path = tmp_path / "state.json"
     Store(str(path)).save(Wanted(), MEASURED)
     assert good in path.read_text()

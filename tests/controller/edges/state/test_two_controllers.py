@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two controllers would undo each other's revocations and wishes: the second on the same files does not start."""
+"""Two controllers would undo each other's changes. A second one with the same files does not start."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def settings(state: Path, agents: Path) -> Settings:
 
 
 @pytest.mark.parametrize(("other", "named"), [("state", "controller.agents.directory"), ("agents", "controller.state")])
-def test_neither_the_state_nor_the_agents_directory_is_shared(tmp_path: Path, other: str, named: str) -> None:
-    """The second has one of the two for itself."""
+def test_state_and_agents_directory_are_not_shared(tmp_path: Path, other: str, named: str) -> None:
+    """The second controller shares only one of the two."""
     first = list(main._locks(settings(tmp_path / "state.json", tmp_path / "agents")))
     of_second = {"state": tmp_path / "state.json", "agents": tmp_path / "agents", other: tmp_path / "other"}
     with first[0], first[1], pytest.raises(InUse, match=named):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at a listener: which one makes place, and how many may come in a second."""
+"""Unauthenticated peers at a listener: eviction and connection rates."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Peer:
         ("fe80::1%eth0", "fe80::/64"),
     ],
 )
-def test_an_ipv6_host_is_its_64_whatever_address_it_takes(address: str, host: str) -> None:
+def test_ipv6_host_is_its_64_bit_prefix(address: str, host: str) -> None:
     assert host_of(address) == host
 
 
-def test_one_machine_with_many_ipv6_addresses_puts_nobody_else_out() -> None:
+def test_host_with_many_ipv6_addresses_evicts_no_other() -> None:
     lonely = Peer(host_of("192.0.2.7"))
     many = [Peer(host_of(f"2001:db8::{number:x}"), number) for number in range(1, 9)]
     assert superfluous([lonely, *many], 8) == many[0]
 
 
-def test_who_came_from_a_familiar_host_stays_while_there_is_anybody_else() -> None:
+def test_peer_of_a_familiar_host_is_evicted_last() -> None:
     ours = [Peer("192.0.2.7", number) for number in range(3)]
     others = [Peer(f"198.51.100.{number}") for number in range(6)]
     assert superfluous([*ours, *others], 8, {"192.0.2.7"}) == others[0]
@@ -46,7 +46,7 @@ def test_who_came_from_a_familiar_host_stays_while_there_is_anybody_else() -> No
     assert superfluous(ours, 3) is None
 
 
-def test_of_familiar_hosts_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latest_familiar_hosts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_admission, "MOST_FAMILIAR", 2)
     familiar = Familiar()
     for host in ("a", "b", "a", "c"):
@@ -58,7 +58,7 @@ def admitted(admission: Admission, hosts: list[str], now: float) -> int:
     return sum(admission.admits(host, now) for host in hosts)
 
 
-def test_one_host_comes_at_its_own_rate_and_takes_nobodys() -> None:
+def test_each_host_has_its_own_connection_rate() -> None:
     admission = Admission(Familiar(), 0.0)
     burst, second = int(EACH_S * BURST_S), EACH_S
     assert admitted(admission, ["a"] * 2 * burst, 0.0) == burst
@@ -67,7 +67,7 @@ def test_one_host_comes_at_its_own_rate_and_takes_nobodys() -> None:
     assert admitted(admission, ["a"] * 2 * burst, 1000.0) == burst
 
 
-def test_many_hosts_together_keep_out_none_that_is_familiar() -> None:
+def test_many_hosts_together_do_not_keep_a_familiar_one_out() -> None:
     familiar = Familiar()
     familiar.add("ours")
     admission = Admission(familiar, 0.0)
@@ -78,8 +78,8 @@ def test_many_hosts_together_keep_out_none_that_is_familiar() -> None:
 
 
 @pytest.mark.parametrize("greedy", [["a", "b"], ["2001:db8:1::/64", "2001:db8:2::/64", "c", "d"]])
-def test_few_hosts_leave_a_place_for_every_other(greedy: list[str]) -> None:
-    """As after a start of the controller, when it knows no host yet."""
+def test_few_hosts_leave_room_for_every_other(greedy: list[str]) -> None:
+    """No host is familiar, as after a start of the controller."""
     admission, refused = Admission(Familiar(), 0.0), []
     for tenth in range(600):
         now = tenth / 10
@@ -95,7 +95,7 @@ def test_two_greedy_hosts_together_use_most_of_the_rate() -> None:
     assert taken >= 0.8 * ALL_S * 60
 
 
-def test_no_number_of_hosts_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_admission, "MOST_RATED", 10)
     admission = Admission(Familiar(), 0.0)
     admitted(admission, [f"host {number}" for number in range(1000)], 0.0)
