@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point in memory: the core, its switch, and agents that report when due and hold what they are told."""
+"""An access point in memory: the core, its switch, and agents that report when due and enforce their orders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP_S = 0.05
 
 
 def document(rule: str = "ideal", **more: str) -> dict[str, Any]:
-    """The paper's site, with four terminals that share 20 Mbit/s."""
+    """Return the paper's site with four terminals that share 20 Mbit/s."""
     written = sites.document()
     home = written["sites"]["home"]
     home["access_points"] = {"air": {"bandwidth_bps": "20000000", "rule": rule, **more}, "idle": {}}
@@ -36,11 +36,11 @@ class Shared(Pair):
     def __init__(self, written: dict[str, Any] | None = None) -> None:
         super().__init__(sites.loaded(written or document()), [FakeSwitch(PORTS)])
         self.air: list[Stream] = []
-        self.deaf: list[Direct] = []  # what reached agents that do not answer
+        self.deaf: list[Direct] = []  # orders to agents that do not answer
         self.connect()
         self.drain()
 
-    # Who is there
+    # Agents and connections
 
     def sender(self, name: str, *can: str, terminal: str | None = None, **more: Any) -> FakeCapper:
         address, can = ADDRESSES[terminal or name], can or ("caps",)
@@ -88,7 +88,7 @@ class Shared(Pair):
         return super().step()
 
     def answer(self, agent: FakeCapper) -> None:
-        """What it was told until now."""
+        """Let the agent answer all earlier orders."""
         agent.answers = True
         told, self.deaf = self.deaf, []
         for direct in told:
@@ -98,7 +98,7 @@ class Shared(Pair):
         self.carry(self.core.reconfigure(sites.loaded(written), self.now))
         self.drain()
 
-    # What is told
+    # Views
 
     def place(self, name: str = "air") -> AccessPointView:
         places = {each.name: each for each in snapshot(self.core, "gateway.yaml", self.now, 0.0).access_points}

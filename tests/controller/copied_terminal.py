@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal that sends by both of its subflows, in mode auto, with the reports of it four times a second."""
+"""A terminal in mode auto that sends on both subflows, with four reports of them a second."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class Uploading(Scene):
         self.reports(self.hand)
 
     def uploads(self, seconds: float, loss: float = 0.0, segments: int = 100) -> None:
-        """Every packet of it may be lost, by whatever it goes."""
+        """Send for some time, with the given loss on every uplink in use."""
         self.sends(Role.TERMINAL, self.hand, seconds, loss, segments)
 
     def receives(self, seconds: float, asks: int = 0) -> None:
-        """Its acknowledgements are in nobody's count; `asks` are segments of its own, each time."""
+        """Receive for some time. Its acknowledgements are not counted; `asks` is the number of own segments per
+        report.
+        """
         for _ in range(round(seconds / PERIOD_S)):
             for connection in self.world:
                 for subflow in connection.carrying():
@@ -58,7 +60,7 @@ class Uploading(Scene):
         self.drain()
 
     def calls(self, seconds: float, segments: int = 0, per_s: float = 50) -> None:
-        """A call of so many packets a second, beside so many segments of TCP each quarter of a second."""
+        """Make a call with this many packets a second, beside this many TCP segments each quarter of a second."""
         packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
         for period in range(round(seconds / PERIOD_S)):
             for _ in range(int((period + 1) * per_s * PERIOD_S) - int(period * per_s * PERIOD_S)):
@@ -69,11 +71,11 @@ class Uploading(Scene):
             self.uploads(PERIOD_S, segments=segments)
 
     def leaves(self, dpid: int = 1) -> set[str]:
-        """By which uplinks a packet of its TCP does."""
+        """Return the uplinks over which a packet of its TCP leaves."""
         return leaves(self.fakes[dpid])
 
     def copying(self) -> list[LogEntry]:
-        """What was decided of copies, the newest first."""
+        """Return the decisions about copies, the newest first."""
         return [entry for entry in self.entries() if entry.copies is not None]
 
 

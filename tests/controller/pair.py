@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core, fake switches and fake hands in one process, no sockets; what is on its way arrives when the test
-says so."""
+"""The core, fake switches and fake agents in one process without sockets. The test decides when a message arrives."""
 
 from __future__ import annotations
 
@@ -44,30 +43,30 @@ class Pair:
         self.echoed: list[Echo] = []
         self.advertised: list[Advertise] = []
         self.closed: list[Close] = []
-        self._lines: dict[int, deque[Effect]] = {}  # by session: what the core sent and the switch has not seen
+        self._lines: dict[int, deque[Effect]] = {}  # by session: orders that the switch has not received
         self._at: dict[int, FakeSwitch] = {}
-        self._dead: list[int] = []  # sessions of which the switch knows no more, and the core does not know it
+        self._dead: list[int] = []  # sessions that the switch has dropped without the core's notice
         self._sessions = 0
-        self.hands: dict[int, FakeHand] = {}  # by session, which numbers agents apart from switches
+        self.hands: dict[int, FakeHand] = {}  # by session; numbers of agents and switches differ
         self._to_hands: deque[Direct] = deque()
-        self.estimates: deque[Estimate] = deque()  # that nobody has made yet
+        self.estimates: deque[Estimate] = deque()  # estimates that are not complete
         self._agents = 0
 
-    # The world
+    # Events
 
     def connect(self, dpid: int = 1) -> int:
         self.disconnect(dpid)
         return self.connect_beside(self.fakes[dpid])
 
     def connect_beside(self, fake: FakeSwitch) -> int:
-        """Whoever else may be connected with this dpid."""
+        """Connect a second switch with this dpid."""
         self._sessions += 1
         self._lines[self._sessions], self._at[self._sessions] = deque(), fake
         self.tell(fake.opened(self._sessions))
         return self._sessions
 
     def come_back(self, dpid: int = 1) -> int:
-        """The switch connects again, and its old TCP died without a word."""
+        """Connect the switch again, with its old TCP connection lost silently."""
         for session in self._of(dpid):
             del self._lines[session], self._at[session]
             self._dead.append(session)
@@ -87,7 +86,7 @@ class Pair:
         self.tell(SwitchClosed(session))
 
     def restart(self, config: Config | None = None) -> None:
-        """The controller dies with -9 and is started again; wishes were kept."""
+        """Kill the controller and start it again with the stored overrides."""
         dpids = {fake.dpid for fake in self._at.values()}
         self._lines, self._at, self._dead = {}, {}, []
         hands, self.hands = list(self.hands.values()), {}
@@ -100,7 +99,7 @@ class Pair:
             self.join(hand)
 
     def join(self, hand: FakeHand) -> None:
-        """Or come back, with the old stream ended first."""
+        """Connect an agent; its earlier session ends first."""
         self.leave(hand)
         self._agents += 1
         self.hands[self._agents] = hand
@@ -111,7 +110,7 @@ class Pair:
             self.tell(AgentClosed(hand.session, "the test ended it"))
 
     def second(self, *hands: FakeHand) -> None:
-        """One second, with one report of each who is in session, and all that follows from it."""
+        """Let one second pass, with one report of each connected agent and all consequences."""
         self.pass_time(1.0)
         for hand in hands or tuple(self.hands.values()):
             self.tell(hand.report())
@@ -145,10 +144,10 @@ class Pair:
             elif effect.session in self._lines:
                 self._lines[effect.session].append(effect)
 
-    # What is on its way
+    # Messages in flight
 
     def step(self) -> bool:
-        """One message arrives at a switch and its answers at the core."""
+        """Deliver one message to a switch and its answers to the core."""
         if not any(self._lines.values()):
             self.carry(self.core.rest(self.now))
         if self._to_hands:
@@ -190,7 +189,7 @@ class Pair:
                 self.closed.append(effect)
                 self._end(effect.session)
 
-    # What should be
+    # Expected state
 
     def switch(self, dpid: int = 1) -> Switch:
         return self.core.switches[dpid]

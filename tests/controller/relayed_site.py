@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's site with relaying: `phone` (in the LAN, of both families) and `client` (an address in each subflow
-subnet) are relayed, `laptop` is not."""
+"""The paper's site with relaying. `phone` (in the LAN, both families) and `client` (one address per subflow subnet)
+are relayed, `laptop` is not.
+"""
 
 from __future__ import annotations
 

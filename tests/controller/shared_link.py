@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals that send all they may through one air, whose rate changes: in fluids, with a queue, and with no clock.
+"""Terminals that send as fast as permitted over one link of changing rate: a fluid model with a queue, without a
+clock.
 
-Windows grow as long as nothing is lost, and no further than caps have it; what is more than fits on the way stands in
-the queue, and makes everybody's round trips longer.
+Windows grow without loss up to their caps. Excess packets wait in the queue and lengthen all round trips.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tests.controller import sites
 SEGMENT_BITS, PAYLOAD_BYTES = 12_000, 1448
 QUEUE_SEGMENTS = 1000
 STEP_S, REPORT_S = 0.01, 0.25
-LATEST_S = 0.2  # a report, on a machine that is busy
+LATEST_S = 0.2  # delay of a report on a busy machine
 SERVER = "203.0.113.{}"
 
 
 @dataclass
 class Sender:
     rtt_s: float
-    most_bps: float = float("inf")  # that its program writes
-    plain_s: float = 0.0  # that packets take longer than the shortest, for no queue of anybody's
+    most_bps: float = float("inf")  # rate at which its program writes
+    plain_s: float = 0.0  # extra delay of packets without any queue
     window: float = 10.0
     bytes: float = 0.0
     srtt_s: float = 0.0
@@ -44,13 +44,13 @@ class OneLink:
         (site,) = sites.loaded({"sites": {"big": written}}).sites
         self.place = AccessPointState(site, AccessPoint("air", None, CapRule.IDEAL))
         self.senders = dict(zip(self.place.terminals, senders, strict=True))
-        self.trains: FusedRate | None = None  # what they tell
+        self.trains: FusedRate | None = None  # rate measured by trains
         self.now, self.queue, self._rate_bps, self._random = 100.0, 0.0, rate_bps, Random(7)
         self.began = self.now
         self._due = {name: self.now + self._random.random() * REPORT_S for name in self.senders}
         self._read = dict.fromkeys(self.senders, self.now)
         self._late: list[tuple[float, str, TcpFlow, float]] = []
-        self.carried: list[tuple[float, float]] = []  # bits in each step, and how long the queue was, in seconds
+        self.carried: list[tuple[float, float]] = []  # bits in each step, and the queue in seconds
 
     @property
     def bandwidth_bps(self) -> float:
@@ -64,7 +64,7 @@ class OneLink:
             self._report()
 
     def utilised(self, seconds: float) -> float:
-        """The part of the rate that was used, of late."""
+        """Return the used share of the rate in the latest seconds."""
         steps = round(seconds / STEP_S)
         return sum(bits for bits, _ in self.carried[-steps:]) / seconds / self._rate_bps(self.now - self.began)
 
@@ -93,7 +93,7 @@ class OneLink:
         self.carried.append((carried * SEGMENT_BITS, self.queue / rate))
 
     def _grow(self, one: Sender, wants: float) -> None:
-        """By a fifth each round trip, while it is used up; what is too much is not sent again."""
+        """Grow by a fifth each round trip while the window is used up. Excess is not retransmitted."""
         if one.window > one.cap:
             one.window += (one.cap - one.window) * min(1.0, STEP_S / one.srtt_s)
         elif wants < one.most_bps / SEGMENT_BITS:

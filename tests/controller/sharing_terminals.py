@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals that share an access point, as their agents would report them: no clock, no sleeping."""
+"""Terminals that share an access point, as in their agents' reports, without a clock or sleep."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stream:
 
     other: str = NEAR
     rtt_us: int = 4000
-    srtt_us: int | None = None  # None: as the shortest
+    srtt_us: int | None = None  # None: equal to the minimum
     bps: int = 2_000_000
     token: int = 0
     joined: bool = False
@@ -47,14 +47,14 @@ class Stream:
 
 @dataclass(slots=True)
 class Air:
-    """An access point through time: what each terminal sends, reported each period."""
+    """An access point over time, with one report of each terminal's traffic per period."""
 
     access_point: AccessPoint = IDEAL
     now: float = 100.0
     ruling: Ruling | None = None
     sharers: dict[str, Sharer] = field(default_factory=dict)
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
-    rides: dict[str, str] = field(default_factory=dict)  # by terminal; wifi, where it is not here
+    rides: dict[str, str] = field(default_factory=dict)  # uplink by terminal, wifi by default
 
     def on_event(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
         before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
@@ -62,7 +62,7 @@ class Air:
         return self.sharers[terminal]
 
     def passes(self, streams: Mapping[str, Sequence[Stream]], reports: int = 3) -> Ruling:
-        """After so many reports of each; who is not named here is not heard of."""
+        """Return the ruling after this many reports of each terminal. Terminals that are not named do not report."""
         for _ in range(reports):
             self.now += PERIOD_S
             for terminal, each in streams.items():

@@ -85,7 +85,7 @@ def paper_site() -> Site:
 
 
 def learned(site: Site) -> dict[tuple[str, Address], str]:
-    """What is known when everybody has answered."""
+    """Return the MACs that are known once every neighbour has answered."""
     hops = {
         (uplink.port, hop.address): LTE_HOP_MAC for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac
     }
@@ -98,7 +98,7 @@ def known(site: Site, modes: dict[str, Mode] | None = None, active: dict[str, st
 
 
 def many(terminals: int, uplinks: int = 2, dpid: int = 1, site: str = "big") -> dict[str, Any]:
-    """A site of any size, every MAC written, all terminals on one port, dual stack."""
+    """Return a site of any size, with every MAC configured, all terminals on one port, and both families."""
     return {
         "dpid": f"{dpid:016x}",
         "bridge": f"br{dpid}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread of the controller that fails takes the process with it, and says why."""
+"""A thread of the controller that fails ends the process with a traceback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.exit(controller.run("gateway.yaml"))
     ],
     ids=["the core", "a thread that it began"],
 )
-def test_a_thread_that_fails_ends_the_process_and_says_where(target: str, said: str) -> None:
+def test_failing_thread_ends_the_process_with_a_traceback(target: str, said: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", BEGIN.format(target=target)], cwd=TREE, capture_output=True, text=True, timeout=120
     )

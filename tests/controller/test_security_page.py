@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/explanation/security.md says who may do what: each cell of its table is tried, and what it names is there."""
+"""docs/explanation/security.md lists permissions: the tests try each cell of its table and check the named tests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OSLO = RelayOverride(ip_address(RELAY_ADDRESS), 443)
 
 
 def table(first: str) -> list[list[str]]:
-    """The cells of the table whose first heading this is, headings and all."""
+    """Return the cells of the table with this first heading, including the headings."""
     after = PAGE[PAGE.index(f"| {first} |") :].split("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in after.splitlines()]
     return [rows[0], *rows[2:]]
@@ -78,7 +78,7 @@ def says_hello_as_another(who: Who) -> str:
 
 
 def loses(connection: FakeConnection, serves: bool) -> None:
-    """Data for a second on the first path, a third of it lost, as the agent's own end counts it."""
+    """Send data for a second on the first path. A third is lost, as counted by the agent's own end."""
     first = connection.subflows[0]
     end = first.server if serves else first.terminal
     end.segments_sent += 100
@@ -87,7 +87,7 @@ def loses(connection: FakeConnection, serves: bool) -> None:
 
 
 def moves(who: Who, witness: bool, *addresses: str) -> bool:
-    """Whether a terminal is moved by losses that this agent alone reports. `addresses` are of the terminal."""
+    """Return whether losses that only this agent reports move a terminal. `addresses` are of the terminal."""
     one = scene()
     theirs = FakeConnection.between(RELAY_ADDRESS, *addresses)
     if witness:
@@ -148,7 +148,7 @@ def eliminates(who: Who) -> str:
 
 
 def relayed(who: Who) -> Walker:
-    """The agent in a home that is relayed, with a relay that was added and that has joined."""
+    """Return the agent in a home with relaying, and with a relay that has joined."""
     world = World()
     world.vouched = {who.name: replace(credential(who.name), role=who.role), "tokyo": credential("tokyo")}
     world.vouch("tokyo")
@@ -185,7 +185,7 @@ TRIED = {
 HEADINGS, *ROWS = table("action")
 
 
-def test_every_action_of_the_page_is_tried_and_no_other() -> None:
+def test_each_action_of_the_page_is_tried() -> None:
     assert HEADINGS[1:] == list(WHO) and [row[0] for row in ROWS] == list(TRIED)
 
 
@@ -193,11 +193,11 @@ def test_every_action_of_the_page_is_tried_and_no_other() -> None:
     ("action", "who", "told"),
     [(row[0], who, cell) for row in ROWS for who, cell in zip(HEADINGS[1:], row[1:], strict=True)],
 )
-def test_who_may_do_it_is_as_the_page_says(action: str, who: str, told: str) -> None:
+def test_permissions_are_as_in_the_page(action: str, who: str, told: str) -> None:
     assert TRIED[action](WHO[who]) == told
 
 
-def test_each_port_of_the_page_is_tried_by_a_test_that_is_there() -> None:
+def test_each_port_of_the_page_names_an_existing_test() -> None:
     for port, _, test in table("port")[1:]:
         path = TREE / test.strip("`")
         assert path.is_file(), f"{port}: {path}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point that held terminals share with guests whom nobody holds: a fluid model, without a clock.
+"""An access point shared by capped terminals and uncapped guests: a fluid model, without a clock.
 
-The queue overflows. A TCP sender's window grows by cubic's rule, and becomes less by loss once a round trip. A held
-sender's window is within its cap as soon as the order has come. Reports are as agents make them.
+The queue overflows. A TCP sender's window grows as in CUBIC, and shrinks by loss once a round trip. A capped
+sender's window obeys its cap as soon as the order has arrived. Reports are as agents make them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.controller import sites
 SEGMENT_BITS, PAYLOAD_BYTES = 12_000, 1448
 QUEUE_SEGMENTS = 1000
 STEP_S = 0.01
-ORDER_S = 0.1  # until a cap is in the kernel
-DOUBLES_S = 0.125  # a window that a gateway lets grow
+ORDER_S = 0.1  # delay until a cap is in the kernel
+DOUBLES_S = 0.125  # doubling time of a window that a gateway lets grow
 CUBIC_C, CUBIC_BETA = 0.4, 0.7
 SERVER = "203.0.113.{}"
 
@@ -31,18 +31,18 @@ SERVER = "203.0.113.{}"
 class Sender:
     rtt_s: float
     is_held: bool = True
-    has_floor: bool = True  # its own agent's hand; a gateway's has none
+    has_floor: bool = True  # enforced by its own agent; a gateway enforces no floor
     udp_bps: float = 0.0  # 0: TCP
-    sends: Callable[[float], bool] = lambda _: True  # by the seconds since the beginning
+    sends: Callable[[float], bool] = lambda _: True  # by seconds since the beginning
     window: float = 10.0
     srtt_s: float = 0.0
     bytes: float = 0.0
-    caps: deque[tuple[float, int, int]] = field(default_factory=deque)  # from when, most and least
+    caps: deque[tuple[float, int, int]] = field(default_factory=deque)  # time, upper and lower limit
     most: float = float("inf")
     least: float = 0.0
     lost_at: float = -1.0
-    lost_from: float = 0.0  # the window before the loss; 0: none was lost yet
-    told: float = 1e6  # the window that a gateway lets it be told
+    lost_from: float = 0.0  # the window before the loss, or 0 without a loss
+    told: float = 1e6  # the window that the gateway lets through
 
     @property
     def on_its_way(self) -> float:
@@ -80,7 +80,7 @@ class SharedAir:
         return self.queue * SEGMENT_BITS / self.bps
 
     def run(self, seconds: float) -> list[float]:
-        """What each sender delivered in that time, by the second, in bits with headers."""
+        """Return each sender's deliveries in that time, in bit/s with headers."""
         before = [one.bytes for one in self.senders]
         for _ in range(round(seconds / STEP_S)):
             self.now += STEP_S
@@ -122,7 +122,7 @@ class SharedAir:
             self._widen(one)
         if one.has_floor:
             one.window = max(one.window, min(one.least, one.window + sent))
-            if one.window > one.most:  # what is on its way comes down with what is acknowledged
+            if one.window > one.most:  # packets in flight decrease with acknowledgements
                 one.window = max(one.most, one.window - sent)
         if one.most < one.told:
             one.told = max(one.most, min(one.told, one.window) - sent)
@@ -130,7 +130,7 @@ class SharedAir:
             one.told = min(one.most, one.told * (1 + STEP_S / DOUBLES_S))
 
     def _widen(self, one: Sender) -> None:
-        """Not where less is on its way than it might have: nothing tells that there is room for more."""
+        """Do nothing if fewer packets are in flight than permitted, since nothing shows that there is room for more."""
         if one.on_its_way < one.window or one.window >= one.most:
             return
         if not one.lost_from:

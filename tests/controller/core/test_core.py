@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core against a switch that executes: after anything that may happen, what is installed is what is compiled."""
+"""The core with a fake switch that executes flows: after any event, the installed program equals the compiled one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def connected(written: dict[str, object] | None = None) -> Pair:
 
 
 def all_answer(pair: Pair, dpid: int = 1) -> None:
-    """Everybody who is asked for by ARP or discovery tells its MAC."""
+    """Let every neighbour that is asked by ARP or discovery answer with its MAC."""
     for (name, address), mac in sites.learned(pair.switch(dpid).site).items():
         session = pair.switch(dpid).session
         if name in pair.fakes[dpid].ports and session is not None:
@@ -68,7 +68,7 @@ def sent(pair: Pair) -> int:
     return sum(pair.fakes[1].changes.values())
 
 
-def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing() -> None:
+def test_restart_keeps_overrides_and_macs_and_sends_nothing() -> None:
     pair = connected()
     all_answer(pair)
     pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
@@ -80,7 +80,7 @@ def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing(
     assert sent(pair) == before and pair.installed() == installed == pair.compiled()
 
 
-def test_a_mac_that_was_seen_after_a_restart_counts_before_the_one_that_is_read_back() -> None:
+def test_mac_seen_after_a_restart_replaces_the_one_read_back() -> None:
     pair = connected()
     all_answer(pair)
     pair.restart()
@@ -92,7 +92,7 @@ def test_a_mac_that_was_seen_after_a_restart_counts_before_the_one_that_is_read_
     assert pair.switch().observed.macs[where] == newer
 
 
-def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
+def test_modes_and_uplink_states_change_groups_and_no_flow() -> None:
     pair = connected()
     all_answer(pair)
     pair.fakes[1].changes.clear()
@@ -106,7 +106,8 @@ def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
     assert pair.installed() == pair.compiled()
 
 
-def test_who_deletes_flows_all_the_time_causes_a_reading_a_second_and_has_the_last_word_for_a_second() -> None:
+def test_repeated_deletions_cause_one_reading_a_second() -> None:
+    """The foreign deletion lasts for at most a second."""
     pair = connected()
     wanted, readings = pair.installed(), 0
     session = pair.switch().session
@@ -125,7 +126,7 @@ def test_who_deletes_flows_all_the_time_causes_a_reading_a_second_and_has_the_la
 
 
 class Announcing(FakeSwitch):
-    """Announces a deletion by somebody else, and further ones only after the next reading, as speaker.py does."""
+    """A switch that announces foreign deletions, further ones only after the next reading, as speaker.py does."""
 
     announced = False
 
@@ -135,7 +136,7 @@ class Announcing(FakeSwitch):
 
 
 class Delayed(Pair):
-    """Answers take time, as in OpenFlow: flows may be deleted after a reading saw them and before its answer ends."""
+    """A pair with delayed answers, as in OpenFlow: flows may be deleted between a reading and the end of its answer."""
 
     def __init__(self) -> None:
         self.fake = Announcing(PORTS)
@@ -170,8 +171,8 @@ class Delayed(Pair):
                 super()._arrive(effect, fake)
 
 
-def test_deleted_flows_return_within_a_second_in_any_interleaving() -> None:
-    """Each number is how many messages arrive between a deletion and the next one; the first two are one moment."""
+def test_deleted_flows_return_within_a_second() -> None:
+    """The numbers are counts of messages between two deletions. The first two deletions happen at once."""
     for steps in product(range(7), repeat=2):
         pair = Delayed()
         pair.connect()
@@ -189,7 +190,7 @@ def test_deleted_flows_return_within_a_second_in_any_interleaving() -> None:
         assert (pair.switch().state, pair.switch().last_error) == (GatewayState.STEADY, None), steps
 
 
-def test_deleted_flows_return_within_a_second_if_a_mode_changes_during_the_reading() -> None:
+def test_deleted_flows_return_during_a_mode_change() -> None:
     written = sites.document()
     for terminal in written["sites"]["home"]["terminals"].values():
         terminal["mode"] = "bicast"  # with "auto" the switch is read each second in any case
@@ -209,7 +210,7 @@ def test_deleted_flows_return_within_a_second_if_a_mode_changes_during_the_readi
     assert pair.switch().state is GatewayState.STEADY
 
 
-def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
+def test_foreign_entries_stay_and_a_conflict_is_named() -> None:
     site = sites.loaded(sites.document()).sites[0]
     fake = FakeSwitch(PORTS)
     fake.add_foreign(Flow(0, 1, fields(in_port=9)))
@@ -224,7 +225,7 @@ def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
     assert len(view.conflicts) == 1 and view.state is GatewayState.STEADY and view.name == site.name
 
 
-def test_a_refusal_names_the_group_and_is_tried_again_without_a_storm() -> None:
+def test_refusal_names_the_group_and_is_retried_slowly() -> None:
     fake = Refusing(PORTS)
     pair = Pair(sites.loaded(sites.document()), [fake])
     pair.connect()
@@ -251,7 +252,7 @@ class Refusing(FakeSwitch):
         super()._put_group(group)
 
 
-def test_a_refused_packet_out_is_no_failure_of_the_gateway() -> None:
+def test_refused_packet_out_is_no_failure_of_the_gateway() -> None:
     pair = connected()
     session = pair.switch().session
     assert session is not None
@@ -259,7 +260,7 @@ def test_a_refused_packet_out_is_no_failure_of_the_gateway() -> None:
     assert pair.switch().state is GatewayState.STEADY
 
 
-def test_a_switch_that_refuses_to_be_read_is_asked_again_at_the_next_look() -> None:
+def test_refused_reading_is_repeated_at_the_next_audit() -> None:
     pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
     (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
     assert isinstance(read, Read)
@@ -269,7 +270,7 @@ def test_a_switch_that_refuses_to_be_read_is_asked_again_at_the_next_look() -> N
     assert [type(effect) for effect in pair.core.tick(pair.now) if isinstance(effect, Read)] == [Read]
 
 
-def test_who_complains_of_messages_that_nobody_sent_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_unrelated_errors_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     pair = connected()
     session = pair.switch().session
     assert session is not None
@@ -282,7 +283,7 @@ def test_who_complains_of_messages_that_nobody_sent_does_not_fill_the_log(caplog
     assert "error again" in caplog.text
 
 
-def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missing() -> None:
+def test_deleted_group_returns_when_an_override_needs_it() -> None:
     pair = connected()
     all_answer(pair)
     for group_id in pair.installed().groups:
@@ -293,7 +294,7 @@ def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missin
     assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
 
 
-def test_a_switch_that_never_modifies_a_group_is_not_asked_for_ever() -> None:
+def test_switch_that_never_modifies_a_group_is_given_up() -> None:
     pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
     pair.connect()
     pair.drain()
@@ -309,7 +310,7 @@ class Immovable(FakeSwitch):
         super().change(change)
 
 
-def test_a_switch_that_answers_no_reading_is_let_go_and_it_is_said_why() -> None:
+def test_switch_that_answers_no_reading_is_disconnected() -> None:
     pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
     (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
     assert isinstance(read, Read)
@@ -329,7 +330,7 @@ def test_a_switch_that_answers_no_reading_is_let_go_and_it_is_said_why() -> None
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["never", "late"])
-def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(late: bool) -> None:
+def test_switch_that_answers_no_barrier_is_disconnected(late: bool) -> None:
     pair = connected()
     session = pair.switch().session
     assert session is not None
@@ -345,13 +346,13 @@ def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(l
                     pair.tell(pair.fakes[1].read(effect))
                 case Close():
                     closed.append(effect)
-        if late and len(tickets) > 5:  # it is always some behind
+        if late and len(tickets) > 5:  # always some barriers behind
             pair.tell(SwitchApplied(session, tickets[-5]))
     assert len(closed) == (not late)
     assert late or ("what was sent" in closed[0].reason and closed[0].reason in (pair.switch().last_error or ""))
 
 
-def test_an_uplink_that_is_down_is_out_at_once_whatever_else_waits() -> None:
+def test_downed_uplink_is_removed_at_once() -> None:
     pair = connected()
     all_answer(pair)
     session = pair.switch().session
@@ -360,7 +361,7 @@ def test_an_uplink_that_is_down_is_out_at_once_whatever_else_waits() -> None:
     assert isinstance(applied, Apply) and {type(change) for change in applied.changes} == {ModifyGroup}
 
 
-def test_ports_that_change_all_the_time_cost_some_compilations_a_second_and_the_last_state_counts() -> None:
+def test_flapping_port_causes_few_compilations() -> None:
     pair = connected()
     all_answer(pair)
     session, before, asked = pair.switch().session, pair.switch().reconciles, len(pair.asked)
@@ -380,14 +381,14 @@ def test_ports_that_change_all_the_time_cost_some_compilations_a_second_and_the_
     assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
 
 
-def test_a_switch_is_not_blamed_for_ports_that_change_while_it_is_read_again() -> None:
+def test_switch_is_not_blamed_for_ports_that_change_meanwhile() -> None:
     pair = connected()
     all_answer(pair)
     pair.fakes[1].change(DeleteFlow(next(iter(pair.installed().flows.values()))))
     pair.pass_time(30.0)
-    while pair.switch().state is GatewayState.STEADY:  # until what is missing has been found, and sent
+    while pair.switch().state is GatewayState.STEADY:  # until the missing flow has been found and sent
         assert pair.step()
-    for at in range(100):  # more than are settled at once
+    for at in range(100):  # more than the number settled at once
         pair.port("wifi0", replace(PORTS["wifi0"], number=7000 + at))
         pair.step()
     assert pair.switch().last_error is None
@@ -395,7 +396,7 @@ def test_a_switch_is_not_blamed_for_ports_that_change_while_it_is_read_again() -
     assert pair.switch().state is GatewayState.STEADY
 
 
-def test_a_port_that_goes_down_after_many_others_waits_for_its_turn_and_no_longer_than_100_ms() -> None:
+def test_port_event_after_many_others_waits_below_100_ms() -> None:
     pair = connected()
     all_answer(pair)
     for at in range(100):
@@ -410,7 +411,7 @@ def test_a_port_that_goes_down_after_many_others_waits_for_its_turn_and_no_longe
     assert later is None or later - pair.now >= 0.1, "nothing waits but the next reading of counters"
 
 
-def test_a_port_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_flapping_port_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     pair = connected()
     caplog.clear()
     for _ in range(100):
@@ -420,7 +421,7 @@ def test_a_port_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCapt
     assert len(lines) == 1 and "wifi0" in lines[0].message
 
 
-def test_ports_that_are_not_ours_cost_no_compilation() -> None:
+def test_foreign_ports_cause_no_compilation() -> None:
     pair = connected()
     before = pair.switch().reconciles
     pair.port("veth-of-somebody", Port(77, "02:00:00:00:00:77", True))
@@ -428,7 +429,7 @@ def test_ports_that_are_not_ours_cost_no_compilation() -> None:
     assert pair.switch().reconciles == before
 
 
-def test_whoever_asks_all_the_time_is_answered_once_a_second() -> None:
+def test_repeated_solicitations_are_answered_once_a_second() -> None:
     pair = connected()
     session = pair.switch().session
     assert session is not None
@@ -445,7 +446,7 @@ def test_whoever_asks_all_the_time_is_answered_once_a_second() -> None:
     assert len(pair.advertised) == before + 1, "another asker does not wait for the one that floods"
 
 
-def test_a_gateway_of_one_address_converges() -> None:
+def test_gateway_with_one_address_converges() -> None:
     written = sites.document()
     written["sites"]["home"]["subnets"]["one"] = {"gateways": ["10.9.0.1/32", "fd00:9::1/128"]}
     pair = connected(written)
@@ -454,7 +455,7 @@ def test_a_gateway_of_one_address_converges() -> None:
     assert not [value for value in values if str(value).endswith(("/32", "/128"))]
 
 
-def test_whoever_waits_takes_the_place_of_one_that_ends() -> None:
+def test_waiting_switch_replaces_one_that_leaves() -> None:
     pair = connected()
     served = pair.switch().session
     assert served is not None
@@ -463,7 +464,7 @@ def test_whoever_waits_takes_the_place_of_one_that_ends() -> None:
     assert isinstance(read, Read) and read.session == pair.switch().session == 77
 
 
-def test_a_site_that_leaves_keeps_its_flows_and_lets_go_of_its_switch_and_of_the_one_that_waits() -> None:
+def test_removed_site_keeps_its_flows_and_closes_its_switches() -> None:
     pair = connected()
     before = pair.installed()
     list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
@@ -476,7 +477,7 @@ def test_a_site_that_leaves_keeps_its_flows_and_lets_go_of_its_switch_and_of_the
     assert pair.installed() == before
 
 
-def test_who_tells_another_mac_all_the_time_costs_one_change_a_second_and_the_newest_counts() -> None:
+def test_changing_mac_causes_one_change_a_second() -> None:
     pair = connected()
     all_answer(pair)
     session, before = pair.switch().session, pair.switch().reconciles
@@ -496,7 +497,7 @@ def test_who_tells_another_mac_all_the_time_costs_one_change_a_second_and_the_ne
     assert pair.installed() == pair.compiled()
 
 
-def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port() -> None:
+def test_mac_is_learned_only_if_unconfigured_and_on_its_port() -> None:
     pair = connected()
     all_answer(pair)
     before, session = pair.installed(), pair.switch().session
@@ -513,7 +514,7 @@ def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port(
 
 
 @pytest.mark.parametrize(("datapath", "told"), [("netdev", 1), ("system", 2)])
-def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow_can(datapath: str, told: int) -> None:
+def test_duplicate_gateway_address_is_defended(datapath: str, told: int) -> None:
     written = sites.document()
     written["sites"]["home"]["datapath"] = datapath
     pair = connected(written)
@@ -530,7 +531,7 @@ def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow
     assert answers == [("08:00:27:f9:49:62", PORTS["c1"].number)] * told
 
 
-def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None:
+def test_removed_mode_override_follows_the_file() -> None:
     written = sites.document()
     pair = connected(written)
     all_answer(pair)
@@ -549,7 +550,7 @@ def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None
     assert pair.installed() == pair.compiled()
 
 
-def test_a_wish_that_cannot_be_changes_nothing() -> None:
+def test_impossible_override_changes_nothing() -> None:
     written = sites.document()
     del written["sites"]["home"]["uplinks"]["lte"]["next_hops"][1]
     written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
@@ -564,7 +565,7 @@ def test_a_wish_that_cannot_be_changes_nothing() -> None:
 
 
 class AnyInterleaving(RuleBasedStateMachine):
-    """Whatever comes in whatever order, what is installed ends as what is compiled, and nothing more is sent."""
+    """After events in any order, the installed program equals the compiled one, and nothing more is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -698,7 +699,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         if self.pair.switch().session is None:
             self.pair.connect()
         self.pair.drain()
-        for _ in range(3):  # a look, and the look behind what it mended
+        for _ in range(3):  # an audit, and one after its repairs
             self.pair.pass_time(30.0)
             self.pair.drain()
         assert self.pair.installed() == self.pair.compiled()
@@ -713,7 +714,7 @@ TestAnyInterleaving = AnyInterleaving.TestCase
 TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_all_who_answer_at_once_are_one_change() -> None:
+def test_simultaneous_answers_cause_one_change() -> None:
     written = sites.many(50)
     for terminal in written["terminals"].values():
         for place in terminal["addresses"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP of relayed terminals goes to the host, and packets that the host sends in their names leave by the uplinks."""
+"""TCP of relayed terminals goes to the host, which sends packets in their names over the uplinks."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_host_connection_follows_the_mode_of_its_terminal() -> None:
 
 
 def test_single_subflow_leaves_its_uplink_only_if_accepted() -> None:
-    """In mode single a subflow uses another uplink if its own is down, or if a peer site accepts it over any uplink."""
+    """A subflow uses another uplink if its own is down, or if a peer site accepts it over any."""
     switch = ready({"client": Mode.SINGLE}, {"client": "wifi"})
     switch.down("wifi0")
     assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}

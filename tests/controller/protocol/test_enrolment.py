@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent is follows from its name, where gateway.yaml or `relay add` knows that; else somebody says it."""
+"""gateway.yaml and `relay add` decide the role of an agent with a known name. For other names, the operator does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TERMINAL = SITE.terminals[0].name
         ("guest", Role.GATEWAY, None, Binding(Role.GATEWAY)),
     ],
 )
-def test_a_name_that_is_known_has_its_role_and_any_other_the_one_that_is_said(
+def test_known_name_has_its_role_and_others_the_given_one(
     name: str, role: Role | None, terminal: str | None, found: Binding
 ) -> None:
     assert bound(CONFIG, ["oslo"], name, role, terminal) == found
@@ -49,13 +49,15 @@ def test_a_name_that_is_known_has_its_role_and_any_other_the_one_that_is_said(
         (TERMINAL, None, "phone", f"{TERMINAL} is a terminal of gateway.yaml, and its agent speaks for that one"),
     ],
 )
-def test_no_other_role_can_be_had(name: str, role: Role | None, terminal: str | None, reason: str) -> None:
+def test_other_role_for_a_known_name_is_refused(
+    name: str, role: Role | None, terminal: str | None, reason: str
+) -> None:
     with pytest.raises(Impossible) as refused:
         bound(CONFIG, ["oslo"], name, role, terminal)
     assert reason in str(refused.value)
 
 
-def test_where_a_terminal_is_named_like_a_site_somebody_says_which_it_is() -> None:
+def test_name_of_a_terminal_and_a_site_needs_a_role() -> None:
     config = replace(CONFIG, sites=(replace(SITE, name=TERMINAL),))
     with pytest.raises(Impossible, match=r"is a terminal of gateway\.yaml, and a site of gateway\.yaml: say"):
         bound(config, [], TERMINAL, None, None)
@@ -64,7 +66,7 @@ def test_where_a_terminal_is_named_like_a_site_somebody_says_which_it_is() -> No
 
 
 @pytest.mark.parametrize("role", Role)
-def test_what_a_certificate_says_is_read_as_it_was_written(role: Role) -> None:
+def test_binding_in_a_certificate_is_read_as_written(role: Role) -> None:
     one = of_agent("phone", role)
     assert parsed(one.uri) == one
 
@@ -73,11 +75,11 @@ def test_what_a_certificate_says_is_read_as_it_was_written(role: Role) -> None:
     "uri",
     ["", "urn:bicast:agent:", "urn:bicast:agent:root", "urn:bicast:agent:terminal", "urn:bicast:agent:relay:phone"],
 )
-def test_anything_else_in_a_certificate_is_no_role(uri: str) -> None:
+def test_other_uri_in_a_certificate_is_no_binding(uri: str) -> None:
     assert parsed(uri) is None
 
 
 @pytest.mark.parametrize("servers", [[TERMINAL], [SITE.name], ["www", "www"], ["WWW"], ["all"], "www"])
-def test_a_server_has_a_name_of_its_own(servers: object) -> None:
+def test_server_needs_a_unique_name(servers: object) -> None:
     with pytest.raises(ConfigError, match="servers"):
         sites.loaded({**sites.document(), "servers": servers})

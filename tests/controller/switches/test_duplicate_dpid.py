@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A newcomer with the dpid of a switch that is served waits until that one has had its time to answer."""
+"""A newcomer with the dpid of a connected switch waits until that switch has had time to answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.protocol.switch_messages import Apply, SwitchOpened
 from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, DuplicateDpid
 
 
-def test_a_served_switch_has_its_time_to_answer_before_a_newcomer_takes_its_place() -> None:
+def test_connected_switch_has_time_to_answer_a_newcomer() -> None:
     duplicate_dpid = DuplicateDpid(Tickets())
     (barrier,) = duplicate_dpid.knock(SwitchOpened(2, 1, "192.0.2.9:6633", {}), 1, 100.0)
     assert isinstance(barrier, Apply) and barrier.session == 1

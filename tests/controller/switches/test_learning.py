@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a neighbour's MAC counts at once, but not more often than it can be carried out."""
+"""A neighbour's MAC takes effect at once, but changes at a limited rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHONE, TABLET = ("lan0", IPv4Address("10.1.0.7")), ("lan0", IPv4Address("10.1.0.
 OLD, NEW, NEWEST = "0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"
 
 
-def test_a_first_mac_and_one_that_changed_seldom_count_at_once() -> None:
+def test_first_and_rarely_changed_macs_take_effect_at_once() -> None:
     learning = NeighbourDamping()
     assert learning.told(PHONE, OLD, None, 0.0)
     assert learning.told(PHONE, NEW, OLD, CHANGE_EVERY_S)
@@ -23,7 +23,7 @@ def test_a_first_mac_and_one_that_changed_seldom_count_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 0.5), st.sampled_from([OLD, NEW, NEWEST])), max_size=60))
-def test_no_neighbour_changes_twice_in_a_second_and_the_newest_counts_in_the_end(
+def test_mac_changes_once_a_second_and_ends_at_the_newest(
     words: list[tuple[float, str]],
 ) -> None:
     learning, now = NeighbourDamping(), 0.0
@@ -33,7 +33,7 @@ def test_no_neighbour_changes_twice_in_a_second_and_the_newest_counts_in_the_end
         taken += [(now, due) for due in learning.due(now).values()]
         if learning.told(PHONE, mac, taken[-1][1] if taken else None, now):
             taken.append((now, mac))
-    end = now + 2 * CHANGE_EVERY_S  # sums of fractions are a little less than what they should be
+    end = now + 2 * CHANGE_EVERY_S  # sums of fractions are slightly too small
     taken += [(end, due) for due in learning.due(end).values()]
     assert [mac for _, mac in taken[-1:]] == [mac for _, mac in words[-1:]]
     assert all(later - earlier >= CHANGE_EVERY_S for (earlier, _), (later, _) in pairwise(taken))

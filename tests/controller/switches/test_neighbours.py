@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever is not heard is asked again soon, however well known he was."""
+"""A neighbour that does not answer is asked again soon, even if it was known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(schedule: Schedule, now: float) -> list[Neighbour]:
 
 
 @pytest.mark.parametrize("where", [HOP, PHONE])
-def test_who_is_known_from_before_is_asked_until_he_answers(where: Neighbour) -> None:
+def test_known_neighbour_is_asked_until_it_answers(where: Neighbour) -> None:
     schedule = Schedule()
     assert [where in asked(schedule, now) for now in (0.0, 0.5, 1.0)] == [True, False, True]
     schedule.heard(where)
@@ -31,7 +31,7 @@ def test_who_is_known_from_before_is_asked_until_he_answers(where: Neighbour) ->
 
 
 @pytest.mark.parametrize("where", [HOP, PHONE])
-def test_after_a_change_on_his_port_he_is_asked_until_he_answers(where: Neighbour) -> None:
+def test_neighbour_is_asked_again_after_a_change_of_its_port(where: Neighbour) -> None:
     schedule = Schedule()
     asked(schedule, 0.0)
     schedule.heard(where)
@@ -40,7 +40,7 @@ def test_after_a_change_on_his_port_he_is_asked_until_he_answers(where: Neighbou
     assert [where in asked(schedule, now) for now in (1.1, 1.5, 2.1)] == [True, False, True]
 
 
-def test_the_next_hop_of_an_uplink_that_is_doubted_is_asked_for_each_second_whether_it_answers_or_not() -> None:
+def test_next_hop_of_a_doubted_uplink_is_asked_each_second() -> None:
     schedule, doubted = Schedule(), frozenset({"lte"})
 
     def is_asked(now: float, doubted: frozenset[str]) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read again and is as it was is not compared anew; what is not as it was is seen all the same."""
+"""Unchanged parts of a reading are not compared again, and changed parts are always detected."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MEANT = Program.of(
 READ = deepcopy(MEANT)
 
 
-def test_what_is_as_it_was_is_the_very_value_that_was_meant() -> None:
+def test_unchanged_entries_are_the_intended_objects() -> None:
     again = ReadCache(READ, MEANT).recognised(replace(READ, flows=dict(READ.flows), groups=dict(READ.groups)))
     assert all(again.flows[key] is flow for key, flow in MEANT.flows.items())
     assert all(again.groups[key] is group for key, group in MEANT.groups.items())
 
 
-def test_what_somebody_changed_deleted_or_added_is_seen() -> None:
+def test_changed_deleted_and_added_entries_are_detected() -> None:
     one, two = READ.flows.values()
     other = replace(one, actions=(Output(9),))
     third = Flow(0, 3, ())
@@ -36,7 +36,7 @@ def test_what_somebody_changed_deleted_or_added_is_seen() -> None:
     assert two.key not in found.flows
 
 
-def test_switches_that_came_at_once_are_looked_at_in_turn_and_each_every_ten_seconds() -> None:
+def test_readings_of_many_switches_are_spread_over_ten_seconds() -> None:
     switches = [ReadSchedule(0.0) for _ in range(3 * EVERY_S)]
     at: dict[int, list[int]] = {number: [] for number in range(len(switches))}
     for second in range(1, 6 * EVERY_S):

@@ -82,9 +82,7 @@ def test_switch_with_an_endless_description_is_disconnected(desk: Desk, caplog: 
         session = desk.opened(5).session
         desk.perform(Read(session, 1))
         xid, _ = peer.wait(MULTIPART_REQUEST)
-        for _ in range(
-            multipart_replies.LARGEST_READING // len(flow) + 1
-        ):  # the kernel accepts no more from it afterwards
+        for _ in range(multipart_replies.LARGEST_READING // len(flow) + 1):  # then the kernel accepts no more
             peer.send(multipart(ofproto.OFPMP_FLOW, flow, xid, more=True))
         assert peer.is_ended()
     assert desk.wait(SwitchClosed).session == session

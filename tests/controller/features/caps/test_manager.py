@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who shares an access point is told what it may have on its way, by whoever can hold it, and no longer than due."""
+"""Each terminal on a shared access point gets a window limit for a limited time, from an agent that can enforce it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.controller import sites
 from tests.controller.access_point import ADDRESSES, FAR, NEAR, Shared, document
 from tests.fakes.capper import FakeCapper, Stream
 
-ALONE, ONE_OF_TWO = 32, 17  # segments at 20 Mbit/s and 16 + 2 ms, and one more each
+ALONE, ONE_OF_TWO = 32, 17  # segments at 20 Mbit/s and 16 + 2 ms, plus one each
 
 
 def most(agent: FakeCapper, stream: Stream) -> int | None:
@@ -24,7 +24,7 @@ def most(agent: FakeCapper, stream: Stream) -> int | None:
     return cap.most_segments if cap else None
 
 
-def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
+def test_sending_terminal_is_capped_within_a_second() -> None:
     air = Shared()
     laptop = air.sender("laptop")
     air.run(2)
@@ -40,7 +40,7 @@ def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
 
 
 @pytest.mark.parametrize("by", ["itself", "its gateway"])
-def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: str) -> None:
+def test_cap_grows_when_the_terminal_moves_to_a_longer_uplink(by: str) -> None:
     written = document()
     written["sites"]["home"]["terminals"]["laptop"]["mode"] = "single"
     air = Shared(written)
@@ -56,7 +56,7 @@ def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: st
     assert near and far and far > 5 * near
 
 
-def test_a_cap_holds_for_as_long_as_it_is_renewed() -> None:
+def test_cap_lasts_as_long_as_it_is_renewed() -> None:
     air = Shared()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
@@ -69,10 +69,10 @@ def test_a_cap_holds_for_as_long_as_it_is_renewed() -> None:
     assert most(laptop, stream) is None
 
 
-# Who holds
+# Enforcing agents
 
 
-def test_a_phone_without_an_agent_is_held_by_its_gateway_and_a_laptop_by_itself() -> None:
+def test_gateway_caps_a_phone_and_a_laptop_caps_itself() -> None:
     air = Shared()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     phones, own = air.stream("phone"), air.stream("laptop")
@@ -85,7 +85,7 @@ def test_a_phone_without_an_agent_is_held_by_its_gateway_and_a_laptop_by_itself(
     ]
 
 
-def test_an_agent_that_can_only_report_is_believed_and_its_gateway_holds() -> None:
+def test_gateway_caps_a_terminal_whose_agent_can_only_report() -> None:
     air = Shared()
     gateway = air.gateway("window")
     laptop = air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
@@ -97,7 +97,7 @@ def test_an_agent_that_can_only_report_is_believed_and_its_gateway_holds() -> No
 
 
 @pytest.mark.parametrize(("can", "agent"), [("report", "home"), ("caps", "laptop")])
-def test_for_an_agent_that_sees_no_connections_its_gateway_tells(can: str, agent: str) -> None:
+def test_gateway_reports_for_an_agent_that_sees_no_connections(can: str, agent: str) -> None:
     air = Shared()
     gateway = air.gateway("window")
     cannot = {"report": "interfaces only, no connections: it wants CAP_NET_ADMIN"}
@@ -109,7 +109,7 @@ def test_for_an_agent_that_sees_no_connections_its_gateway_tells(can: str, agent
     assert most(blind if agent == "laptop" else gateway, streams[0]) == ONE_OF_TWO == most(phone, streams[1])
 
 
-def test_where_nobody_can_it_is_reported_and_said_why() -> None:
+def test_missing_enforcement_is_reported_with_the_reason() -> None:
     air = Shared()
     air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
     air.stream("laptop")
@@ -123,7 +123,7 @@ def test_where_nobody_can_it_is_reported_and_said_why() -> None:
     assert not air.told("phone").heard
 
 
-def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
+def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
     air = Shared()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     laptop.refuses = "another agent of this host holds its connections"
@@ -140,7 +140,7 @@ def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
     assert gateway_alone.agent == "laptop" and gateway_alone.held and gateway_alone.instead is None
 
 
-def test_an_agent_that_stands_still_leaves_the_sharers_and_is_told_nothing() -> None:
+def test_silent_agent_leaves_the_sharers_and_gets_no_orders() -> None:
     air = Shared()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     air.stream("laptop")
@@ -158,7 +158,7 @@ def test_an_agent_that_stands_still_leaves_the_sharers_and_is_told_nothing() -> 
     assert most(tablet, stream) == ONE_OF_TWO
 
 
-def test_a_report_that_is_late_frees_nobodys_window() -> None:
+def test_late_report_lifts_no_cap() -> None:
     air = Shared()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
@@ -170,7 +170,7 @@ def test_a_report_that_is_late_frees_nobodys_window() -> None:
         assert most(laptop, stream) == ALONE
 
 
-def test_the_terminals_own_agent_speaks_for_it_and_no_other() -> None:
+def test_own_agent_of_a_terminal_replaces_another_one() -> None:
     air = Shared()
     other, stream = air.sender("stranger", terminal="laptop"), air.stream("laptop")
     air.run(2)
@@ -181,7 +181,7 @@ def test_the_terminals_own_agent_speaks_for_it_and_no_other() -> None:
     assert other.interval_ms == 1000 and other.held is None
 
 
-def test_an_agent_of_another_site_or_role_is_told_nothing() -> None:
+def test_agent_of_another_site_or_role_gets_no_orders() -> None:
     air = Shared()
     elsewhere = air.gateway("window", name="elsewhere")
     relay = air._agent(FakeCapper("relay", Role.RELAY, (NEAR,), air.air, air._clock, "caps"))
@@ -190,7 +190,7 @@ def test_an_agent_of_another_site_or_role_is_told_nothing() -> None:
     assert [(each.caps, each.interval_ms) for each in (elsewhere, relay)] == [([], 1000)] * 2
 
 
-def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
+def test_connection_older_than_the_gateway_agent_is_not_held() -> None:
     air = Shared()
     air.gateway("window")
     old = air.stream("phone")
@@ -205,7 +205,7 @@ def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
     assert air.told("phone").held
 
 
-def test_where_sockets_refuse_it_is_told_as_not_wholly_held() -> None:
+def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
     air = Shared()
     laptop = air.sender("laptop")
     air.stream("laptop")
@@ -220,7 +220,7 @@ def test_where_sockets_refuse_it_is_told_as_not_wholly_held() -> None:
     assert air.told("laptop").held and "fewer" not in air.told("laptop").reason
 
 
-def test_a_connection_that_has_just_begun_is_none_that_refuses() -> None:
+def test_new_connection_does_not_count_as_refusing() -> None:
     air = Shared()
     laptop = air.sender("laptop")
     air.stream("laptop")
@@ -235,10 +235,10 @@ def test_a_connection_that_has_just_begun_is_none_that_refuses() -> None:
         assert air.told("laptop").held
 
 
-# What is ordered
+# Orders
 
 
-def test_one_order_is_on_its_way_and_the_newest_follows() -> None:
+def test_only_one_order_is_in_flight_and_the_newest_follows() -> None:
     air = Shared()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     stream = air.stream("laptop")
@@ -253,7 +253,7 @@ def test_one_order_is_on_its_way_and_the_newest_follows() -> None:
     assert most(laptop, stream) == ONE_OF_TWO and len(laptop.caps) >= 2
 
 
-def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
+def test_gateway_replaces_an_agent_that_does_not_confirm() -> None:
     air = Shared()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     stream = air.stream("laptop")
@@ -268,10 +268,10 @@ def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
     assert air.told("laptop").agent == "laptop"
 
 
-def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
+def test_reports_for_a_phone_are_dropped_with_their_agent() -> None:
     air = Shared()
     liar = air.sender("liar", terminal="phone")
-    stream = air.stream("phone", rate_bps=19_000_000)  # nobody else has what its cap does not let through
+    stream = air.stream("phone", rate_bps=19_000_000)  # no other terminal has the rest of the bandwidth
     stream.min_rtt_us = 1
     air.run(2)
     assert air.told("phone").most_segments == 3
@@ -282,7 +282,7 @@ def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
     assert most(gateway, stream) == ALONE
 
 
-def test_where_its_gateway_sees_it_nobody_of_another_name_speaks_for_a_phone() -> None:
+def test_gateway_reports_replace_those_of_a_foreign_agent() -> None:
     air = Shared()
     liar, gateway = air.sender("liar", terminal="phone"), air.gateway("window")
     stream = air.stream("phone")
@@ -297,7 +297,7 @@ def test_where_its_gateway_sees_it_nobody_of_another_name_speaks_for_a_phone() -
     assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", "who is not seen is spoken for again"
 
 
-def test_nobody_makes_sleeping_phones_share_an_air_that_their_gateway_sees() -> None:
+def test_false_reports_add_no_sharer_that_the_gateway_sees() -> None:
     air = Shared()
     gateway, stream = air.gateway("window"), air.stream("phone")
     others = tuple(ADDRESSES[name] for name in ("laptop", "tablet", "watch"))
@@ -309,7 +309,7 @@ def test_nobody_makes_sleeping_phones_share_an_air_that_their_gateway_sees() -> 
     assert air.place().active == 1 and most(gateway, stream) == ALONE
 
 
-def test_who_tells_of_more_than_is_read_is_named_and_counted_and_others_keep_their_caps() -> None:
+def test_cut_report_is_counted_and_others_keep_their_caps() -> None:
     air = Shared()
     laptop, liar = air.sender("laptop"), air.sender("phone")
     stream, _ = air.stream("laptop"), air.stream("phone")
@@ -322,7 +322,7 @@ def test_who_tells_of_more_than_is_read_is_named_and_counted_and_others_keep_the
     assert most(laptop, stream) == ONE_OF_TWO and air.told("laptop").held and not air.told("laptop").doubted
 
 
-def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:
+def test_a_hundred_joins_and_leaves_a_second_are_bounded_work() -> None:
     air = Shared()
     agents = {name: air.sender(name) for name in ADDRESSES}
     streams = {name: air.stream(name) for name in ADDRESSES}
@@ -331,7 +331,7 @@ def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_tru
     for number in range(100):
         name = list(ADDRESSES)[number % 4]
         streams[name].rate_bps = 0 if streams[name].rate_bps else 50_000_000
-        for agent in agents.values():  # as soon as somebody joins or leaves
+        for agent in agents.values():  # as soon as a terminal joins or leaves
             streams[agent.name].pass_time(0.01)
             air.now += 0.0025
             air.tell(agent.report())
@@ -346,7 +346,7 @@ def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_tru
     assert [most(agents[name], streams[name]) for name in ADDRESSES] == [ONE_OF_TWO, ONE_OF_TWO, None, None]
 
 
-def test_nobody_takes_all_the_room_of_one_order() -> None:
+def test_one_terminal_does_not_fill_an_order() -> None:
     draft = CapsDraft()
     draft.hold("liar", {("10.1.0.11", f"203.0.{number >> 8}.{number & 255}"): Window(9) for number in range(MOST_CAPS)})
     draft.hold("phone", {("10.1.0.13", NEAR): Window(7)})
@@ -357,16 +357,16 @@ def test_nobody_takes_all_the_room_of_one_order() -> None:
     assert MOST_CAPS // 2 < len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in held
 
 
-def test_an_order_has_no_more_ports_than_an_agent_takes() -> None:
+def test_order_has_no_more_ports_than_an_agent_accepts() -> None:
     draft, ports = CapsDraft(), [f"gw-{number:03}" for number in range(MOST_PORTS + 40)]
     draft.watch(reversed(ports))
     assert draft.order().ports == tuple(ports[:MOST_PORTS])
 
 
-# The configuration
+# Configuration
 
 
-def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
+def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     air = Shared()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     own, phones = air.stream("laptop"), air.stream("phone")
@@ -390,7 +390,7 @@ def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
     assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)
 
 
-def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() -> None:
+def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
     air = Shared()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
@@ -406,7 +406,7 @@ def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() ->
 # What is not believed
 
 
-def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it() -> None:
+def test_report_of_a_foreign_connection_is_named_and_ignored() -> None:
     air = Shared()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     own, others = air.stream("laptop"), air.stream("tablet")
@@ -422,7 +422,7 @@ def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it(
 
 
 @pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])
-def test_no_lie_takes_their_order_from_those_whom_the_same_hand_holds(other: str) -> None:
+def test_false_report_takes_no_caps_from_others_at_its_gateway(other: str) -> None:
     air = Shared()
     gateway, liar = air.gateway("window"), air.sender("tablet", "report", cannot={"caps": "it does not want to"})
     stream = air.stream("phone")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point whose bandwidth nobody wrote: measured by those who tell of its terminals, and told with its age."""
+"""The bandwidth of an access point without a configured value is measured by the agents, and shown with its age."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def full(air: Shared, name: str, rate_bps: int = RATE_BPS) -> Stream:
     return air.stream(name, rate_bps=rate_bps, srtt_us=200_000)
 
 
-def test_nobody_is_held_before_it_is_known_and_it_is_told_where_it_is_from() -> None:
+def test_cap_waits_for_a_measurement_that_is_shown_with_its_age() -> None:
     air = Shared(unwritten())
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=RATE_BPS)
     air.run(5)
@@ -44,7 +44,7 @@ def test_nobody_is_held_before_it_is_known_and_it_is_told_where_it_is_from() -> 
     assert rests is not None and rests.age_s >= confirmed_s + 2 and air.place().bandwidth_bps == FIGURE_BPS
 
 
-def test_what_is_written_wins_and_is_not_measured() -> None:
+def test_configured_bandwidth_is_not_measured() -> None:
     air = Shared()
     air.sender("laptop")
     full(air, "laptop")
@@ -60,7 +60,7 @@ def test_what_is_written_wins_and_is_not_measured() -> None:
     assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)
 
 
-def test_phones_are_counted_by_their_gateway_together_with_laptops() -> None:
+def test_gateway_counts_phones_together_with_laptops() -> None:
     air = Shared(unwritten())
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     phones, own = full(air, "phone", RATE_BPS // 2), full(air, "laptop", RATE_BPS // 2)
@@ -69,7 +69,7 @@ def test_phones_are_counted_by_their_gateway_together_with_laptops() -> None:
     assert gateway.window(phones) is not None and laptop.window(own) is not None
 
 
-def test_what_a_terminal_claims_to_deliver_is_not_asked_where_its_gateway_counts() -> None:
+def test_terminal_claims_are_ignored_if_its_gateway_counts() -> None:
     air = Shared(unwritten())
     air.gateway("window")
     liar, _ = air.sender("laptop"), full(air, "laptop")

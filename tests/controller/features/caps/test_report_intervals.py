@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That agents report four times as often for the air's sake makes nobody who steers hastier."""
+"""Four reports a second, needed for caps, do not make steering decisions faster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(rule: str) -> dict[str, Any]:
 
 
 class Uploads(Scene):
-    """The client sends, and reports as often as it is told to."""
+    """The client sends, and reports at the ordered interval."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(written=written(rule))
@@ -35,7 +35,7 @@ class Uploads(Scene):
         self._reported_at = self.now
 
     def goes_on(self, seconds: float, loss: float = 0.0, dead: bool = False) -> list[tuple[float, str, UplinkHealth]]:
-        """When what is known of Wi-Fi changed, and where the client then was."""
+        """Return the changes of Wi-Fi's health, and the client's uplink at each."""
         seen: list[tuple[float, str, UplinkHealth]] = []
         for _ in range(round(seconds * 4)):
             self.now += 0.25
@@ -67,7 +67,7 @@ class Uploads(Scene):
 
 
 @pytest.mark.parametrize("fate", [{"loss": 0.3}, {"dead": True}, {}])
-def test_a_decision_falls_when_it_would_fall_with_a_report_a_second(fate: dict[str, Any]) -> None:
+def test_decision_takes_as_long_as_with_one_report_a_second(fate: dict[str, Any]) -> None:
     usual, often = Uploads("off"), Uploads("ideal")
     for scene in (usual, often):
         scene.goes_on(4)
@@ -82,8 +82,8 @@ def test_a_decision_falls_when_it_would_fall_with_a_report_a_second(fate: dict[s
     assert not fate or len(slow) > 1, "nothing happened that could have come too early"
 
 
-def test_one_burst_of_loss_shorter_than_three_seconds_moves_nobody() -> None:
-    """In quarters of a second it would fill three reports."""
+def test_loss_burst_below_three_seconds_moves_no_terminal() -> None:
+    """With four reports a second the burst would fill three reports."""
     scene = Uploads("ideal")
     scene.goes_on(4)
     scene.goes_on(1, loss=0.4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In mode auto, what an end has of copies: what the active uplink did not bring of what another one did."""
+"""Evidence of mode auto from arrivals: packets that the active uplink did not deliver and another one did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def auto(**modes: str) -> dict[str, Any]:
 
 
 class Copied(Ends):
-    """Both ends let the first of several copies pass, and far's is told of what comes in."""
+    """Both ends eliminate copies, and the agent of far reports arrivals."""
 
     def __init__(self, written: dict[str, Any] | None = None, agents: bool = True) -> None:
         super().__init__(written or auto())
@@ -44,14 +44,14 @@ class Copied(Ends):
         self.second()
 
     def comes(self, seconds: int, wifi: int = 100, lte: int = 100) -> None:
-        """So many packets a second by each."""
+        """Let this many packets a second arrive over each uplink."""
         for _ in range(seconds):
             self.far.brings("wifi", first=wifi)
             self.far.brings("lte", first=max(0, lte - wifi), eliminated=min(wifi, lte))
             self.second()
 
     def told_of(self) -> str:
-        """The client's active uplink."""
+        """Return the reason shown for the client's active uplink."""
         watch = self.core.copying.watch("client")
         assert watch is not None
         return watch.reason
@@ -60,7 +60,7 @@ class Copied(Ends):
         return [entry for entry in self.core.steering.logbook.entries(terminal) if entry.copies is not None]
 
 
-def test_an_uplink_that_brings_all_that_another_does_is_clean_and_copies_end() -> None:
+def test_copies_end_when_the_active_uplink_delivers_everything() -> None:
     ends = Copied()
     ends.comes(SECONDS)
     (entry,) = ends.decided()
@@ -69,7 +69,7 @@ def test_an_uplink_that_brings_all_that_another_does_is_clean_and_copies_end() -
     assert ends.decided("phone"), "it rides the same uplink"
 
 
-def test_an_uplink_that_brings_less_keeps_its_copies() -> None:
+def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
     ends = Copied()
     ends.comes(SECONDS, wifi=95)
     assert not ends.decided()
@@ -78,7 +78,7 @@ def test_an_uplink_that_brings_less_keeps_its_copies() -> None:
 
 
 @pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}])
-def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(modes: dict[str, str]) -> None:
+def test_arrivals_are_ignored_if_a_terminal_is_not_copied(modes: dict[str, str]) -> None:
     written = auto(**modes)
     written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
     ends = Copied(written)
@@ -87,7 +87,7 @@ def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(mode
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
-def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> None:
+def test_arrivals_from_before_a_change_do_not_count_as_lost() -> None:
     ends = Copied()
     ends.comes(2)
     for uplink in ("lte", "wifi"):
@@ -97,7 +97,7 @@ def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> Non
     assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
 
 
-def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
+def test_end_without_elimination_is_ignored() -> None:
     ends = Copied()
     ends.far.gone = {"lte0": "it has an XDP program already"}
     ends.second()
@@ -105,7 +105,7 @@ def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
     assert ends.told_of() == "it is not known yet"
 
 
-def test_copies_stay_where_nobody_would_tell_how_one_path_fares() -> None:
+def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
     ends = Copied(agents=False)
     ends.comes(3 * SECONDS)
     assert not ends.decided() and ends.told_of().count("but nobody would tell how it fares alone") == 1
@@ -115,7 +115,7 @@ def test_copies_stay_where_nobody_would_tell_how_one_path_fares() -> None:
 
 
 @pytest.mark.parametrize("per_s", [2, 5, 9])
-def test_copies_of_a_slow_sender_of_udp_stay_though_its_agent_is_there(per_s: int) -> None:
+def test_copies_of_a_slow_udp_sender_stay_despite_its_agent(per_s: int) -> None:
     ends = Copied()
     for _ in range(ENOUGH // per_s + SECONDS):
         for _ in range(per_s):
@@ -128,7 +128,7 @@ def test_copies_of_a_slow_sender_of_udp_stay_though_its_agent_is_there(per_s: in
 
 
 def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
-    """Ten a second by Wi-Fi, with nobody sending."""
+    """Send ten probes a second over Wi-Fi, with no other traffic."""
     path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())
     for _ in range(seconds):
         path = replace(path, sent=path.sent + 10, lost=path.lost + lost, late=path.late + late)
@@ -138,7 +138,7 @@ def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
 
 
 @pytest.mark.parametrize(("lost", "late"), [(3, 0), (0, 4)])
-def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost: int, late: int) -> None:
+def test_probes_show_a_lossy_or_late_uplink_without_traffic(lost: int, late: int) -> None:
     ends = Copied(agents=False)
     probed(ends, 35)
     (ended,) = ends.decided()
@@ -149,7 +149,7 @@ def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost
         assert begun.copies and "as probes tell" in begun.reason
 
 
-def test_counts_of_probes_that_begin_anew_or_cannot_be_say_nothing() -> None:
+def test_invalid_or_restarted_probe_counts_are_ignored() -> None:
     ends = Copied()
     probed(ends, 35)
     path = PathHealth("wifi", "", 100, 0, 0, 0, 0, ())

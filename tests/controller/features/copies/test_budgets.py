@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies by an uplink that is paid for by the byte: counted by its switch, ended before they use up what they may, and
-never in the way of what is no copy.
+"""Copies over a metered uplink: the switch counts them, they end before the budget is used up, and no other packet
+is affected.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def switch(active: dict[str, str] | None = None, barred: frozenset[str] = frozen
     return switch_with(known(active, barred), sites.loaded(metered()).sites[0])
 
 
-# What the switch does
+# The switch
 
 
-def test_a_meter_that_lets_nothing_pass_stops_copies_and_nothing_else() -> None:
+def test_exhausted_meter_stops_only_copies() -> None:
     for active, primary in (("wifi", WIFI), ("lte", LTE)):
         one = switch({"client": active})
         one.exhausted.add(METER_IDS[1])
@@ -77,7 +77,7 @@ def test_a_meter_that_lets_nothing_pass_stops_copies_and_nothing_else() -> None:
         assert left == ({primary} if active == "wifi" else {WIFI, LTE}), "what leaves by the active one is no copy"
 
 
-def test_copies_are_counted_and_what_is_none_is_not() -> None:
+def test_meter_counts_only_copies() -> None:
     one = switch()
     for _ in range(3):
         one.send(LARGE, C1)
@@ -86,7 +86,7 @@ def test_copies_are_counted_and_what_is_none_is_not() -> None:
     assert counted.bytes == 3 * PACKET
 
 
-def test_where_the_only_other_uplink_is_barred_it_waits_behind_the_active_one_as_in_single() -> None:
+def test_barred_uplink_is_a_backup_as_in_single() -> None:
     one = switch(barred=frozenset({"lte"}))
     assert set(leaves(one, from_client(), C1)) == {WIFI}
     one.down("wifi0")
@@ -95,7 +95,7 @@ def test_where_the_only_other_uplink_is_barred_it_waits_behind_the_active_one_as
 
 
 def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None) -> FakeSwitch:
-    """The site with a third uplink, at port 9, whose copies have no limits."""
+    """Return the site with a third uplink, at port 9, whose copies have no limits."""
     written = metered()
     third = {"port": "sat0", "addresses": ["192.168.30.2/24"], "next_hops": [{"address": "192.168.30.1"}]}
     written["sites"]["home"]["uplinks"]["sat"] = third
@@ -107,12 +107,12 @@ def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None)
     return FakeSwitch(ports).load(compile(site, Known(wanted, observed, rates=rates or {})))
 
 
-def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
+def test_unbarred_uplink_of_three_has_copies() -> None:
     one = three_uplinks(Wanted(barred={"home": frozenset({"lte"})}))
     assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
 
 
-def test_a_meter_that_lets_nothing_pass_ends_no_copy_by_an_uplink_without_limits() -> None:
+def test_exhausted_meter_does_not_affect_an_unlimited_uplink() -> None:
     one = three_uplinks(Wanted(), {"lte": CopyRateLimit(1000, 1000)})
     assert set(leaves(one, from_client(), C1)) == {WIFI, LTE, 9}
     one.exhausted.add(METER_IDS[1])
@@ -120,7 +120,7 @@ def test_a_meter_that_lets_nothing_pass_ends_no_copy_by_an_uplink_without_limits
 
 
 @pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 36), ("2001:db8::9", 56)])
-def test_copies_through_a_tunnel_are_counted_with_what_it_puts_around_them(remote: str, outer: int) -> None:
+def test_tunnel_copies_count_with_their_encapsulation(remote: str, outer: int) -> None:
     for limits in ({"budget_bytes_per_day": str(BUDGET)}, {"max_share": "0.5"}):
         written = metered(tunnelled(), **limits)
         for uplink in written["sites"]["home"]["uplinks"].values():
@@ -133,20 +133,20 @@ def test_copies_through_a_tunnel_are_counted_with_what_it_puts_around_them(remot
         assert counted(site, one.installed())["lte"].passed_bytes == 3 * (PACKET + outer)
 
 
-def test_macs_are_read_back_out_of_groups_whose_copies_are_counted() -> None:
+def test_macs_are_read_back_from_metered_groups() -> None:
     site = sites.loaded(metered()).sites[0]
     again = remembered(site, PORTS, switch().groups)
     assert again == known().observed.macs or set(known().observed.macs.items()) <= set(again.items())
 
 
-def test_a_file_for_a_switch_without_controller_has_no_budget() -> None:
+def test_program_without_a_controller_has_no_budget() -> None:
     written = {"sites": {"big": sites.many(1)}}
     written["sites"]["big"]["uplinks"]["up2"]["max_share"] = "0.5"
     with pytest.raises(Unwritten, match="what copies may use of uplink up2, only a controller counts"):
         wholly_written(sites.loaded(written).sites[0])
 
 
-# What is counted, and what follows
+# Accounting
 
 
 class Metered(Uploading):
@@ -156,7 +156,7 @@ class Metered(Uploading):
         self.lives(1)
 
     def lives(self, seconds: int, packets: int = 0, dpids: tuple[int, ...] = (1,)) -> None:
-        """So many packets a second, each of PACKET bytes; and what they are counted for."""
+        """Send this many packets of PACKET bytes a second, and read the counters."""
         for _ in range(seconds):
             for _ in range(packets):
                 self.fakes[1].send(LARGE, C1)
@@ -168,7 +168,7 @@ class Metered(Uploading):
         self.core.tells_time(Moment(NOON + self.now, self.day, NOON + 3600, 3600), self.now)
 
     def connect(self, dpid: int = 1) -> int:
-        """Not before the core knows what day it is."""
+        """Connect the switch after the core knows the date."""
         self.tells_time()
         self.pass_time(0.0)
         return super().connect(dpid)
@@ -183,7 +183,7 @@ class Metered(Uploading):
 
 
 @pytest.mark.parametrize("mode", ["bicast", "auto"])
-def test_copies_end_before_the_budget_is_used_up_and_it_is_told_until_when(mode: str) -> None:
+def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> None:
     scene = Metered(mode)
     scene.lives(40, packets=30)
     assert 0.8 * BUDGET < scene.by_lte <= BUDGET
@@ -201,7 +201,7 @@ def test_copies_end_before_the_budget_is_used_up_and_it_is_told_until_when(mode:
         assert scene.leaves() == {"wifi", "lte"} and [each.copies for each in scene.copying()] == [True, False]
 
 
-def test_an_end_of_copies_by_a_budget_modifies_groups_and_meters_and_never_a_flow() -> None:
+def test_end_of_copies_by_a_budget_changes_no_flow() -> None:
     scene = Metered()
     scene.fakes[1].changes.clear()
     scene.lives(40, packets=30)
@@ -210,7 +210,7 @@ def test_an_end_of_copies_by_a_budget_modifies_groups_and_meters_and_never_a_flo
     assert scene.installed() == scene.compiled()
 
 
-def test_what_was_used_is_known_after_a_restart_also_what_was_used_meanwhile() -> None:
+def test_usage_is_known_after_a_restart() -> None:
     scene = Metered()
     scene.lives(10, packets=30)
     scene.core.keep_spent(scene.now)
@@ -223,7 +223,7 @@ def test_what_was_used_is_known_after_a_restart_also_what_was_used_meanwhile() -
     assert account is not None and account.spent.copied_bytes == scene.by_lte == 600 * PACKET
 
 
-def test_a_budget_that_is_used_up_is_so_after_a_restart_and_under_no_lower_one() -> None:
+def test_used_up_budget_survives_a_restart_until_raised() -> None:
     scene = Metered()
     scene.lives(40, packets=30)
     scene.core.keep_spent(scene.now)
@@ -236,11 +236,11 @@ def test_a_budget_that_is_used_up_is_so_after_a_restart_and_under_no_lower_one()
     assert "used up" not in scene.says()
 
 
-def test_budget_reset_brings_copies_back_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     scene = Metered()
     scene.day = "2035-11-16"
     scene.lives(40, packets=30)
-    scene.day = "2026-11-22"  # right again, and no NTP says so
+    scene.day = "2026-11-22"  # right again, without a confirmation by NTP
     scene.lives(2)
     assert scene.leaves() == {"wifi"}
     assert "until the clock is past 2035-11-16" in scene.says()
@@ -258,7 +258,7 @@ def test_budget_reset_brings_copies_back_and_is_logged(caplog: pytest.LogCapture
     assert scene.leaves() == {"wifi", "lte"}, "a restart does not bring the old count back"
 
 
-def test_budget_reset_names_what_there_is() -> None:
+def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
     core = Metered().core
     with pytest.raises(UnknownUplink, match="no gateway is named 'shed'; there are: home"):
         overrides.budget_reset(core, "shed", "lte", 0.0)
@@ -268,13 +268,13 @@ def test_budget_reset_names_what_there_is() -> None:
         overrides.budget_reset(core, "home", "wifi", 0.0)
 
 
-def test_too_great_a_part_of_all_ends_copies_for_a_while() -> None:
+def test_copies_above_their_share_pause() -> None:
     scene = Metered(max_share="0.25")
     scene.lives(30, packets=100)
     assert scene.leaves() == {"wifi"} and "and may be 25%" in scene.copying()[-1].reason
 
 
-def test_what_both_ends_send_is_counted_once() -> None:
+def test_copies_of_both_ends_count_once() -> None:
     written = metered(mirrored())
     scene = Uploading(mode="bicast", written=written)
     scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
@@ -293,7 +293,7 @@ def test_what_both_ends_send_is_counted_once() -> None:
 
 
 @given(left=st.integers(1, 10**15))
-def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> None:
+def test_rate_limit_leaves_budget_until_the_next_reading(left: int) -> None:
     rate = _rate(left)
     assert max(rate.kbps, rate.burst_kbits) * 1000 < 1 << 32, "a switch could not be told, or not keep it"
     if left >= PARTS * 2000:
@@ -303,7 +303,7 @@ def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> 
         )
 
 
-def test_what_a_meter_drops_is_not_used() -> None:
+def test_dropped_copies_do_not_count() -> None:
     scene = Metered()
     scene.lives(5, packets=30)
     scene.fakes[1].exhausted.add(METER_IDS[1])
@@ -318,7 +318,7 @@ some = st.frozensets(uplinks)
 
 @settings(max_examples=40)
 @given(mode=st.sampled_from(list(Mode)), active=uplinks, barred=some, screened=some, down=some, dry=st.booleans())
-def test_whatever_is_barred_or_dry_a_packet_leaves_where_it_would_without_budgets(
+def test_budget_never_changes_where_a_packet_must_leave(
     mode: Mode, active: str, barred: frozenset[str], screened: frozenset[str], down: frozenset[str], dry: bool
 ) -> None:
     written = metered()

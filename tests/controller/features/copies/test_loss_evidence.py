@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent tells of small packets is evidence of uplinks that there are, and of nothing else."""
+"""Probe reports of an agent are evidence only for configured uplinks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reporter() -> FakeMeasurer:
     return home
 
 
-def test_paths_that_an_agent_invents_are_of_no_account() -> None:
+def test_invented_paths_are_ignored() -> None:
     home, probes = reporter(), Probes()
     for number in range(1, 100):
         event = told(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
@@ -35,7 +35,7 @@ def test_paths_that_an_agent_invents_are_of_no_account() -> None:
         assert {name: each.tally for name, each in found.items()} == ({"wifi": Tally(10, 1, 0)} if number > 1 else {})
 
 
-def test_a_path_by_which_nothing_was_sent_since_says_nothing_of_who_answers() -> None:
+def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
     home, probes = reporter(), Probes()
     for number in (1, 2):
         health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
@@ -53,7 +53,7 @@ def test_a_path_by_which_nothing_was_sent_since_says_nothing_of_who_answers() ->
         ({}, set()),
     ],
 )
-def test_an_agent_that_answers_by_no_path_says_nothing_of_any(lost: dict[str, int], evidence: set[str]) -> None:
+def test_agent_without_answers_on_any_path_is_no_evidence(lost: dict[str, int], evidence: set[str]) -> None:
     home, probes = reporter(), Probes()
     for number in (1, 2):
         health = (PathHealth(name, "", 10 * number, each * number, 0, 0, 0, ()) for name, each in lost.items())

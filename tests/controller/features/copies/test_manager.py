@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mode auto: bicast while copies are worth their bytes, single while they are not; and what is made of it."""
+"""Mode auto: bicast while copies are worth their bytes, single otherwise, and its view."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_auto_is_bicast_with_copies_and_single_without(copies: bool, acting: Mod
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BICAST])
-def test_where_the_only_other_uplink_may_carry_no_copies_there_are_none(mode: Mode) -> None:
+def test_auto_and_bicast_are_single_if_the_other_is_barred(mode: Mode) -> None:
     site = sites.paper_site()
     barred = Wanted({"client": mode}, barred=LTE_IS_BARRED)
     assert barred.acting(site, site.terminals[0]) is Mode.SINGLE
@@ -59,10 +59,10 @@ def test_where_the_only_other_uplink_may_carry_no_copies_there_are_none(mode: Mo
     assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "the copies are those by Wi-Fi"
 
 
-# What is decided
+# Decisions
 
 
-def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> None:
+def test_lossy_path_has_copies_within_a_second_with_a_reason() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(5)
     assert scene.leaves() == {"wifi"} and not scene.copying()
@@ -80,7 +80,7 @@ def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> No
 
 
 class Probed(FakeSwitch):
-    """Between each two changes a packet comes."""
+    """A packet passes between any two changes."""
 
     probing = False
     lost = 0
@@ -91,7 +91,7 @@ class Probed(FakeSwitch):
             self.lost += "wifi" not in leaves(self)
 
 
-def test_a_decision_modifies_groups_alone_and_no_packet_is_lost_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decision_changes_only_groups_and_loses_no_packet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.controller.features.steering.test_manager.FakeSwitch", Probed)
     scene = Uploading(ONE_PATH)
     fake = scene.fakes[1]
@@ -105,7 +105,7 @@ def test_a_decision_modifies_groups_alone_and_no_packet_is_lost_meanwhile(monkey
     assert scene.installed() == scene.compiled()
 
 
-def test_both_ends_copy_where_the_other_one_is_ours() -> None:
+def test_both_ends_copy_at_a_mirrored_site() -> None:
     scene = Uploading(ONE_PATH, written=mirrored())
     scene.fakes[2] = FakeSwitch(sites.PORTS, dpid=2)
     scene.connect(2)
@@ -116,7 +116,7 @@ def test_both_ends_copy_where_the_other_one_is_ours() -> None:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_what_is_lost_on_the_way_to_the_terminal_counts_where_that_is_copied_too(ours: bool) -> None:
+def test_downstream_loss_begins_copies_if_the_far_end_copies(ours: bool) -> None:
     scene = Uploading(ONE_PATH, written=mirrored() if ours else None)
     relay = scene.relay()
     scene.reports(relay)
@@ -124,10 +124,10 @@ def test_what_is_lost_on_the_way_to_the_terminal_counts_where_that_is_copied_too
     assert [entry.copies for entry in scene.copying()] == ([True] if ours else [])
 
 
-# What it is decided of
+# Scope of decisions
 
 
-def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew() -> None:
+def test_other_modes_have_no_decisions_and_auto_starts_afresh() -> None:
     scene = Uploading(ONE_PATH)
     for mode in (Mode.SINGLE, Mode.BICAST):
         scene.carry(overrides.mode(scene.core, "client", mode, scene.now)[1])
@@ -140,7 +140,7 @@ def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew
     assert told.reason == "nobody told anything yet from which it follows"
 
 
-def test_a_class_in_auto_is_as_it_is_decided_for_its_terminal() -> None:
+def test_class_in_auto_follows_the_decision_for_its_terminal() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "auto"}
@@ -151,7 +151,7 @@ def test_a_class_in_auto_is_as_it_is_decided_for_its_terminal() -> None:
     assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.BICAST
 
 
-def test_of_whose_tcp_some_is_always_copied_no_report_tells_which_was_lost() -> None:
+def test_loss_is_no_evidence_if_a_class_is_always_copied() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "bicast"}
@@ -160,7 +160,7 @@ def test_of_whose_tcp_some_is_always_copied_no_report_tells_which_was_lost() -> 
     assert not scene.copying()
 
 
-def test_what_was_sent_while_the_active_uplink_was_another_one_counts_for_nothing() -> None:
+def test_loss_before_a_change_of_uplink_is_no_evidence() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(1)
     for uplink in ("lte", "wifi") * 4:
@@ -169,7 +169,7 @@ def test_what_was_sent_while_the_active_uplink_was_another_one_counts_for_nothin
     assert not scene.copying()
 
 
-def test_a_decision_outlives_a_restart() -> None:
+def test_decision_survives_a_restart() -> None:
     scene = Uploading()
     scene.uploads(TRY_S + 1)
     scene.restart()
@@ -180,7 +180,7 @@ def test_a_decision_outlives_a_restart() -> None:
     assert scene.leaves() == {"wifi", "lte"}
 
 
-def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one_path() -> None:
+def test_agent_reports_four_times_a_second_only_on_one_path() -> None:
     scene = Uploading(ONE_PATH)
     scene.second()
     assert asked(scene) == []
@@ -198,11 +198,11 @@ def asked(scene: Uploading) -> list[int]:
     return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
 
 
-# Where nobody says how
+# Missing evidence
 
 
 @pytest.mark.parametrize("relaying", [False, True])
-def test_where_no_site_is_the_other_end_nothing_is_copied_unless_that_is_written(relaying: bool) -> None:
+def test_default_mode_is_single_without_a_mirrored_site(relaying: bool) -> None:
     written = relayed_site.document() if relaying else sites.document()
     del written["sites"]["home"]["terminals"]["phone"]["mode"]
     site = sites.loaded(written).sites[0]
@@ -213,7 +213,7 @@ def test_where_no_site_is_the_other_end_nothing_is_copied_unless_that_is_written
     assert {each.mode for each in sites.loaded(written).sites[0].terminals} == {Mode.AUTO}
 
 
-def test_it_is_told_what_is_copied_what_is_not_and_how_many_packets_that_is() -> None:
+def test_view_has_copied_protocols_and_packet_counts() -> None:
     scene = Uploading()
     for _ in range(5):
         scene.calls(1, segments=5)
@@ -226,14 +226,14 @@ def test_it_is_told_what_is_copied_what_is_not_and_how_many_packets_that_is() ->
     assert terminal.traffic == told.traffic
 
 
-# What others know of the active uplink
+# Other evidence of the active uplink
 
 
 def on_wifi_by_wish(wanted: Wanted = ONE_PATH) -> Uploading:
     return Uploading(replace(wanted, active={"client": "wifi"}))
 
 
-def test_an_active_uplink_that_is_dead_has_copies_at_once_and_till_it_is_not() -> None:
+def test_dead_uplink_has_copies_until_it_recovers() -> None:
     scene = on_wifi_by_wish()
     scene.uploads(1)
     scene.now += 0.1
@@ -248,7 +248,7 @@ def test_an_active_uplink_that_is_dead_has_copies_at_once_and_till_it_is_not() -
     assert [entry.copies for entry in scene.copying()] == [False, True] and scene.leaves() == {"wifi"}
 
 
-def test_where_policies_leave_a_dead_uplink_there_is_nothing_to_copy_for() -> None:
+def test_dead_uplink_that_policies_leave_needs_no_copies() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(1)
     scene.up("wifi0", False)
@@ -259,7 +259,7 @@ def test_where_policies_leave_a_dead_uplink_there_is_nothing_to_copy_for() -> No
     assert watch is not None and watch.active == "lte" and not watch.copies
 
 
-def test_a_reflex_that_fired_for_a_wished_uplink_is_told_too() -> None:
+def test_failover_of_an_override_begins_copies() -> None:
     scene = Uploading(ONE_PATH)
     scene.second()
     fired = scene.hand.fires("client", 200)
@@ -272,7 +272,7 @@ def test_a_reflex_that_fired_for_a_wished_uplink_is_told_too() -> None:
     assert entry.copies and "an armed failover fired after 200 ms" in entry.reason
 
 
-def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
+def test_path_without_reports_has_copies_again() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(1)
     scene.leave(scene.hand)
@@ -284,7 +284,7 @@ def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
     assert entry.copies and entry.reason.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
 
 
-def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements() -> None:
+def test_mostly_receiving_terminal_has_copies() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(5)
     scene.receives(UNHEARD_S, asks=1)
@@ -297,7 +297,7 @@ def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements
     assert scene.leaves() == {"wifi"}
 
 
-def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None:
+def test_copies_of_a_mostly_receiving_terminal_stay() -> None:
     scene = Uploading()
     scene.receives(3 * TRY_S, asks=10)
     assert not scene.copying() and len(scene.leaves()) == 2
@@ -305,7 +305,7 @@ def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None
     assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
 
 
-def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_there() -> None:
+def test_call_outside_agent_reports_has_copies() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(2, segments=0)
     assert scene.leaves() == {"wifi"}
@@ -319,7 +319,7 @@ def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_
     assert scene.leaves() == {"wifi", "lte"}
 
 
-def test_copies_of_a_call_do_not_end_by_the_little_tcp_beside_it() -> None:
+def test_copies_of_a_call_stay_despite_some_clean_tcp() -> None:
     scene = Uploading()
     scene.calls(2 * TRY_S, segments=3)
     assert not scene.copying()
@@ -327,14 +327,14 @@ def test_copies_of_a_call_do_not_end_by_the_little_tcp_beside_it() -> None:
     assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
 
 
-def test_a_call_beside_much_tcp_is_on_one_path_as_long_as_that_tells_that_it_is_clean() -> None:
+def test_call_beside_much_clean_tcp_has_no_copies() -> None:
     scene = Uploading()
     scene.calls(TRY_S + 5, segments=15)
     assert [entry.copies for entry in scene.copying()] == [False] and scene.leaves() == {"wifi"}
 
 
 @pytest.mark.parametrize("per_s", [2, 5, 9])
-def test_a_slow_sender_of_udp_has_copies_again_though_its_agent_is_there(per_s: int) -> None:
+def test_slow_udp_sender_has_copies_despite_its_agent(per_s: int) -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(2, segments=0)
     scene.calls(SLOW_JUDGED_S + 2, per_s=per_s)
@@ -343,15 +343,15 @@ def test_a_slow_sender_of_udp_has_copies_again_though_its_agent_is_there(per_s: 
     assert scene.leaves() == {"wifi", "lte"} and not scene.core.copying.watched, "ten probes a second are enough"
 
 
-def test_name_service_and_keepalives_beside_an_agent_begin_no_copies() -> None:
+def test_dns_and_keepalives_beside_an_agent_begin_no_copies() -> None:
     scene = Uploading(ONE_PATH)
     for second in range(60):
-        asks = 20 if second % 30 == 0 else second % 5 == 0  # a page's names, and keepalives
+        asks = 20 if second % 30 == 0 else second % 5 == 0  # the DNS queries of a page, and keepalives
         scene.calls(1, per_s=asks)
     assert not scene.copying()
 
 
-def test_an_agent_that_restarts_at_the_peer_site_begins_no_copies_on_a_clean_path() -> None:
+def test_agent_restart_at_the_peer_site_begins_no_copies() -> None:
     scene = Uploading(ONE_PATH, written=mirrored())
     scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
     scene.connect(2)
@@ -370,7 +370,7 @@ def test_an_agent_that_restarts_at_the_peer_site_begins_no_copies_on_a_clean_pat
     assert not scene.copying()
 
 
-def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:
+def test_traffic_inside_the_site_is_no_download() -> None:
     scene = Uploading(ONE_PATH)
     scene.world.clear()
     scene.connection("10.1.0.9")
@@ -378,7 +378,7 @@ def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:
     assert not scene.copying() and scene.leaves() == {"wifi"}
 
 
-def test_where_there_is_one_uplink_nothing_is_decided() -> None:
+def test_site_with_one_uplink_has_no_decisions() -> None:
     written = sites.document()
     home = written["sites"]["home"]
     del home["uplinks"]["lte"], home["subnets"]["lte-side"], home["terminals"]["phone"]
@@ -389,7 +389,7 @@ def test_where_there_is_one_uplink_nothing_is_decided() -> None:
     assert scene.leaves() == {"wifi"}
 
 
-def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
+def test_controller_restart_waits_for_agents_before_deciding() -> None:
     scene = Uploading(ONE_PATH)
     scene.restart()
     for _ in range(20):
@@ -397,7 +397,7 @@ def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
     assert not scene.copying() and scene.leaves() == {"wifi"}
 
 
-def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flapping_ports_are_evaluated_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = on_wifi_by_wish()
     scene.pass_time(1.0)
     looked = 0
@@ -417,7 +417,7 @@ def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyP
     assert 1 < looked <= 6
 
 
-def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
+def test_decision_during_an_override_is_not_lost() -> None:
     scene = on_wifi_by_wish()
     scene.uploads(1)
     scene.now += 0.1
@@ -427,13 +427,13 @@ def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
     assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
 
 
-def test_copies_begin_before_policies_leave_an_uplink_that_loses_much_and_keep_it_from_being_left() -> None:
+def test_copies_begin_before_a_lossy_uplink_is_left() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(10, loss=0.2)
     assert scene.active == "wifi" and [entry.copies for entry in scene.copying()] == [True]
 
 
-def test_what_goes_down_by_a_lossy_uplink_is_left_for_another_as_in_any_mode() -> None:
+def test_lossy_downlink_is_left_as_in_any_mode() -> None:
     scene = Uploading()
     relay = scene.relay()
     scene.world[0].subflows[1].server.backup = True
@@ -447,7 +447,7 @@ def test_what_goes_down_by_a_lossy_uplink_is_left_for_another_as_in_any_mode() -
     assert watch is not None and watch.active == "lte"
 
 
-def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
+def test_copies_stay_if_senders_cannot_see_one_path() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"backup": {"protocols": ["tcp"], "ports": ["873"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"backup": "bicast"}

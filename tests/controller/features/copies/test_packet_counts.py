@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that switches count: each one once, whatever becomes of flows and groups between two readings."""
+"""Each packet counts once, whatever happens to flows and groups between two readings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEGMENT = tcp("192.168.110.3", SERVER, eth_dst=GATEWAY_MAC)
 
 
 class CountedSwitch:
-    """A site's switch that is read once a second; an agent at the peer site comes and goes."""
+    """The switch of a site, read once a second, while an agent at the peer site comes and goes."""
 
     def __init__(self) -> None:
         self.site = sites.paper_site()
@@ -40,7 +40,7 @@ class CountedSwitch:
         self.fake.load(compile(site, sites.known(site)))
 
     def eliminates(self, whole: bool) -> None:
-        """The peer site eliminates copies, so everything is copied here; or it does not, so TCP alone is."""
+        """Let the peer site eliminate copies, so that everything is copied here, or only TCP if it does not."""
         site = sites.paper_site()
         self.load(replace(site, bicast=site.bicast_once) if whole else site)
 
@@ -63,7 +63,7 @@ class CountedSwitch:
 
 
 @pytest.mark.parametrize("packet", [DATAGRAM, SEGMENT])
-def test_packets_count_once_when_flows_change_groups_and_keep_their_counters(packet: Packet) -> None:
+def test_packets_count_once_when_flows_change_groups(packet: Packet) -> None:
     switch = CountedSwitch()
     for second in range(12):
         switch.eliminates(second // 3 % 2 == 0)
@@ -74,7 +74,7 @@ def test_packets_count_once_when_flows_change_groups_and_keep_their_counters(pac
         assert sum(each.copied for each in switch.passed) == 300, "copied while the peer site eliminated"
 
 
-def test_packets_of_a_flow_that_was_added_anew_count_once() -> None:
+def test_packets_count_once_when_a_flow_is_added_again() -> None:
     switch = CountedSwitch()
     switch.sends(50)
     switch.read()
@@ -85,7 +85,7 @@ def test_packets_of_a_flow_that_was_added_anew_count_once() -> None:
     assert switch.counted == switch.sent == 57
 
 
-def test_packets_that_a_foreign_flow_counted_before_it_became_ours_do_not_count() -> None:
+def test_packets_of_a_foreign_flow_do_not_count() -> None:
     switch = CountedSwitch()
     ours = switch.fake.taken(LEAVE, DATAGRAM, PORTS["c1"].number)
     assert ours is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A metered active uplink: the call's own packets show its loss, and `why` names what watches it."""
+"""On a metered active uplink, the call's own packets show its loss, and `why` names the source of evidence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def metered(tunnel: bool) -> dict[str, Any]:
 
 
 class Calling(Copied):
-    """A call of 50 packets a second on one path, its uplink probed once a second."""
+    """A call of 50 packets a second on one path, with its uplink probed once a second."""
 
     def __init__(self, tunnel: bool = True) -> None:
         super().__init__(metered(tunnel))
@@ -58,7 +58,7 @@ class Calling(Copied):
         return course(self.core, "client", self.now, 0.0).copying.reason
 
 
-def test_loss_of_a_call_through_a_metered_tunnel_begins_copies_within_seconds() -> None:
+def test_call_loss_in_a_metered_tunnel_begins_copies() -> None:
     for lost_of_100, within_s in ((4, 10), (15, 4)):
         ends = Calling()
         ends.calls(30)
@@ -70,7 +70,7 @@ def test_loss_of_a_call_through_a_metered_tunnel_begins_copies_within_seconds() 
         assert "metered" not in ends.why(), "with copies nothing presses"
 
 
-def test_metered_uplink_whose_packets_are_not_counted_at_both_ends_is_said_to_be_watched_slowly() -> None:
+def test_metered_ethernet_uplink_is_shown_as_watched_slowly() -> None:
     ends = Calling(tunnel=False)
     ends.calls(15, lost_of_100=15)
     assert not ends.decided(), "packets on Ethernet may be for others"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where one copy of each packet passes at one end, everything is copied at the other; and not a moment longer."""
+"""While one site eliminates copies, the other one copies everything, and not a moment longer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Ends(Pair):
         return agent
 
     def settle(self) -> None:
-        """Time enough for what was held down to come back."""
+        """Wait until held-down uplinks are back."""
         for _ in range(90):
             self.second()
 
@@ -96,7 +96,7 @@ class Ends(Pair):
         return {each.name: each.tunnel for each in gateways[name].uplinks}[uplink]
 
 
-def test_an_agent_at_a_site_is_told_its_ports_and_the_other_end_copies_everything() -> None:
+def test_other_end_copies_everything_once_an_agent_eliminates() -> None:
     ends = Ends()
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI}, {FAR_WIFI})
     agent = ends.agent("far")
@@ -108,7 +108,7 @@ def test_an_agent_at_a_site_is_told_its_ports_and_the_other_end_copies_everythin
     assert ends.told("home").copied == ("all",)
 
 
-def test_nothing_more_is_copied_before_it_is_said_that_copies_end() -> None:
+def test_copying_waits_until_the_agent_confirms_elimination() -> None:
     ends = Ends()
     ends.join(FakeEliminator("far"))
     ends.drain()
@@ -116,7 +116,7 @@ def test_nothing_more_is_copied_before_it_is_said_that_copies_end() -> None:
     assert ends.told("far").reason == "the agent far has not said lately that it does"
 
 
-def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
+def test_copying_ends_at_once_when_the_agent_leaves() -> None:
     ends = Ends()
     agent = ends.agent("far")
     ends.leave(agent)
@@ -129,7 +129,7 @@ def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
     assert ends.leaves_home() == {WIFI, LTE}
 
 
-def test_an_agent_that_says_nothing_is_believed_for_less_than_its_programs_lease() -> None:
+def test_silent_agent_is_trusted_less_long_than_its_lease() -> None:
     ends = Ends()
     ends.agent("far")
     for _ in range(3):
@@ -138,7 +138,7 @@ def test_an_agent_that_says_nothing_is_believed_for_less_than_its_programs_lease
     assert ends.leaves_home() == {WIFI}
 
 
-def test_a_port_without_a_program_is_named_and_asked_for_again() -> None:
+def test_port_without_a_program_is_named_and_ordered_again() -> None:
     ends = Ends()
     agent = ends.agent("far")
     agent.gone["lte0"] = "there is no network device lte0 here"
@@ -150,7 +150,7 @@ def test_a_port_without_a_program_is_named_and_asked_for_again() -> None:
     assert ends.leaves_home() == {WIFI, LTE}
 
 
-def test_an_order_that_is_refused_is_given_again() -> None:
+def test_refused_order_is_repeated() -> None:
     ends = Ends()
     agent = FakeEliminator("far")
     agent.gone["lte0"] = "lte0 has an XDP program already"
@@ -163,7 +163,7 @@ def test_an_order_that_is_refused_is_given_again() -> None:
     assert agent.orders == [AT_FAR, AT_FAR]
 
 
-def test_who_cannot_is_not_asked_and_says_why() -> None:
+def test_incapable_agent_gets_no_order_and_gives_the_reason() -> None:
     ends = Ends()
     agent = ends.agent("far", unable="the kernel does not take the program")
     assert agent.orders == [] and ends.told("far").reason == "the kernel does not take the program"
@@ -171,13 +171,13 @@ def test_who_cannot_is_not_asked_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(("name", "role"), [("elsewhere", Role.GATEWAY), ("far", Role.TERMINAL)])
-def test_another_agent_is_asked_nothing(name: str, role: Role) -> None:
+def test_other_agents_get_no_order(name: str, role: Role) -> None:
     ends = Ends()
     assert ends.agent(name, role=role).orders == []
     assert ends.leaves_home() == {WIFI}
 
 
-def test_what_the_file_says_is_copied_stays_so() -> None:
+def test_configured_protocols_are_copied_regardless() -> None:
     written = document()
     written["sites"]["home"]["bicast"] = ["tcp", "icmp"]
     ends = Ends(written)
@@ -185,14 +185,14 @@ def test_what_the_file_says_is_copied_stays_so() -> None:
     assert ends.told("far").eliminated and ends.leaves_home() == {WIFI}
 
 
-def test_a_site_alone_has_nothing_to_eliminate() -> None:
+def test_site_without_a_peer_does_not_eliminate() -> None:
     written = document()
     del written["sites"]["far"]["mirrors"]
     ends = Ends(written)
     assert ends.agent("far").orders == [] and ends.told("far") is None
 
 
-def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everything_pass() -> None:
+def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
     ends = Ends()
     agent = ends.agent("far")
     written = document()
@@ -204,8 +204,8 @@ def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everythin
     assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
 
 
-def test_an_agent_is_told_the_mac_address_that_is_written_for_an_uplink() -> None:
-    """By any other the bridge takes nothing in, and the agent is to remember nothing."""
+def test_order_has_the_configured_mac_of_an_uplink() -> None:
+    """The bridge accepts no packet for another MAC, so the agent must not remember one."""
     written = document()
     written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
     order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
@@ -214,8 +214,8 @@ def test_an_agent_is_told_the_mac_address_that_is_written_for_an_uplink() -> Non
     assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
 
 
-def test_who_eliminates_no_more_by_a_new_configuration_is_kept_at_once() -> None:
-    """Or a restart right after the reload would believe the old."""
+def test_end_of_elimination_is_stored_at_once() -> None:
+    """Otherwise a restart right after the reload would trust the old state."""
     ends = Ends()
     ends.agent("far")
     assert ends.core.wanted.once == {"far"}
@@ -232,7 +232,7 @@ def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
     ends.second()
 
 
-def test_after_a_restart_what_was_so_is_believed_until_agents_have_come_back() -> None:
+def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
     ends = Ends()
     agent = ends.agent("far")
     sent = {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}
@@ -246,7 +246,7 @@ def test_after_a_restart_what_was_so_is_believed_until_agents_have_come_back() -
     assert sent == {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}, "nobody was disturbed"
 
 
-def test_who_does_not_come_back_after_a_restart_is_believed_no_longer() -> None:
+def test_elimination_ends_if_its_agent_does_not_return() -> None:
     ends = Ends()
     ends.leave(ends.agent("far"))
     ends.core.wanted = replace(ends.core.wanted, once=frozenset({"far"}))
@@ -258,14 +258,14 @@ def test_who_does_not_come_back_after_a_restart_is_believed_no_longer() -> None:
 
 
 def both_bring(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
-    """Everything that the terminals sent for a second, by these."""
+    """Let everything that the terminals sent within a second arrive over these uplinks."""
     for name in uplinks:
         agent.brings(name, first=50 if name == uplinks[0] else 0, eliminated=0 if name == uplinks[0] else 50)
     ends.second()
 
 
 def without_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeEliminator]:
-    """Both ends, the far one's agent, and Wi-Fi that has brought no copies for a second."""
+    """Return both ends, the agent of far, and a second in which Wi-Fi delivered no copies."""
     ends = Ends(written)
     agent = ends.agent("far")
     both_bring(ends, agent, "wifi", "lte")
@@ -273,7 +273,7 @@ def without_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeElimi
     return ends, agent
 
 
-def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
+def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
     ends, agent = without_wifi()
     (silent,) = ends.told("far").silent
     assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.reason
@@ -285,7 +285,7 @@ def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_an
     assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
 
 
-def test_decisions_from_a_gateway_agents_report_name_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ends, agent = without_wifi()
     (left,) = ends.core.steering.logbook.entries("client")
@@ -298,7 +298,7 @@ def test_decisions_from_a_gateway_agents_report_name_it(caplog: pytest.LogCaptur
     assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.reason
 
 
-def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be(
+def test_uplink_with_unidentified_packets_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ends = Ends()
@@ -320,7 +320,7 @@ def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be
     assert ends.told("far").unidentified == ()
 
 
-def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
+def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
     ends = Ends()
     agent = ends.agent("far")
     _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
@@ -330,7 +330,7 @@ def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None
     assert ends.active()["client"] == "wifi" and ends.told("far").silent
 
 
-def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
+def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
     written = document()
     written["sites"]["home"]["classes"] = {"backup-job": {"protocols": ["tcp"], "ports": ["873"]}}
     ends = Ends(written)
@@ -348,7 +348,7 @@ def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
     assert ends.told("far").silent
 
 
-def test_of_a_port_that_is_down_no_silence_is_told() -> None:
+def test_downed_port_is_not_reported_as_silent() -> None:
     ends = Ends()
     agent = ends.agent("far")
     both_bring(ends, agent, "wifi", "lte")
@@ -358,14 +358,14 @@ def test_of_a_port_that_is_down_no_silence_is_told() -> None:
     assert ends.told("far").silent == ()
 
 
-def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
+def test_alarm_ends_with_its_agent() -> None:
     ends, agent = without_wifi()
     ends.leave(agent)
     assert ends.told("far").silent == ()
     assert ends.core.steering.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
 
 
-def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tried_again() -> None:
+def test_silent_uplink_gets_no_copies_until_its_trial() -> None:
     ends = Ends()
     agents = {name: ends.agent(name) for name in ("home", "far")}
     both_bring(ends, agents["far"], "wifi", "lte")
@@ -386,7 +386,7 @@ def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tri
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "it is back"
 
 
-def test_the_last_uplink_is_never_taken_away() -> None:
+def test_last_uplink_is_never_screened() -> None:
     ends, _ = without_wifi()
     ends.up("lte0", False, HOME)
     ends.drain()
@@ -396,9 +396,7 @@ def test_the_last_uplink_is_never_taken_away() -> None:
 @pytest.mark.parametrize("macs", ["learned", "written"])
 @pytest.mark.parametrize("end", [HOME, FAR])
 @pytest.mark.parametrize("family", Family)
-def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answers(
-    macs: str, end: int, family: Family
-) -> None:
+def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family: Family) -> None:
     ends = Ends(learning() if macs == "learned" else with_macs())
     agent = ends.agent("far")
     for _ in range(3):
@@ -420,7 +418,7 @@ def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answe
     assert [one.flows for one in programs] == [one.flows for one in now], "groups alone were changed"
 
 
-def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_and_changes_nothing() -> None:
+def test_answer_from_another_mac_does_not_end_screening() -> None:
     ends, _ = without_wifi(with_macs())
     for _ in range(ENOUGH_ANSWERS):
         before = len(ends.asked)
@@ -435,7 +433,7 @@ def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_
     assert not [port for port, _ in ends.switch(HOME).observed.macs if port == "wifi0"]
 
 
-def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
+def test_answers_of_other_neighbours_do_not_end_screening() -> None:
     ends, _ = without_wifi(learning())
     for name, address in sites.learned(ends.switch(HOME).site):
         for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
@@ -446,7 +444,7 @@ def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
 
 
 def hears(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
-    """The core is told of the answer if the switch shows it."""
+    """Deliver the answer to the core if the switch punts it."""
     answer = arp_reply if Family.of(asked.target) is Family.IPV4 else advertise
     packet = answer(str(asked.target), str(asked.source), eth_src=mac, eth_dst=asked.source_mac)
     for _ in ends.fakes[dpid].send(packet, asked.out_port).punted:
@@ -454,12 +452,12 @@ def hears(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
 
 
 def learning() -> dict[str, Any]:
-    """With next hops that are to be found out."""
+    """Return a document with next hops whose MACs are learned."""
     return _with_next_hops({})
 
 
 def with_macs() -> dict[str, Any]:
-    """With next hops that are written whole."""
+    """Return a document with next hops whose MACs are configured."""
     return _with_next_hops({"mac": WIFI_HOP_MAC})
 
 

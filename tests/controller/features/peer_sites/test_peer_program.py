@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site that mirrors another one is the far end of its uplinks: its terminals' packets come back as they went."""
+"""A mirroring site is the far end of another site's uplinks and answers over the uplinks of its terminals."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def to(address: str, make: Any = tcp) -> Packet:
 
 
 @pytest.mark.parametrize("address", ["192.168.110.3", "192.168.210.3", "fd00:110::3", "10.1.0.7"])
-def test_what_goes_to_a_terminal_at_the_other_end_is_copied_as_what_comes_from_it(address: str) -> None:
+def test_packets_to_a_peer_terminal_are_copied_like_its_own(address: str) -> None:
     assert leaves(ready(), to(address)) == {WIFI, LTE}
     assert leaves(ready({"client": Mode.SINGLE, "phone": Mode.SINGLE}, {"client": "lte"}), to(address)) == {LTE}
 
 
-def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
+def test_other_packets_use_the_peer_terminals_active_uplink() -> None:
     assert leaves(ready(), to("192.168.110.3", udp)) == {WIFI}
     assert leaves(ready(active={"client": "lte"}), to("192.168.110.3", udp)) == {LTE}
     assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
 
 
-def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> None:
+def test_decision_is_due_at_both_ends_and_logged_at_its_own() -> None:
     config, moves = sites.loaded(document()), PendingSettles()
     entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
     moves.owe(config.ends(config.sites[0]), entry)
@@ -83,12 +83,12 @@ def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> Non
 
 
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
-def test_what_comes_from_outside_for_a_terminal_there_is_not_sent_back(uplink: str) -> None:
+def test_packet_from_an_uplink_is_not_sent_back(uplink: str) -> None:
     port = PORTS[uplink]
     assert not ready().send(tcp("203.0.113.9", "192.168.110.3", eth_dst=port.mac), port.number).sent
 
 
-def test_in_mode_off_each_address_is_reached_by_its_own_uplink() -> None:
+def test_off_reaches_each_address_by_its_own_uplink() -> None:
     switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
     assert leaves(switch, to("192.168.110.3")) == {WIFI}
     assert leaves(switch, to("192.168.210.3")) == {LTE}
@@ -119,14 +119,14 @@ def speak_ipv4_alone(far: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_can_be_no_far_end_is_refused(change: Any, complaint: str) -> None:
+def test_invalid_far_end_is_refused(change: Any, complaint: str) -> None:
     written = document()
     change(written["sites"]["far"])
     with pytest.raises(ConfigError, match=rf"sites\.far\.mirrors: found .*, expected {complaint}"):
         sites.loaded(written)
 
 
-def test_a_site_is_mirrored_once_and_by_none_that_is_mirrored() -> None:
+def test_site_is_mirrored_once_and_not_in_a_chain() -> None:
     written = document()
     again = deepcopy(FAR) | {"dpid": "0000000000000003"}
     again["terminals"] = {"other": again["terminals"]["server"]}
@@ -139,7 +139,7 @@ def test_a_site_is_mirrored_once_and_by_none_that_is_mirrored() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("budget_bytes_per_day", "1000000"), ("max_share", "0.5")])
-def test_what_copies_may_use_is_written_at_one_end(key: str, value: str) -> None:
+def test_copy_limits_are_configured_at_one_end(key: str, value: str) -> None:
     written = document()
     written["sites"]["home"]["uplinks"]["lte"][key] = value
     (limits,) = {uplink.limits for uplink in sites.loaded(written).sites[0].uplinks if uplink.name == "lte"}

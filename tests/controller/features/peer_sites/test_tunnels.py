@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uplinks of kind tunnel: what may be written, what each site's agent is told, and what follows from its words."""
+"""Uplinks of kind tunnel: their configuration, the orders to each agent, and reactions to its reports."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def order(remote: str | None, device: str | None = None, ends: tuple[bytes, byte
     )
 
 
-# What is written
+# Configuration
 
 
-def test_both_ends_know_a_tunnel_by_one_number_and_one_port() -> None:
+def test_both_ends_derive_the_same_tunnel_number_and_port() -> None:
     written = tunnelled()
     for uplink in written["sites"]["home"]["uplinks"].values():
         uplink["udp_port"] = "8472"
@@ -62,7 +62,7 @@ def test_both_ends_know_a_tunnel_by_one_number_and_one_port() -> None:
     assert home.uplink("wifi").tunnel != home.uplink("lte").tunnel
 
 
-def test_another_order_of_the_uplinks_numbers_no_tunnel_anew() -> None:
+def test_order_of_uplinks_does_not_change_tunnel_numbers() -> None:
     written = tunnelled()
     before = sites.loaded(written).sites[0]
     uplinks = written["sites"]["home"]["uplinks"]
@@ -89,9 +89,7 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("at", "value", "where", "expected"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
-def test_what_makes_no_tunnel_is_refused_with_its_place(
-    at: tuple[str, ...], value: Any, where: str, expected: str
-) -> None:
+def test_invalid_tunnel_is_refused_with_its_place(at: tuple[str, ...], value: Any, where: str, expected: str) -> None:
     written = tunnelled()
     *way, last = at
     inner = written
@@ -106,7 +104,7 @@ def test_what_makes_no_tunnel_is_refused_with_its_place(
     assert where in str(error.value) and expected in str(error.value)
 
 
-def test_two_sites_whose_tunnels_would_have_one_number_are_refused() -> None:
+def test_sites_with_colliding_tunnel_numbers_are_refused() -> None:
     written = tunnelled()
     for name, mirrors, dpid in (("home2", None, "0000000000100001"), ("far2", "home2", "0000000000000007")):
         site = tunnelled()["sites"]["far" if mirrors else "home"]
@@ -121,14 +119,14 @@ def test_two_sites_whose_tunnels_would_have_one_number_are_refused() -> None:
     assert len(sites.loaded(written).sites) == 4
 
 
-# What agents are told
+# Orders
 
 
 def credential(number: int, role: Role = Role.GATEWAY) -> Credential:
     return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
 
 
-def test_with_another_certificate_at_either_end_both_are_told_to_use_another_key() -> None:
+def test_new_certificate_changes_the_key_at_both_ends() -> None:
     ends = Ends(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
 
@@ -148,7 +146,7 @@ def test_with_another_certificate_at_either_end_both_are_told_to_use_another_key
     assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "it is no gateway's"
 
 
-def test_each_site_s_agent_is_told_its_ends_once() -> None:
+def test_each_agent_gets_its_tunnels_once() -> None:
     ends = Ends(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
     assert home.tunnels == order(REMOTE, "wlan0")
@@ -158,7 +156,7 @@ def test_each_site_s_agent_is_told_its_ends_once() -> None:
     assert len(home.of_tunnels) == len(far.of_tunnels) == 1
 
 
-def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
+def test_failed_tunnel_order_is_repeated_and_shown_in_status() -> None:
     ends = Ends(tunnelled())
     far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
     assert ends.tunnel("far", "wifi").reason == "port 4789 is taken by another program"
@@ -167,7 +165,7 @@ def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
     assert len(far.of_tunnels) == 2
 
 
-def test_who_stops_being_a_tunnel_s_end_is_told_to_have_none() -> None:
+def test_former_tunnel_end_is_ordered_to_have_none() -> None:
     ends = Ends(tunnelled())
     home = ends.agent("home")
     assert home.tunnels is not None
@@ -176,24 +174,24 @@ def test_who_stops_being_a_tunnel_s_end_is_told_to_have_none() -> None:
     assert home.tunnels is None
 
 
-def test_where_there_are_none_an_agent_is_told_once_to_take_away_what_one_before_it_left() -> None:
+def test_agent_without_tunnels_is_ordered_once_to_clean_up() -> None:
     ends = Ends()
     home = ends.agent("home")
     ends.settle()
     assert home.of_tunnels == [Tunnels()]
 
 
-def test_who_cannot_make_tunnels_is_told_of_none() -> None:
+def test_agent_that_cannot_make_tunnels_gets_no_order() -> None:
     ends = Ends(tunnelled())
     home = ends.agent("home", no_vxlan="there is no nft on this host")
     assert not home.of_tunnels
     assert ends.tunnel("home", "wifi").reason == "there is no nft on this host"
 
 
-# What follows
+# Reactions
 
 
-def test_a_tunnel_through_which_nobody_is_heard_gets_no_copies_at_either_end_and_its_riders_leave_it() -> None:
+def test_silent_tunnel_gets_no_copies_and_is_left() -> None:
     ends = Ends(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
     ends.settle()
@@ -212,7 +210,7 @@ def test_a_tunnel_through_which_nobody_is_heard_gets_no_copies_at_either_end_and
     assert ends.leaves_home() == ends.leaves_far() == {4, 5}
 
 
-def test_tunnels_that_an_agent_invents_are_neither_kept_nor_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_invented_tunnels_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     ends = Ends(tunnelled())
     home = ends.agent("home")
     caplog.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of three uplinks one may carry no copies: that it brings none where they come in says nothing of how it fares."""
+"""One of three uplinks may carry no copies. Its missing copies are no sign of loss or silence."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def silent(wanted: Wanted, **still: int) -> set[str]:
     return set(silence.at("far"))
 
 
-def test_it_is_not_taken_to_be_silent_and_others_are() -> None:
+def test_barred_uplink_is_not_silent_and_others_are() -> None:
     assert silent(Wanted(), lte=0) == {"lte"}
     assert silent(LTE_IS_BARRED, lte=0) == set()
     assert silent(LTE_IS_BARRED, lte=0, sat=0) == {"sat"}
 
 
-def test_who_rides_it_is_not_told_that_it_loses_what_others_sent() -> None:
+def test_terminal_on_a_barred_uplink_gets_no_loss_evidence() -> None:
     home, far = three("auto").sites
     on_both = replace(LTE_IS_BARRED, active={"client": "wifi", "phone": "lte"}, once=frozenset({"far"}))
     for wanted, of_whom in ((replace(on_both, barred={}), {"wifi", "lte"}), (on_both, {"wifi"})):

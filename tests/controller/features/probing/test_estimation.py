@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever an agent tells of a probe, what comes of it is a rate or the reason why there is none."""
+"""Any probe report leads to a rate or to a reason for its absence."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def borne(found: Estimated) -> None:
             assert each.reason and len(each.reason) < 400
     page = written(PathEstimate(), found)
     assert isinstance(page.figure(None, 60.0), FusedRate | Unknown) and page.ended == 1
-    kept = store.written_estimates({(("home", "wifi"), False): page})  # and the next start can read it
+    kept = store.written_estimates({(("home", "wifi"), False): page})  # the next start can read it
     (again,) = store.read_estimates(Node("state", "paths", json.loads(json.dumps(kept)))).values()
     assert (again.alpha, again.measured) == (page.alpha, page.measured)
 
 
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("paid", [False, True])
-def test_a_link_is_found_by_both_methods(down: bool, paid: bool) -> None:
+def test_both_methods_find_the_rate_of_a_link(down: bool, paid: bool) -> None:
     found = of(*Link(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
     for each in (found.one_packet, found.trains):
         assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
 
 
-def test_of_what_is_lost_for_its_length_alone_the_path_s_mtu_is_told() -> None:
+def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
     told = [replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(Link())]
-    assert of(*told).mtu_bytes == 1248 + 28  # of the lengths that are sent
+    assert of(*told).mtu_bytes == 1248 + 28  # a multiple of the step between lengths
     assert of(*packets(Link())).mtu_bytes is None
 
 
@@ -76,7 +76,7 @@ def rate_of(bps: float | None) -> Rate | Unknown:
     return Rate(bps, bps * 0.99, bps * 1.01) if bps else Unknown("too few")
 
 
-def test_where_trains_tell_nothing_single_packets_are_of_as_many_links_as_before() -> None:
+def test_single_packets_follow_the_last_trains_when_those_fail() -> None:
     several = book_of(PathEstimate(), 50.0, 5e6, 10e6)
     found = told(several, 700.0, 5e6, None)
     assert isinstance(found, FusedRate) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
@@ -84,7 +84,7 @@ def test_where_trains_tell_nothing_single_packets_are_of_as_many_links_as_before
     assert isinstance(slower, FusedRate) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
 
 
-def test_what_the_wire_carried_before_it_carried_more_counts_no_longer() -> None:
+def test_faster_trains_replace_an_older_wire_rate() -> None:
     found = told(book_of(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
     assert isinstance(found, FusedRate) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
     shaped = told(book_of(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
@@ -94,7 +94,7 @@ def test_what_the_wire_carried_before_it_carried_more_counts_no_longer() -> None
 
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
-def test_hosts_are_not_calibrated_by_a_rate_that_the_link_has_not(link_bps: float) -> None:
+def test_calibration_by_a_wrong_link_rate_is_refused(link_bps: float) -> None:
     found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.reason
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
@@ -103,7 +103,7 @@ def test_hosts_are_not_calibrated_by_a_rate_that_the_link_has_not(link_bps: floa
 
 
 @pytest.mark.parametrize("link_bps", [20e6, 20.1e6])
-def test_hosts_that_take_a_little_for_each_byte_are_calibrated(link_bps: float) -> None:
+def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
     found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == pytest.approx(
         8 / 20e6 - 8 / link_bps, abs=1e-10
@@ -111,7 +111,7 @@ def test_hosts_that_take_a_little_for_each_byte_are_calibrated(link_bps: float) 
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(link_bps, rel=0.002)
 
 
-def test_hosts_are_not_calibrated_by_what_tells_no_rate() -> None:
+def test_calibration_needs_a_rate() -> None:
     found = of(*packets(Link())[:10], link_bps=20e6)
     assert isinstance(found.alpha, Unknown)
     page = written(PathEstimate(alpha=Alpha(1e-10, 1e-11)), found)
@@ -127,7 +127,7 @@ PACKETS = some.builds(
 @settings(max_examples=200, deadline=None)
 @given(some.lists(PACKETS, max_size=12), some.integers(1, 8), some.sampled_from([None, 1.0, 1e8]))
 @example([ProbePacket(0, 16, 5, 5, 5, 5)], 8, 1e8)
-def test_any_packets_are_borne(told: list[ProbePacket], times: int, link_bps: float | None) -> None:
+def test_random_packets_are_handled(told: list[ProbePacket], times: int, link_bps: float | None) -> None:
     borne(of(*told * times, link_bps=link_bps))
 
 
@@ -136,9 +136,7 @@ def test_any_packets_are_borne(told: list[ProbePacket], times: int, link_bps: fl
     some.lists(some.tuples(some.integers(0, 1399), MOMENTS, some.integers(0, 3)), min_size=1, max_size=400),
     some.sampled_from([None, 20e6]),
 )
-def test_a_probe_some_of_whose_times_are_others_is_borne(
-    bends: list[tuple[int, int | None, int]], link_bps: float | None
-) -> None:
+def test_probe_with_random_times_is_handled(bends: list[tuple[int, int | None, int]], link_bps: float | None) -> None:
     told = list(packets(Link()))
     for number, at, which in bends:
         if number < len(told):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roads between sites: who is told what and when, how seldom they are probed, and what is known of them afterwards."""
+"""Paths between sites: orders to agents and their timing, the probing intervals, and the resulting figures."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class World(Ends):
         return next(each for each in self.path(uplink).directions if each.direction == direction)
 
     def probe_all(self, agent: FakeMeasurer) -> None:
-        """Both directions of both paths."""
+        """Probe both paths in both directions."""
         for _ in range(4):
             self.seconds(8)
             self.over(agent)
 
     def over(self, agent: FakeMeasurer, reason: str = "", packets: bool = True) -> Probe:
-        """The probe that is on its way is told of."""
+        """Deliver the report of the running probe."""
         order = agent.probes[0].order
         assert isinstance(order, Probe)
         self.tell(agent.probed(reason, packets))
@@ -90,10 +90,10 @@ def meetings(answer: object) -> dict[int, int]:
     return {session.number: session.meeting for session in answer.sessions}
 
 
-# Who is told what
+# Orders
 
 
-def test_the_far_end_answers_before_the_near_one_sends() -> None:
+def test_far_end_answers_before_the_near_end_sends() -> None:
     world, home, far = both()
     (answer,) = far.orders_of(AnswerProbes)
     met = meetings(answer)
@@ -109,7 +109,7 @@ def test_the_far_end_answers_before_the_near_one_sends() -> None:
     assert world.path().why_not is None and (world.path().near, world.path().far) == ("home", "far")
 
 
-def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_has_copies() -> None:
+def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
     world, home, _ = both()
 
     def paths() -> tuple[HealthPath, ...]:
@@ -140,7 +140,7 @@ def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_
     assert pauses() == {"wifi": 100, "lte": 100}
 
 
-def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again() -> None:
+def test_near_end_waits_until_the_far_end_answers() -> None:
     world = World(tunnelled())
     far, home = world.measurer("far", refuses={"AnswerProbes": "port 8620 is taken"}), world.measurer("home")
     world.seconds(2)
@@ -151,7 +151,7 @@ def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again(
     assert len(far.orders_of(AnswerProbes)) == 2 and len(home.orders_of(HealthProbes)) == 1
 
 
-def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
+def test_missing_device_is_measured_once_it_appears() -> None:
     world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
     world.seconds(12)
     assert "wlan0 is not there" in (world.path().why_not or "") and world.path("lte").why_not is None
@@ -165,7 +165,7 @@ def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is(
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
-def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
+def test_new_session_of_either_agent_changes_the_key(who: str) -> None:
     world, home, far = both()
     first = meetings(far.orders_of(AnswerProbes)[-1])
     world.join(home if who == "home" else far)
@@ -179,7 +179,7 @@ def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
     assert meetings(far.orders_of(AnswerProbes)[-1]) == second
 
 
-def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
+def test_ethernet_uplink_is_measured_if_configured() -> None:
     world, home, _ = both(measured())
     (health,) = home.orders_of(HealthProbes)
     assert isinstance(health, HealthProbes)
@@ -189,14 +189,14 @@ def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
-def test_who_cannot_measure_is_told_nothing_and_says_why(who: str) -> None:
+def test_incapable_agent_gets_no_order_and_gives_the_reason(who: str) -> None:
     world = World(tunnelled())
     agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
     world.seconds(10)
     assert not any(agent.measured for agent in agents) and world.path().why_not == "no stamps"
 
 
-def test_another_way_is_another_meeting() -> None:
+def test_new_device_of_an_uplink_changes_the_key() -> None:
     world, home, far = both()
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
@@ -210,7 +210,7 @@ def test_another_way_is_another_meeting() -> None:
     assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
 
 
-def test_what_was_found_by_one_way_says_nothing_of_another() -> None:
+def test_figures_of_one_way_are_not_used_for_another() -> None:
     world, home, _ = both()
     world.probe_all(home)
     world.core.measuring.wish(None, "wifi", None)
@@ -227,7 +227,7 @@ def test_what_was_found_by_one_way_says_nothing_of_another() -> None:
     assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
 
 
-def test_what_is_paid_for_by_the_byte_is_asked_seldom() -> None:
+def test_metered_uplink_is_probed_once_a_second() -> None:
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
     _, home, _ = both(written)
@@ -241,7 +241,7 @@ def test_what_is_paid_for_by_the_byte_is_asked_seldom() -> None:
 # Probes
 
 
-def test_one_probe_at_a_time_goes_each_way_of_each_road_in_turn() -> None:
+def test_probes_take_turns_over_paths_and_directions() -> None:
     world, home, _ = both()
     ways = []
     for _ in range(4):
@@ -257,7 +257,7 @@ def test_one_probe_at_a_time_goes_each_way_of_each_road_in_turn() -> None:
         assert each.port == PROBE_PORTS + NUMBERS[each.name] and each.meeting
 
 
-def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
+def test_path_without_answers_is_not_probed() -> None:
     world, home, _ = both(links={"wifi": Link(loses=1.0)})
     world.seconds(30)
     assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
@@ -265,7 +265,7 @@ def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
     assert told is not None and asked is not None and told.sent == told.lost == asked.lost > 200
 
 
-def test_figures_are_told_with_what_they_are_made_of() -> None:
+def test_figures_are_shown_with_their_methods() -> None:
     world, home, _ = both(links={"wifi": Link(bps=20e6), "lte": Link(bps=8e6, trains_bps=4e6)})
     world.probe_all(home)
     for uplink, bps, methods in (("wifi", 20e6, {"one packet", "trains"}), ("lte", 4e6, {"trains"})):
@@ -277,7 +277,7 @@ def test_figures_are_told_with_what_they_are_made_of() -> None:
             assert told.next_in_s is not None and told.next_in_s > 400
 
 
-def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:
+def test_fast_path_is_probed_with_more_packets_next_time() -> None:
     world, home, _ = both(links={name: Link(bps=90e6) for name in NUMBERS})
     for _ in range(4):
         world.seconds(8)
@@ -288,7 +288,7 @@ def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:
     assert isinstance(probe.order, Probe) and (probe.order.tries, probe.order.pause_us) == (100, 1000)
 
 
-def test_an_agent_that_goes_while_it_probes_frees_the_turn() -> None:
+def test_agent_that_leaves_during_a_probe_frees_the_turn() -> None:
     world, home, _ = both()
     world.seconds(8)
     order = home.probes[0].order
@@ -303,7 +303,7 @@ def test_an_agent_that_goes_while_it_probes_frees_the_turn() -> None:
     assert isinstance(another.order, Probe) and (another.order.name, another.order.down) != (order.name, order.down)
 
 
-def test_what_is_never_told_of_frees_the_turn_after_a_while() -> None:
+def test_missing_probe_result_frees_the_turn_after_a_while() -> None:
     world, home, _ = both()
     world.seconds(8)
     world.seconds(120)
@@ -316,7 +316,7 @@ def test_what_is_never_told_of_frees_the_turn_after_a_while() -> None:
     assert world.direction(late.order.name, "down" if late.order.down else "up").bps is None
 
 
-def test_a_probe_that_was_not_begun_costs_nothing_and_is_tried_again_soon() -> None:
+def test_refused_probe_is_retried_soon() -> None:
     world, home, _ = both(refuses={"Probe": "wifi is being measured"})
     world.seconds(8)
     told = world.direction("lte", "up")
@@ -328,7 +328,7 @@ def test_a_probe_that_was_not_begun_costs_nothing_and_is_tried_again_soon() -> N
 
 
 @pytest.mark.parametrize("packets", [False, True])
-def test_why_a_probe_was_not_whole_is_told(packets: bool) -> None:
+def test_incomplete_probe_is_shown_with_the_reason(packets: bool) -> None:
     world, home, _ = both()
     world.seconds(8)
     order = world.over(home, "this host's clock was set by 2.0 s while it ran", packets)
@@ -336,7 +336,7 @@ def test_why_a_probe_was_not_whole_is_told(packets: bool) -> None:
     assert told.error.startswith("this host's clock was set") and (told.bps is not None) == packets
 
 
-def test_what_is_measured_moves_nobody() -> None:
+def test_measurements_move_no_terminal() -> None:
     world, home, _ = both(links={"wifi": Link(loses=1.0)})
     before = world.active()
     world.seconds(30)
@@ -344,10 +344,10 @@ def test_what_is_measured_moves_nobody() -> None:
     assert world.active() == before
 
 
-# People
+# Requests
 
 
-def test_a_person_has_a_road_probed_at_once_both_ways_and_first() -> None:
+def test_requested_path_is_probed_first_and_both_ways() -> None:
     world, home, _ = both()
     world.core.measuring.wish(None, "wifi", None)
     assert world.direction("wifi", "up").running
@@ -361,7 +361,7 @@ def test_a_person_has_a_road_probed_at_once_both_ways_and_first() -> None:
     assert not world.direction("wifi", "up").running and world.direction("wifi", "down").ended == 1
 
 
-def test_a_link_of_known_rate_calibrates_these_hosts() -> None:
+def test_link_of_known_rate_calibrates_the_hosts() -> None:
     world, home, _ = both(links={"wifi": Link(bps=90e6)})
     world.core.measuring.wish("far", "wifi", 100e6)
     world.second()
@@ -382,18 +382,18 @@ def test_a_link_of_known_rate_calibrates_these_hosts() -> None:
         (None, "wifi", "wifi of home cannot be measured: no agent of role gateway that was enrolled as far"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_with_the_reason(site: str | None, uplink: str, reason: str) -> None:
+def test_request_that_cannot_be_measured_is_refused_with_reason(site: str | None, uplink: str, reason: str) -> None:
     world = World(measured())
     world.measurer("home")
     with pytest.raises(Impossible, match=reason):
         world.core.measuring.wish(site, uplink, None)
 
 
-# What flows get
+# Delivery rates of flows
 
 
 def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
-    """One connection, by the client's address behind wifi; `role` of who reports of it."""
+    """Return a connection over the client's address behind wifi, reported by an agent with this role."""
     world, _, _ = both()
     world.carry(overrides.mode(world.core, "client", mode, world.now)[1])
     world.carry(overrides.active(world.core, "client", "lte", world.now)[1])
@@ -416,7 +416,7 @@ def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
         (Mode.BICAST, Role.RELAY, set()),
     ],
 )
-def test_what_flows_get_through_a_road_is_there(mode: Mode, role: Role, carried: set[tuple[str, str]]) -> None:
+def test_delivery_rate_is_a_lower_bound_of_a_path(mode: Mode, role: Role, carried: set[tuple[str, str]]) -> None:
     world, _, subflow = flowing(mode, role)
     end = subflow.terminal if role is Role.TERMINAL else subflow.server
     for _ in range(7):
@@ -430,7 +430,7 @@ def test_what_flows_get_through_a_road_is_there(mode: Mode, role: Role, carried:
     assert not any(world.direction(*at).methods for at in carried), "what was long ago says nothing"
 
 
-def test_what_flows_get_is_no_bound_of_what_comes_to_a_site_and_what_probes_tell_is() -> None:
+def test_uplink_rate_comes_from_probes_and_not_from_flows() -> None:
     world, _, subflow = flowing(Mode.SINGLE, Role.RELAY)
     for _ in range(7):
         subflow.server.bytes_acked += 1_000_000
@@ -443,7 +443,7 @@ def test_what_flows_get_is_no_bound_of_what_comes_to_a_site_and_what_probes_tell
     assert fastest and probed.core.measuring.uplink_bps("home", probed.now) == fastest
 
 
-def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
+def test_delivery_rate_is_ignored_while_the_flow_moves() -> None:
     world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
     for number in range(20):
         subflow.terminal.bytes_acked += 1_000_000
@@ -455,7 +455,7 @@ def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
 # After a restart
 
 
-def test_what_was_found_is_known_after_a_restart_and_not_sought_again_at_once() -> None:
+def test_figures_survive_a_restart_without_a_new_probe() -> None:
     world, home, _ = both()
     world.probe_all(home)
     before = world.direction("wifi", "up")
@@ -464,7 +464,7 @@ def test_what_was_found_is_known_after_a_restart_and_not_sought_again_at_once() 
     assert world.direction("wifi", "up").bps == before.bps and not home.probes
 
 
-# How seldom
+# Cost of probes
 
 
 def nobody_goes(_: Home) -> Way:
@@ -472,7 +472,7 @@ def nobody_goes(_: Home) -> Way:
 
 
 class Alone:
-    """Two agents and what measures between them, for hours: no switch, and estimates that are made up."""
+    """Two agents and the measurement between them for hours, without a switch and with invented estimates."""
 
     def __init__(self, bps: float, budget_bytes: int | None, down_bps: float | None = None) -> None:
         written = tunnelled()
@@ -490,8 +490,8 @@ class Alone:
         self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
         self.measuring = ProbingManager(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
-        self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # when, and bytes
-        self.small: dict[bool, list[int]] = defaultdict(list)  # of these, bytes in the other direction
+        self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # time and bytes
+        self.small: dict[bool, list[int]] = defaultdict(list)  # bytes in the other direction for the same probes
         for number, agent in self.agents.items():
             self.tell(agent.opened(number))
 
@@ -530,7 +530,7 @@ class Alone:
 @settings(max_examples=15, deadline=None)
 @given(some.floats(1e5, 1e7), some.floats(1e5, 1e9))
 @example(1e6, 60e6)
-def test_a_direction_carries_a_hundredth_of_what_it_can_for_both_directions_probes(up: float, down: float) -> None:
+def test_probes_use_a_hundredth_of_each_direction(up: float, down: float) -> None:
     alone = Alone(up, None, down)
     alone.pass_time(10, 60.0)
     for of in (False, True):
@@ -545,7 +545,7 @@ def test_a_direction_carries_a_hundredth_of_what_it_can_for_both_directions_prob
 
 @settings(max_examples=10, deadline=None)
 @given(some.integers(10**6, 10**10))
-def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> None:
+def test_probes_use_a_hundredth_of_a_daily_budget(budget_bytes: int) -> None:
     alone = Alone(20e6, budget_bytes)
     alone.pass_time(72, 300.0)
     probes = sorted(probe for each in alone.probes.values() for probe in each)
@@ -555,7 +555,7 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
     assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
 
 
-def test_what_is_probed_every_second_day_is_known_in_between() -> None:
+def test_figure_of_a_rare_probe_is_kept_until_the_next() -> None:
     alone = Alone(20e6, 100_000_000)
     alone.pass_time(30, 300.0)
     (path,) = alone.measuring.told(alone.now)
@@ -567,7 +567,7 @@ BPS = some.one_of(some.none(), some.floats(1.0, 1e12))
 
 @given(some.booleans(), BPS, some.booleans(), BPS, some.booleans())
 @example(True, 60e6, False, 1e6, False)
-def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(
+def test_planned_packets_are_spaced_and_limited_in_number(
     down: bool, bps: float | None, paid: bool, back_bps: float | None, new: bool
 ) -> None:
     planned = plan(down, bps, paid, back_bps, new)
@@ -580,7 +580,7 @@ def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_the_first_probe_of_a_road_fills_none_that_is_slow(down: bool) -> None:
+def test_first_probe_does_not_fill_a_slow_path(down: bool) -> None:
     planned = plan(down, None, new=True)
     assert 8e6 * (1440 + HEADERS) / planned.pause_us <= 0.301e6 and planned.lasts_s < 30
     assert plan(down, 0.3e6).bytes * 8 / 0.01 / 0.3e6 < 0.75 * 3600, (
@@ -588,7 +588,7 @@ def test_the_first_probe_of_a_road_fills_none_that_is_slow(down: bool) -> None:
     )
 
 
-# Whatever happens
+# Random events
 
 DOES = some.sampled_from(
     (
@@ -600,7 +600,8 @@ DOES = some.sampled_from(
 
 @settings(max_examples=30, deadline=None)
 @given(some.lists(DOES, max_size=25))
-def test_whatever_happens_nobody_probes_two_at_once_and_nobody_sends_to_who_does_not_answer(does: list[str]) -> None:
+def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
+    """No agent sends to an end that does not answer."""
     world, home, far = both()
     files = [tunnelled, document]
     for each in does:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roads over the air: between a terminal's agent and its gateway's, who all share one access point."""
+"""Paths over the air between agents of terminals and the gateway's agent, which share one access point."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.controller.features.probing.test_manager import World, meetings
 from tests.fakes.measurer import FakeMeasurer, Link
 
 HOST = "10.9.0.1"
-NAMES = ("phone", "tablet", "wifi")  # the last is an uplink's, too
+NAMES = ("phone", "tablet", "wifi")  # the last one is also the name of an uplink
 ADDRESSES = {name: f"10.1.0.{number}" for number, name in enumerate(NAMES, 7)}
 
 
 def written(**more: Any) -> dict[str, Any]:
-    """Three terminals on one access point, of a site with another end."""
+    """Return a site with three terminals on one access point, and a peer site."""
     document = tunnelled()
     home = document["sites"]["home"]
     home["access_points"]["air"] = {"measure": HOST, **more}
@@ -58,7 +58,7 @@ def over_air(document: dict[str, Any], *names: str, **links: Link) -> tuple[Worl
     return world, agents
 
 
-def test_a_terminal_sends_one_small_packet_a_second_to_its_gateways_agent() -> None:
+def test_terminal_sends_its_gateway_one_small_packet_a_second() -> None:
     world, agents = over_air(written(), "phone")
     number = FIRST_OVER_AIR
     answer = agents["home"].orders_of(AnswerProbes)[-1]
@@ -73,7 +73,7 @@ def test_a_terminal_sends_one_small_packet_a_second_to_its_gateways_agent() -> N
     assert world.path("tablet@air").why_not == "no agent of role terminal that was enrolled as tablet is connected"
 
 
-def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
+def test_one_agent_answers_uplinks_and_air_separately() -> None:
     document = written()
     for name in ("wifi", "lte"):  # the far one starts
         ends = [document["sites"][site]["uplinks"][name] for site in ("home", "far")]
@@ -92,7 +92,7 @@ def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
     assert len(agents["home"].orders_of(AnswerProbes)) == told
 
 
-def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_back() -> None:
+def test_path_over_air_needs_a_configured_address() -> None:
     world, agents = over_air(written(), *NAMES)
     document = written()
     del document["sites"]["home"]["access_points"]["air"]["measure"]
@@ -103,7 +103,7 @@ def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_bac
     assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
 
 
-def test_an_agent_of_another_role_is_not_that_terminal() -> None:
+def test_agent_of_another_role_is_not_that_terminal() -> None:
     world = World(written())
     world.measurer("home")
     other = world.measurer("phone")
@@ -112,7 +112,7 @@ def test_an_agent_of_another_role_is_not_that_terminal() -> None:
     assert world.path("phone@air").why_not == "no agent of role terminal that was enrolled as phone is connected"
 
 
-def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_them() -> None:
+def test_terminal_may_be_named_like_an_uplink_or_a_site() -> None:
     document = written()
     home = document["sites"]["home"]
     home["terminals"]["far"] = home["terminals"].pop("tablet")
@@ -128,7 +128,7 @@ def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_th
     assert Probes().told(report, ["wifi", "lte"]) == {}
 
 
-def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> None:
+def test_terminals_share_one_probe_in_order_of_waiting() -> None:
     world, agents = over_air(written(), *NAMES)
     begun = []
     for _ in range(8 * int(probed_paths.SELDOM_S) // 20):
@@ -146,7 +146,7 @@ def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> Non
     assert len(begun) >= 7 and begun[6][1:] == begun[0][1:]
 
 
-def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
+def test_agent_answers_a_limited_number_of_terminals() -> None:
     document = written()
     home = document["sites"]["home"]
     for number in range(MOST_OVER_AIR + 5 - len(NAMES)):
@@ -167,17 +167,17 @@ def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
         (REMOTE, "this one is of the other end of the tunnel"),
     ],
 )
-def test_an_address_that_no_terminal_reaches_its_gateways_agent_by_is_refused(address: str, expected: str) -> None:
+def test_unreachable_measurement_address_is_refused(address: str, expected: str) -> None:
     with pytest.raises(ConfigError) as error:
         sites.loaded(written(measure=address))
     assert "sites.home.access_points.air.measure" in str(error.value) and expected in str(error.value)
 
 
-# What the air carries
+# Rate of the air
 
 
 class Probed(Shared):
-    """Whose trains tell of each terminal's air what they are told to."""
+    """An access point with trains that report a given rate for each terminal."""
 
     def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
         measuring = self.core.measuring
@@ -194,7 +194,7 @@ def probed(**more: str) -> Probed:
     return Probed(written)
 
 
-def test_the_greatest_that_trains_of_any_told_is_divided_until_more_is_delivered() -> None:
+def test_largest_train_rate_is_used_until_more_is_delivered() -> None:
     air = probed()
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
     air.run(2)
@@ -218,7 +218,7 @@ def test_the_greatest_that_trains_of_any_told_is_divided_until_more_is_delivered
     assert (air.place().bandwidth_bps or 0) > 20_000_000, "what is delivered goes on from there"
 
 
-def test_what_trains_told_is_no_more_after_an_hour() -> None:
+def test_train_rate_expires_after_an_hour() -> None:
     air = probed()
     air.sender("laptop")
     air.stream("laptop", rate_bps=1_000_000)
@@ -231,7 +231,7 @@ def test_what_trains_told_is_no_more_after_an_hour() -> None:
 
 
 @pytest.mark.parametrize("method", [Method.ONE_PACKET, Method.SEVERAL_LINKS])
-def test_what_single_packets_alone_tell_caps_nobody(method: Method) -> None:
+def test_single_packets_alone_set_no_cap(method: Method) -> None:
     air = probed()
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
     air.trains("laptop", 12e6, method=method)

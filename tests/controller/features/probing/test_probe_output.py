@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the probe wrote is read whole, or refused with the line that cannot be."""
+"""The output of the probe is read whole, or refused with the invalid line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from controller.features.probing.probe_evaluation import Unreadable, read
 
-START = 1_790_000_000_123_456_789  # of 2026, in ns: a double has it to 256 ns
+START = 1_790_000_000_123_456_789  # of 2026, in ns: a double is exact to 256 ns
 HEAD = ("# bicast probe 1 stamps=software transport=udp", "train,length,sent_ns,received_ns,answered_ns,heard_ns")
 
 
@@ -19,7 +19,7 @@ def written(*rows: str) -> str:
     return "\n".join([*HEAD, *rows])
 
 
-def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
+def test_output_is_read_with_nanosecond_precision() -> None:
     later = START + 1_000_000
     probed = read(
         written(
@@ -42,24 +42,24 @@ def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
     assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
 
 
-def test_what_was_answered_before_the_kernel_stamped_is_not_lost() -> None:
+def test_packet_answered_before_its_kernel_stamp_is_not_lost() -> None:
     probed = read(written(f"0,16,{START},,,{START + 9}", f"0,32,{START},{START + 1},,", f"0,32,{START},,,"))
     assert (probed.sent, probed.lost, list(probed.samples.lengths)) == (3, 1, [32])
 
 
-def test_over_ipv6_headers_are_longer() -> None:
+def test_ipv6_adds_longer_headers() -> None:
     rows = [f"0,16,{START},{START + 1},,", *(f"1,1440,{START},{START + at},," for at in (5, 9))]
     six = read(written(*rows).replace("transport=udp", "transport=udp6"))
     assert (six.over, list(six.trains[0][1])) == ("udp6", [1502, 1502])
 
 
-def test_what_came_down_has_two_times_and_is_in_the_order_in_which_it_left() -> None:
+def test_downstream_packets_are_sorted_by_their_sending_time() -> None:
     text = written(
         f"0,640,{START + 200},{START + 900},,",  # its request was overtaken
         f"0,64,{START + 100},{START + 500},,",
         f"0,1440,{START + 300},,,",  # lost on its way here
-        "0,1440,,,,",  # or its request
-        f"0,128,,{START + 800},,",  # what told when it left was lost
+        "0,1440,,,,",  # or its request was lost
+        f"0,128,,{START + 800},,",  # the report of its sending time was lost
         f"0,96,{START + 400},{START + 700},,",
         f"1,640,,{START + 5000},,",
         f"1,640,{START + 4100},{START + 6000},,",
@@ -85,14 +85,14 @@ def test_what_came_down_has_two_times_and_is_in_the_order_in_which_it_left() -> 
         (written(f"0,16,{1 << 70},2,3,4"), "expected whole numbers up to"),
     ],
 )
-def test_what_no_probe_wrote_is_refused_with_its_place(text: str, said: str) -> None:
+def test_invalid_output_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(Unreadable) as refused:
         read(text)
     assert said in str(refused.value)
 
 
 @given(some.text() | some.lists(some.text("0123456789,-e\n\"' ")).map(lambda rows: written(*rows)))
-def test_whatever_the_file_is_it_is_read_or_refused(text: str) -> None:
+def test_random_output_is_read_or_refused(text: str) -> None:
     try:
         read(text)
     except Unreadable as refused:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of relays ages, and agents and the controller come and go: what was chosen stays chosen."""
+"""Measurements of relays age, and agents and the controller restart, but choices stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.controller.pair import Pair
 OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
 
 
-def test_a_relay_is_not_left_because_the_way_to_it_was_walked_long_before_that_to_the_place() -> None:
+def test_relay_is_kept_although_its_measurement_is_older() -> None:
     world = seeking()
     world.seconds(200)
     as_far = {(who, OTHER.address): rtt_ms for (who, to), rtt_ms in far_away().items() if to == PLACE.address}
@@ -30,7 +30,7 @@ def test_a_relay_is_not_left_because_the_way_to_it_was_walked_long_before_that_t
         assert world.chosen().get(OTHER.prefix, ("oslo",)) == ("oslo",)
 
 
-def test_a_controller_that_was_started_again_does_not_leave_relays_that_come_later_than_the_gateway() -> None:
+def test_controller_restart_keeps_relays_that_return_late() -> None:
     world = seeking()
     world.hands = {}
     Pair.restart(world)
@@ -48,7 +48,7 @@ def test_a_controller_that_was_started_again_does_not_leave_relays_that_come_lat
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
-def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that_name() -> None:
+def test_removed_relay_leaves_no_data_for_its_name() -> None:
     world = seeking()
     world.wish(requests.unwished("oslo"))
     world.revoke("oslo")
@@ -62,7 +62,7 @@ def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that
     assert world.chosen() == {PREFIX: ("tokyo",)}
 
 
-def test_a_gateway_whose_stream_broke_off_keeps_its_choices() -> None:
+def test_gateway_keeps_its_choices_after_a_broken_session() -> None:
     world = seeking()
     before = world.home.choices
     world.leave(world.home)
@@ -74,7 +74,7 @@ def test_a_gateway_whose_stream_broke_off_keeps_its_choices() -> None:
     assert all(order == before for order in world.home.orders_of(Choices))
 
 
-def test_a_relay_that_went_away_while_it_walked_is_asked_again_when_it_is_back() -> None:
+def test_relay_that_left_during_a_walk_is_asked_again() -> None:
     world = standing()
     world.internet.rtt_ms = far_away()
     world.home.seeks = [PLACE]
@@ -92,10 +92,10 @@ def test_a_relay_that_went_away_while_it_walked_is_asked_again_when_it_is_back()
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
-def test_by_another_way_to_choose_it_is_chosen_anew_at_once() -> None:
+def test_new_method_takes_effect_at_once() -> None:
     world = seeking(choose=Choosing.PING)
     for relay in world.relays.values():
-        relay.busy_percent = 99  # which ping does not ask for
+        relay.busy_percent = 99  # ping ignores it
     world.seconds(2)
     assert world.chosen() == {PREFIX: ("oslo",)}
     (home,) = world.core.config.sites
@@ -106,8 +106,8 @@ def test_by_another_way_to_choose_it_is_chosen_anew_at_once() -> None:
     assert world.chosen() == {PREFIX: ()}
 
 
-def test_a_relay_that_reports_a_false_distance_attracts_nothing() -> None:
-    """Tokyo is near the site, and says that every destination is 1 us from there."""
+def test_relay_with_a_false_distance_is_not_chosen() -> None:
+    """Tokyo is near the site, and reports 1 us to every destination."""
     world = standing()
     world.internet.rtt_ms = far_away() | {("home", RELAYS["tokyo"]): 20, ("tokyo", PLACE.address): 0.001}
     world.home.seeks.append(PLACE)

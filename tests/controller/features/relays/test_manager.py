@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays: who is told what and when, by which relay connections go, and what is asked of whom to know it."""
+"""Relays: the orders to each agent, the choice of a relay for a destination, and the measurements for it."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ PREFIX = PLACE.prefix
 
 
 def credential(name: str, number: int = 1) -> Credential:
-    """That of a site's agent, or of a relay's; the digest of its key is another than that of its certificate."""
+    """Return the credential of a site's or a relay's agent. The digests of key and certificate differ."""
     role = Role.GATEWAY if name == "home" else Role.RELAY
     return Credential(role, bytes([number]) * 32, bytes([0x10 + number]) * 32)
 
 
 class World(Pair):
-    """A home whose terminals' connections are taken, and relays in an Internet."""
+    """A home whose terminals' connections are intercepted, and relays in an Internet."""
 
     def __init__(self, config: Config | None = None, **of_home: Any) -> None:
         config = config or relayed_site.config()
@@ -77,7 +77,7 @@ class World(Pair):
     def restart(self, config: Config | None = None) -> None:
         hands, self.hands = list(self.hands.values()), {}
         super().restart(config)
-        self._vouch()  # which the ledger does before anybody comes in
+        self._vouch()  # the ledger does so before any agent connects
         for hand in hands:
             self.join(hand)
 
@@ -96,7 +96,7 @@ class World(Pair):
             self.second()
 
     def walk(self) -> None:
-        """All who walk have walked, and what follows from it is told."""
+        """Complete all walks and deliver the resulting reports."""
         hands: list[Walker] = [self.home, *self.relays.values()]
         for hand in hands:
             while hand.walks:
@@ -119,7 +119,7 @@ def standing(**of_home: Any) -> World:
 
 
 def far_away() -> dict[tuple[str, str], float]:
-    """Oslo is half way to the place, and Tokyo is not."""
+    """Oslo is half-way to the destination, and Tokyo is not."""
     return {
         ("home", PLACE.address): 200,
         ("home", RELAYS["oslo"]): 100,
@@ -139,10 +139,10 @@ def seeking(**of_home: Any) -> World:
     return world
 
 
-# Who is told what
+# Orders
 
 
-def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() -> None:
+def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
     world = standing()
     assert world.relays["oslo"].order == Relay(443, (RelayClient("home", b"\1" * 32),), WEB)
     client = tuple(
@@ -171,7 +171,7 @@ def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() 
     assert len(world.home.told) + len(world.relays["oslo"].told) == told
 
 
-def test_an_agent_of_another_role_is_no_relay() -> None:
+def test_agent_of_another_role_is_no_relay() -> None:
     world = standing()
     world.vouched["oslo"] = replace(world.vouched["oslo"], role=Role.TERMINAL)
     world.vouch()
@@ -179,7 +179,7 @@ def test_an_agent_of_another_role_is_no_relay() -> None:
     assert [one.name for one in world.home.order.relays] == ["tokyo"]
 
 
-def test_what_is_refused_is_told_again_after_a_while() -> None:
+def test_refused_order_is_repeated_after_a_while() -> None:
     world = World()
     world.vouch("home", "oslo")
     world.add("oslo")
@@ -194,7 +194,7 @@ def test_what_is_refused_is_told_again_after_a_while() -> None:
     assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.relay_agents["oslo"].why_not is None
 
 
-def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none() -> None:
+def test_draining_relay_gets_nothing_new_and_a_removed_one_ends() -> None:
     world = standing()
     world.relays["oslo"].connections = 3
     world.seconds(1)
@@ -208,7 +208,7 @@ def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none()
     assert world.relays["oslo"].order == Relay() and [one.name for one in world.home.order.relays] == ["tokyo"]
 
 
-def test_a_gateway_that_is_revoked_is_served_by_nobody_and_one_that_has_joined_again_is() -> None:
+def test_revoked_gateway_is_not_served_until_it_rejoins() -> None:
     world = standing()
     world.revoke("home")
     world.drain()
@@ -218,7 +218,7 @@ def test_a_gateway_that_is_revoked_is_served_by_nobody_and_one_that_has_joined_a
     assert world.relays["oslo"].order.gateways == (RelayClient("home", b"\2" * 32),)
 
 
-def test_a_relay_that_is_revoked_is_gone_by_nobody_and_one_whose_stream_broke_off_carries_on() -> None:
+def test_revoked_relay_is_not_used_and_a_lost_session_is() -> None:
     world = standing()
     world.leave(world.relays["oslo"])
     world.seconds(3)
@@ -232,7 +232,7 @@ def test_a_relay_that_is_revoked_is_gone_by_nobody_and_one_whose_stream_broke_of
     assert pins == {"oslo": b"\x12" * 32, "tokyo": b"\x11" * 32}, "the key that was revoked is worth nothing"
 
 
-def test_a_controller_that_is_started_again_orders_what_stands_and_disturbs_nothing() -> None:
+def test_controller_restart_repeats_the_orders_in_force() -> None:
     world = standing()
     before = world.home.order, world.relays["oslo"].order
     told = len(world.home.orders_of(Take))
@@ -242,7 +242,7 @@ def test_a_controller_that_is_started_again_orders_what_stands_and_disturbs_noth
     assert [order for order in world.home.orders_of(Take)[told:] if order != before[0]] == []
 
 
-def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
+def test_interception_that_is_no_longer_configured_is_undone() -> None:
     world = standing()
     assert world.home.order.terminals
     config = world.core.config
@@ -251,7 +251,7 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
     assert world.home.order == Take() and world.relays["oslo"].order.gateways == ()
 
 
-# What may be wished
+# Overrides
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
         ("paris", RelayOverride(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
     ],
 )
-def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: RelayOverride, reason: str) -> None:
+def test_invalid_relay_is_refused_and_changes_nothing(name: str, relay: RelayOverride, reason: str) -> None:
     world = standing()
     before = world.core.wanted
     with pytest.raises(Impossible, match=reason):
@@ -281,7 +281,7 @@ def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: R
     assert world.core.wanted is before
 
 
-def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
+def test_relay_of_a_family_without_gateway_is_refused() -> None:
     written = relayed_site.document()
     for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
         uplink["gateways"].pop()
@@ -290,7 +290,7 @@ def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
         paris(sites.loaded(written), Wanted(), lambda _: "")
 
 
-def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_there() -> None:
+def test_relays_are_limited_in_number_and_unknown_ones_refused() -> None:
     world = World()
     for number in range(MOST_RELAYS):
         world.wish(requests.wished(f"r{number}", RelayOverride(ip_address(f"192.0.2.{number + 1}"), 443)))
@@ -300,10 +300,10 @@ def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_ther
         world.wish(requests.drained("r100", True))
 
 
-# By which relay
+# Choices
 
 
-def test_a_place_that_is_sought_is_walked_to_from_everywhere_once_and_the_best_relay_is_chosen() -> None:
+def test_destination_is_walked_to_once_and_gets_the_best_relay() -> None:
     world = seeking()
     assert world.chosen() == {PREFIX: ("oslo",)}
     near = {WalkTo(address, 443) for address in RELAYS.values()}
@@ -314,12 +314,12 @@ def test_a_place_that_is_sought_is_walked_to_from_everywhere_once_and_the_best_r
     assert len(world.home.orders_of(Walk)) == 1
 
 
-def test_where_all_goes_by_the_nearest_relay_nothing_is_walked_for_and_nothing_chosen() -> None:
+def test_nearest_needs_no_walk_and_no_choice() -> None:
     world = seeking(choose=Choosing.NEAREST)
     assert not world.home.orders_of(Walk) and not world.chosen()
 
 
-def test_nothing_is_walked_for_while_no_relay_is_reached() -> None:
+def test_walks_wait_for_a_reachable_relay() -> None:
     world = standing()
     world.internet.dead.update(RELAYS)
     world.home.seeks.append(PLACE)
@@ -327,7 +327,7 @@ def test_nothing_is_walked_for_while_no_relay_is_reached() -> None:
     assert not world.home.orders_of(Walk) and not world.chosen()
 
 
-def test_a_place_that_relays_do_not_bring_nearer_is_reached_directly_but_where_that_is_forbidden() -> None:
+def test_direct_path_is_chosen_if_fastest_unless_forbidden() -> None:
     for fallback, chosen in ((Fallback.DIRECT, {PREFIX: ()}), (Fallback.BLOCK, {})):
         world = standing(fallback=fallback)
         world.internet.rtt_ms = dict.fromkeys(far_away(), 300) | {("home", PLACE.address): 20}
@@ -338,7 +338,7 @@ def test_a_place_that_relays_do_not_bring_nearer_is_reached_directly_but_where_t
         assert world.chosen() == chosen
 
 
-def test_a_relay_that_is_gone_or_drains_or_is_busy_is_left_at_once_and_one_that_is_not_heard_is_not() -> None:
+def test_unusable_relay_is_left_at_once_and_a_silent_one_is_not() -> None:
     world = seeking()
     world.leave(world.relays["oslo"])
     world.seconds(30)
@@ -362,7 +362,7 @@ def test_a_relay_that_is_gone_or_drains_or_is_busy_is_left_at_once_and_one_that_
     assert world.chosen() == {PREFIX: ("tokyo",)}
 
 
-def test_what_is_known_for_too_long_counts_no_more_and_is_asked_for_when_it_is_sought_again() -> None:
+def test_old_measurement_expires_and_is_repeated_on_demand() -> None:
     world = seeking()
     world.seconds(int(KEPT_S) - 30)
     assert world.chosen() == {PREFIX: ("oslo",)}
@@ -374,7 +374,7 @@ def test_what_is_known_for_too_long_counts_no_more_and_is_asked_for_when_it_is_s
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
-def test_a_place_that_does_not_answer_is_chosen_nothing_for_and_seldom_asked_after() -> None:
+def test_unreachable_destination_is_retried_rarely() -> None:
     world = standing()
     world.home.seeks.append(PLACE)
     world.seconds(1)
@@ -388,7 +388,7 @@ def test_a_place_that_does_not_answer_is_chosen_nothing_for_and_seldom_asked_aft
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
-def test_an_agent_that_walks_and_does_not_tell_keeps_nobody_waiting() -> None:
+def test_agent_without_a_walk_result_delays_no_choice() -> None:
     world = standing()
     world.internet.rtt_ms = far_away()
     world.home.seeks.append(PLACE)
@@ -400,7 +400,7 @@ def test_an_agent_that_walks_and_does_not_tell_keeps_nobody_waiting() -> None:
     assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.walks
 
 
-def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_uplink_rate_limits_direct_path_and_relays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 20e6)
     world = seeking()
     assert world.chosen() == {PREFIX: ()}
@@ -409,7 +409,7 @@ def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch:
     assert place.choice.reason.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
 
 
-def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_uplink_rates_replace_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
     relaying = relayed_site.site().relaying
     assert relaying is not None
@@ -420,7 +420,7 @@ def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatc
         assert place is not None and place.choice is not None and place.choice.reason.startswith(reason), written
 
 
-def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
+def test_parallel_relays_forward_joins_to_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
@@ -441,14 +441,14 @@ def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
 
 
-def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_uses_one_relay_if_it_fills_the_uplink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 150e6)
     world = seeking(choose=Choosing.PARALLEL)
     assert len(world.chosen()[PREFIX]) == 1
     assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
 
 
-def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:
+def test_traceroute_draws_among_relays_that_pass_the_filters() -> None:
     world = standing(choose=Choosing.TRACEROUTE)
     world.internet.rtt_ms = far_away()
     world.internet.routers = {
@@ -462,10 +462,10 @@ def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> No
     world.walk()
     (walk,) = world.relays["oslo"].orders_of(Walk)
     assert walk == Walk((WalkTo(PLACE.address, 443, routers=True),))
-    assert world.chosen() == {PREFIX: ()}  # which is 150 of 200 ms away: no 0.9
+    assert world.chosen() == {PREFIX: ()}  # 150 of 200 ms are above the limit of 0.9
 
 
-def test_of_too_many_places_the_oldest_is_forgotten() -> None:
+def test_oldest_of_too_many_destinations_is_dropped() -> None:
     world = standing()
     scene = world.core.relaying.scene("home")
     assert scene is not None
@@ -476,7 +476,7 @@ def test_of_too_many_places_the_oldest_is_forgotten() -> None:
     assert world.core.relaying.seeking.place("home", "192.0.0.0/24") is None
 
 
-# Whatever happens, and in which order
+# Random events in any order
 
 STEPS = some.sampled_from(
     [
@@ -489,7 +489,7 @@ STEPS = some.sampled_from(
 
 @settings(max_examples=40, deadline=None)
 @given(some.lists(STEPS, max_size=30))
-def test_whatever_happened_everybody_holds_what_a_fresh_start_would_order(steps: list[str]) -> None:
+def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> None:
     world = World()
     world.internet.rtt_ms = far_away()
     for each in steps:

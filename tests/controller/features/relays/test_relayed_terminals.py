@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who tells of a relayed terminal's uplinks, and whom its orders reach: its host and the relay, in its name."""
+"""A relayed terminal is reported by its host and moved by host and relay, in its name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATHS = {"wifi": (BY_WIFI, "fd00:971::7"), "lte": (BY_LTE, "fd00:972::7")}
 
 
 class Scene(Pair):
-    """`phone` is on wifi, in mode single unless said."""
+    """A scene with `phone` on wifi, in mode single by default."""
 
     def __init__(self, mode: str = "single", wanted: Wanted | None = None) -> None:
         written = relayed_site.document()
@@ -66,7 +66,7 @@ class Scene(Pair):
         return self.core.wanted.active_uplink(site, site.terminals[1])
 
 
-def test_what_its_host_loses_towards_a_relay_moves_it_and_the_relay_is_the_hand() -> None:
+def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
     scene = Scene()
     scene.gateway()
     relay = scene.hand("frankfurt", Role.RELAY, RELAY)
@@ -81,7 +81,7 @@ def test_what_its_host_loses_towards_a_relay_moves_it_and_the_relay_is_the_hand(
     ]
 
 
-def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() -> None:
+def test_relayed_connection_prefers_the_default_uplink() -> None:
     scene = Scene()
     relay = scene.hand("frankfurt", Role.RELAY, RELAY)
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
@@ -103,14 +103,14 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
 
 
 @pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])
-def test_what_the_terminal_itself_loses_is_of_an_uplink_where_it_is_not_taken(server: str, rides: str) -> None:
+def test_terminal_loss_counts_only_if_it_is_not_intercepted(server: str, rides: str) -> None:
     scene = Scene()
     scene.hand("phone", Role.TERMINAL, PHONE)
     scene.uploads(scene.connection(server, PHONE), loss=0.2)
     assert scene.active == rides
 
 
-def test_a_terminal_with_one_address_is_ordered_nothing_of_its_host_s() -> None:
+def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
     scene = Scene()
     phone = scene.hand("phone", Role.TERMINAL, PHONE)
     scene.gateway()
@@ -122,7 +122,7 @@ def test_a_terminal_with_one_address_is_ordered_nothing_of_its_host_s() -> None:
     assert entry.unmoved and "phone: the terminal's own addresses are not of several uplinks" in entry.unmoved
 
 
-def test_a_host_that_speaks_for_a_terminal_is_not_that_terminal() -> None:
+def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
     scene = Scene()
     hand = scene.hand("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
     assert scene.core.steering.speaks_for(hand.session) == ()
@@ -130,7 +130,7 @@ def test_a_host_that_speaks_for_a_terminal_is_not_that_terminal() -> None:
 
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])
-def test_in_mode_auto_copies_begin_where_only_its_own_agent_would_tell(host_tells: bool, copied: bool) -> None:
+def test_auto_begins_copies_if_only_the_own_agent_reports(host_tells: bool, copied: bool) -> None:
     scene = Scene("auto", Wanted(copies={"phone": False}))
     scene.hand("phone", Role.TERMINAL, PHONE)
     if host_tells:
@@ -139,7 +139,7 @@ def test_in_mode_auto_copies_begin_where_only_its_own_agent_would_tell(host_tell
     assert scene.core.wanted.copies["phone"] is copied
 
 
-def test_what_its_host_has_in_its_name_is_nothing_of_its_air() -> None:
+def test_host_addresses_are_not_on_the_terminals_air() -> None:
     (site,) = relayed_site.config().sites
     place = AccessPointState(site, replace(site.access_points[0], rule=CapRule.IDEAL))
     assert place.ports == ("c1", "c2")

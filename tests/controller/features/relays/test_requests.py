@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks by which relay a destination is reached is told, and where it is not known agents walk first."""
+"""A query for the relay of a destination starts walks for missing measurements and shows the choice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asks(world: World, anew: bool = False) -> Asked:
 
 
 @pytest.mark.parametrize("method", [Choosing.NEAREST, Choosing.PREDICTED])
-def test_what_is_not_known_is_walked_for_and_told_with_its_legs_and_what_else_would_be(method: Choosing) -> None:
+def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -> None:
     world = standing(choose=method)
     world.internet.rtt_ms = dict(FAR)
     asked = asks(world)
@@ -58,7 +58,7 @@ def test_what_is_not_known_is_walked_for_and_told_with_its_legs_and_what_else_wo
     assert not asks(world, anew=True).inquiry.answered
 
 
-def test_who_tries_a_relay_has_every_gateway_walk_to_it_also_where_that_is_known() -> None:
+def test_trying_a_relay_walks_from_every_gateway_again() -> None:
     world = standing(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
@@ -72,7 +72,7 @@ def test_who_tries_a_relay_has_every_gateway_walk_to_it_also_where_that_is_known
         assert tried.inquiries[0].answered and (reached.rtt_ms, reached.setup_ms) == (rtt_ms, 41)
 
 
-def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known() -> None:
+def test_query_shows_the_reason_for_a_missing_measurement() -> None:
     world = standing(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
     world.relays["oslo"].cannot_walk = "no ping socket"
@@ -87,7 +87,7 @@ def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known(
     assert reason["tokyo"] == "the agent tokyo is not connected"
 
 
-def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
+def test_block_fallback_never_shows_a_direct_path() -> None:
     world = standing(fallback=Fallback.BLOCK)
     world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
     asked = asks(world)
@@ -97,7 +97,7 @@ def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
     assert told.choice.reason.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
 
 
-def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
+def test_reachability_counts_only_from_intercepting_gateways() -> None:
     world = standing()
     phone = FakeTaker("visitor", world.internet)
     world.join(phone)
@@ -107,7 +107,7 @@ def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
-def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_it_was_to_before() -> None:
+def test_refused_interception_order_is_shown() -> None:
     world = standing()
     world.home.refuses["Take"] = "no device rl-wifi"
     world.wish(requests.drained("oslo", True))
@@ -116,7 +116,7 @@ def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_
     assert told.why_not == "no device rl-wifi"
 
 
-def test_what_cannot_be_asked_is_refused_with_words() -> None:
+def test_invalid_query_is_refused_with_a_sentence() -> None:
     world = standing()
     for address, site, reason in (
         ("192.168.1.1", None, "no address of the Internet"),
@@ -131,7 +131,7 @@ def test_what_cannot_be_asked_is_refused_with_words() -> None:
         asks(world)
 
 
-def test_who_asks_waits_no_longer_than_those_who_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "WALKED_WITHIN_S", 60.0)
     internet = Internet(dict(FAR))
     home, oslo = FakeTaker("home", internet), FakeRelay("oslo", internet)
@@ -150,7 +150,7 @@ def test_who_asks_waits_no_longer_than_those_who_walk(tmp_path: Path, monkeypatc
         assert core.set_relay("oslo", RelayOverride(ip_address(RELAYS["oslo"]), 443)).changed
         for session, hand in hands.items():
             core.post(hand.opened(session))
-            core.snapshot()  # what follows from it has been done
+            core.snapshot()  # its consequences are complete
             report: Reported = hand.report()
             core.post(report)
         (told,) = core.destination(DEST)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever agents, people, ports and files do in any order: the core goes on, and when it is over a wish moves every
-connection at one end."""
+"""Random events of agents, people, ports and files in any order never stop the core. Afterwards an override moves
+every connection at one end.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wi-Fi that brings nothing is left for LTE by what the switch alone sees: no agent, no other site."""
+"""Wi-Fi without incoming packets is left for LTE from the switch's counters alone, without an agent or a peer site."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACS = {PORTS["wifi0"].number: WIFI_HOP_MAC, PORTS["lte0"].number: LTE_HOP_MAC}
 
 
 class Calling(Scene):
-    """A call of 50 packets a second, of which no agent tells. Next hops answer by whatever brings something."""
+    """A call of 50 packets a second, which no agent reports. Next hops answer over each uplink that delivers."""
 
     def __init__(self, mode: str = "single", reach: tuple[str, ...] = ()) -> None:
         written = sites.document()
@@ -31,10 +31,10 @@ class Calling(Scene):
         del written["sites"]["home"]["uplinks"]["wifi"]["next_hops"][0]["mac"]
         super().__init__(Wanted(), mode, written)
         self.brings = {"wifi0", "lte0"}
-        self.forwards = {"wifi0", "lte0"}  # what comes from beyond the next hop
+        self.forwards = {"wifi0", "lte0"}  # uplinks that forward beyond the next hop
 
     def talks(self, seconds: float) -> None:
-        """A call both ways, in steps of 0.1 s."""
+        """Run a call in both directions, in steps of 0.1 s."""
         for step in range(round(10 * seconds)):
             for _ in range(5):
                 self.fakes[1].send(udp(WIFI, RELAY_ADDRESS, eth_dst=GATEWAY_MAC), PORTS["c1"].number)
@@ -72,7 +72,7 @@ class Calling(Scene):
 
 
 @pytest.mark.parametrize("mode", ["single", "bicast", "auto"])
-def test_an_uplink_that_brings_nothing_is_left_within_seven_seconds_and_it_is_told_why(mode: str) -> None:
+def test_silent_uplink_is_left_within_7_s_with_a_reason(mode: str) -> None:
     scene = Calling(mode)
     scene.goes_on(5)
     assert scene.active == "wifi"
@@ -87,7 +87,7 @@ def test_an_uplink_that_brings_nothing_is_left_within_seven_seconds_and_it_is_to
     assert "it brings nothing back" in reason and "packets left over it" in reason
 
 
-def test_it_is_taken_again_when_it_brings_something_again() -> None:
+def test_silent_uplink_is_used_again_when_it_recovers() -> None:
     scene = Calling()
     scene.goes_on(5)
     scene.brings.remove("wifi0")
@@ -97,7 +97,7 @@ def test_it_is_taken_again_when_it_brings_something_again() -> None:
     assert scene.active == "wifi"
 
 
-def test_where_nobody_sends_or_both_bring_nothing_or_the_next_hop_answers_nobody_is_moved() -> None:
+def test_idle_or_equally_silent_uplinks_move_no_terminal() -> None:
     for sends, without in ((False, {"wifi0"}), (True, {"wifi0", "lte0"}), (True, set[str]())):
         scene = Calling()
         scene.goes_on(5, sends)
@@ -106,7 +106,7 @@ def test_where_nobody_sends_or_both_bring_nothing_or_the_next_hop_answers_nobody
         assert scene.active == "wifi" and not scene.entries()
 
 
-def test_a_dead_uplink_whose_router_answers_is_left_within_three_seconds() -> None:
+def test_dead_uplink_with_a_live_router_is_left_within_3_s() -> None:
     scene = Calling(reach=(BEYOND,))
     scene.talks(5)
     assert scene.active == "wifi"
@@ -120,7 +120,7 @@ def test_a_dead_uplink_whose_router_answers_is_left_within_three_seconds() -> No
     assert scene.active == "wifi"
 
 
-def test_why_names_the_address_that_answers_over_no_uplink() -> None:
+def test_why_names_an_address_that_answers_over_no_uplink() -> None:
     scene = Calling(reach=(BEYOND,))
     scene.talks(5)
     scene.forwards.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The brain and hands against each other: evidence in, both hands moved, and what is said about it."""
+"""Core and agents together: evidence leads to orders at both ends, and to log entries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TO_LTE = Prefer((LTE,), ((WIFI, WIFI6),), hard=False)
 
 
 class Scene(Pair):
-    """The paper's site, connected and with every MAC known, and a world of connections."""
+    """The paper's site with its switch connected and every MAC known, and a set of connections."""
 
     def __init__(
         self, wanted: Wanted | None = None, mode: str = "single", written: dict[str, Any] | None = None
@@ -79,7 +79,7 @@ class Scene(Pair):
         return self.core.wanted.active_uplink(site, site.terminals[0])
 
     def gateway_is_on(self, uplink: str) -> bool:
-        """The group of what is not bicast has this uplink's bucket first."""
+        """Return whether the group of uncopied traffic has this uplink's bucket first."""
         port = {"wifi": "wifi0", "lte": "lte0"}[uplink]
         groups = [each for each in self.installed().groups.values() if each.label == f"client rest from {WIFI}"]
         (group,) = groups
@@ -105,7 +105,7 @@ def prefers(hand: FakeHand) -> list[Prefer]:
 
 
 def downloading(seconds: int = 2) -> tuple[Scene, FakeHand, FakeConnection]:
-    """A relay's agent that has reported of one download for so long."""
+    """Return a relay's agent that has reported one download for this long."""
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.downloads(seconds)
@@ -115,7 +115,7 @@ def downloading(seconds: int = 2) -> tuple[Scene, FakeHand, FakeConnection]:
 # Decisions
 
 
-def test_loss_towards_the_terminal_moves_both_hands_and_says_its_numbers() -> None:
+def test_downstream_loss_moves_both_ends_with_figures() -> None:
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
@@ -129,7 +129,7 @@ def test_loss_towards_the_terminal_moves_both_hands_and_says_its_numbers() -> No
     assert entry.hands["relay-1"].done and entry.hands["relay-1"].connections == 1
 
 
-def test_a_dead_path_is_left_the_hard_way() -> None:
+def test_dead_path_is_left_with_a_hard_order() -> None:
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
@@ -140,7 +140,7 @@ def test_a_dead_path_is_left_the_hard_way() -> None:
     assert [each.address for each in connection.subflows] == [LTE]
 
 
-def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
+def test_unchanged_port_state_does_not_revive_a_dead_path() -> None:
     scene, relay, _ = downloading(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
@@ -154,7 +154,7 @@ def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
     assert scene.health("wifi") is UplinkHealth.UNKNOWN
 
 
-def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> None:
+def test_switch_alone_skips_a_downed_port_without_an_agent() -> None:
     scene = Scene()
     scene.up("wifi0", False)
     scene.drain()
@@ -163,7 +163,7 @@ def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> 
     assert scene.active == "wifi" and not scene.entries() and scene.core.wanted == Wanted()
 
 
-def test_of_three_paths_the_dead_one_is_closed_and_the_other_is_only_flagged() -> None:
+def test_dead_path_of_three_is_closed_and_the_other_is_backup() -> None:
     written = sites.document()
     home = written["sites"]["home"]
     home["uplinks"]["dsl"] = {
@@ -186,7 +186,7 @@ def test_of_three_paths_the_dead_one_is_closed_and_the_other_is_only_flagged() -
     assert backups(connection) == {LTE: (False, False), "192.168.230.3": (False, True)}
 
 
-def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() -> None:
+def test_loss_on_the_old_path_is_not_counted_for_the_new_one() -> None:
     scene = Scene()
     scene.client()
     up = scene.connection("198.51.100.1")
@@ -205,14 +205,14 @@ def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() ->
     assert not scene.core.steering.steered["client"].paths["lte"].window
 
 
-def test_in_mode_off_nobody_decides_and_nothing_is_armed() -> None:
+def test_off_has_no_decisions_and_no_failovers() -> None:
     scene = Scene(mode="off")
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(6, loss=0.3)
     assert scene.active == "wifi" and not scene.entries() and not relay.orders
 
 
-def test_many_decisions_are_one_compilation_and_every_agent_is_ordered_at_once() -> None:
+def test_many_decisions_are_one_compilation() -> None:
     written = sites.many(20)
     written["subnets"] = {
         f"side{at}": {"gateways": [f"10.{at}.0.1/16"], "mac": "02:00:00:00:03:01", "uplink": f"up{at}"} for at in (1, 2)
@@ -237,10 +237,10 @@ def test_many_decisions_are_one_compilation_and_every_agent_is_ordered_at_once()
     assert pair.installed() == pair.compiled()
 
 
-# Whose hand
+# Choice of the agent
 
 
-def test_of_two_agents_one_moves_and_never_both() -> None:
+def test_only_one_of_two_agents_moves_a_connection() -> None:
     scene = Scene()
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.second()
@@ -251,7 +251,7 @@ def test_of_two_agents_one_moves_and_never_both() -> None:
     assert len(prefers(relay)) == 3 and not prefers(client)
 
 
-def test_where_both_ends_have_flags_the_serving_end_lets_go_of_its_own() -> None:
+def test_serving_end_clears_its_flags_if_both_ends_have_some() -> None:
     scene = Scene()
     connection = scene.connection()
     connection.subflows[0].terminal.backup = True
@@ -264,7 +264,7 @@ def test_where_both_ends_have_flags_the_serving_end_lets_go_of_its_own() -> None
     assert [each.address for each in connection.carrying()] == [LTE]
 
 
-def test_flags_that_nobody_of_ours_can_take_back_are_told_and_not_ordered_every_second() -> None:
+def test_foreign_flags_are_reported_and_not_ordered_repeatedly() -> None:
     scene = Scene()
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
@@ -278,7 +278,7 @@ def test_flags_that_nobody_of_ours_can_take_back_are_told_and_not_ordered_every_
     assert len(prefers(relay)) == 1
 
 
-def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refused_whole() -> None:
+def test_server_that_would_move_others_too_gets_no_order() -> None:
     scene = Scene()
     server = scene.relay(path_manager=PathManager.KERNEL)
     scene.connection()
@@ -294,7 +294,7 @@ def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refu
     assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].hands_say()[0]
 
 
-def test_a_host_is_the_terminal_that_it_was_enrolled_for_where_it_has_an_address_of_it() -> None:
+def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
     scene = Scene()
     other = scene.client("laptop-agent", terminal="client")
     scene.second()
@@ -312,10 +312,10 @@ def test_a_host_is_the_terminal_that_it_was_enrolled_for_where_it_has_an_address
     assert not agent.concerns and agent.owns_nobody is not None and "of the terminal phone" in agent.owns_nobody
 
 
-# People
+# Overrides
 
 
-def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None:
+def test_override_lasts_until_auto_and_stops_policies() -> None:
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
@@ -334,7 +334,7 @@ def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None
     assert not again.changed and "already left to policies" in again.done[0] and not entries
 
 
-def test_a_wish_and_a_decision_are_kept_over_a_restart_and_what_connects_then_follows() -> None:
+def test_override_and_decision_survive_a_restart() -> None:
     for wanted in (Wanted(active={"client": "lte"}), Wanted(decided={"client": "lte"})):
         scene = Scene()
         scene.relay()
@@ -347,7 +347,7 @@ def test_a_wish_and_a_decision_are_kept_over_a_restart_and_what_connects_then_fo
         assert [each.address for each in connection.carrying()] == [LTE]
 
 
-def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_again() -> None:
+def test_unanswered_order_is_repeated_after_a_minute() -> None:
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
@@ -364,7 +364,7 @@ def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_aga
 # Silence
 
 
-def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
+def test_silent_agent_moves_no_terminal_and_its_reports_expire() -> None:
     scene = Scene()
     relay = scene.relay()
     scene.connection().subflows[1].server.backup = True
@@ -385,7 +385,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
 # Armed failovers
 
 
-def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> None:
+def test_failover_is_renewed_and_follows_a_move() -> None:
     scene = Scene()
     relay = scene.relay()
     scene.connection().subflows[1].server.backup = True
@@ -399,14 +399,14 @@ def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> 
     assert scene.active == "lte" and relay.armed["client"].watched == (LTE,)
 
 
-def test_what_was_armed_at_once_is_renewed_spread_over_seconds_and_long_before_its_lease_ends() -> None:
+def test_failovers_armed_together_are_renewed_at_spread_times() -> None:
     after = [ArmedFailover(f"phone{number}", "wifi", "lte", 150, 100).renewed_after_s for number in range(250)]
     assert min(after) >= RENEW_S * 2 / 3 and max(after) <= RENEW_S < LEASE_S / 2
     for second in range(int(min(after)), int(max(after)) + 1):
         assert sum(second <= each < second + 1 for each in after) < 100
 
 
-def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew() -> None:
+def test_returning_agent_is_armed_again() -> None:
     scene, relay, _ = downloading()
     relay.armed.clear()
     scene.join(relay)
@@ -414,7 +414,7 @@ def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew(
     assert relay.armed.keys() == {"client"}
 
 
-def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothing() -> None:
+def test_fired_failover_moves_the_gateway_too() -> None:
     scene, relay, connection = downloading(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
@@ -427,7 +427,7 @@ def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothin
     assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
 
 
-def test_the_end_that_does_not_move_is_armed_too_for_it_may_be_the_one_that_sends() -> None:
+def test_passive_end_is_armed_too() -> None:
     scene = Scene()
     relay, client = scene.relay(), scene.client()
     connection = scene.connection()
@@ -442,7 +442,7 @@ def test_the_end_that_does_not_move_is_armed_too_for_it_may_be_the_one_that_send
     assert [each.address for each in connection.carrying()] == [LTE]
 
 
-def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
+def test_failover_is_disarmed_without_a_fallback() -> None:
     scene, relay, _ = downloading()
     scene.up("lte0", False)
     scene.drain()
@@ -452,7 +452,7 @@ def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
     assert relay.armed
 
 
-def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_comes_true_again() -> None:
+def test_failover_during_an_override_is_undone() -> None:
     scene, relay, connection = downloading()
     fired = FailoverFired(relay.session, "client", "it fired", 160, 1, 7)
     scene.carry(overrides.active(scene.core, "client", "wifi", scene.now)[1])
@@ -463,7 +463,7 @@ def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_co
     assert [each.address for each in connection.carrying()] == [WIFI]
 
 
-def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> None:
+def test_terminal_moves_connections_that_the_relay_cannot() -> None:
     scene = Scene()
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.downloads(2)
@@ -475,7 +475,7 @@ def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> N
     assert {each.agent: each.done for each in scene.entries()[0].hands.values()} == {"relay-1": False, "client": True}
 
 
-def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
+def test_repeated_failover_messages_count_once() -> None:
     scene, told = Scene(), []
     relay = scene.relay()
     for active, idle in (("wifi", 1), ("lte", 0)):
@@ -494,7 +494,7 @@ def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
     assert scene.active == "wifi" and len(scene.entries()) == 2
 
 
-def test_a_reflex_of_an_uplink_that_left_the_configuration_moves_nobody() -> None:
+def test_failover_to_a_removed_uplink_moves_no_terminal() -> None:
     scene, relay, _ = downloading()
     fired = relay.fires("client", 200)
     scene.carry(scene.core.reconfigure(renamed("lte", "mobile"), scene.now))
@@ -512,7 +512,7 @@ def renamed(old: str, new: str) -> Config:
     return sites.loaded(written)
 
 
-def test_a_wish_that_a_reflex_undid_comes_true_again_within_seconds() -> None:
+def test_override_undone_by_a_failover_is_restored_in_seconds() -> None:
     scene = Scene()
     client, connection = scene.client(), scene.connection("198.51.100.1")
     scene.downloads(2)
@@ -528,7 +528,7 @@ def test_a_wish_that_a_reflex_undid_comes_true_again_within_seconds() -> None:
     assert scene.active == "wifi" and [each.address for each in connection.carrying()] == [WIFI]
 
 
-def test_a_wish_disarms_also_the_hand_that_sees_no_connection_at_the_moment() -> None:
+def test_override_disarms_an_agent_without_connections() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.client()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's owner has flagged as backup comes back when nobody steers any more: a path that costs money is not made
-active in silence."""
+"""Backup flags of a host's owner return when steering ends: a costly path is never made active without notice."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ AS_OWNED = {WIFI: (False, False), LTE: (True, False)}
 
 
 def owned(scene: Scene) -> tuple[FakeHand, FakeConnection]:
-    """A terminal whose owner keeps LTE for need."""
+    """Return a terminal whose owner keeps LTE as backup."""
     client, connection = scene.client(), scene.connection(SERVER)
     connection.subflows[1].terminal.backup = True
     scene.second()
     return client, connection
 
 
-def test_auto_gives_back_what_the_owner_had_as_backup() -> None:
+def test_auto_restores_the_owners_backup_flags() -> None:
     for wishes in (("lte",), ("wifi",), ("lte", "wifi", "lte")):
         scene = Scene()
         _, connection = owned(scene)
@@ -38,7 +37,7 @@ def test_auto_gives_back_what_the_owner_had_as_backup() -> None:
         assert backups(connection) == AS_OWNED and entries[0].hands["client"].done
 
 
-def test_what_the_owner_flags_while_nobody_steers_is_what_comes_back() -> None:
+def test_flags_set_by_the_owner_during_off_are_restored() -> None:
     scene = Scene(mode="off")
     _, connection = scene.client(), scene.connection(SERVER)
     scene.second()
@@ -52,7 +51,7 @@ def test_what_the_owner_flags_while_nobody_steers_is_what_comes_back() -> None:
     assert backups(connection) == AS_OWNED
 
 
-def test_a_report_that_was_on_its_way_as_flags_were_given_back_is_not_the_owners_word() -> None:
+def test_report_in_flight_is_not_taken_for_the_owners_flags() -> None:
     scene = Scene()
     client, connection = owned(scene)
     scene.switch_to("lte")
@@ -66,7 +65,7 @@ def test_a_report_that_was_on_its_way_as_flags_were_given_back_is_not_the_owners
     assert backups(connection) == AS_OWNED
 
 
-def test_of_a_path_that_nobody_told_of_before_it_stays_backup_and_that_is_said() -> None:
+def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
     scene = Scene()
     client = scene.client()
     scene.second()
@@ -77,7 +76,7 @@ def test_of_a_path_that_nobody_told_of_before_it_stays_backup_and_that_is_said()
     assert "lte stays backup at client: whether it was before is not known" in entries[0].reason
 
 
-def test_after_our_restart_auto_makes_no_path_active_but_the_default() -> None:
+def test_auto_after_a_restart_activates_only_the_default() -> None:
     scene = Scene()
     _, connection = owned(scene)
     scene.switch_to("lte")
@@ -87,7 +86,7 @@ def test_after_our_restart_auto_makes_no_path_active_but_the_default() -> None:
     assert backups(connection) == AS_OWNED
 
 
-def test_an_agent_that_comes_under_a_choice_and_has_not_followed_it_shows_its_owners_flags() -> None:
+def test_new_agent_that_did_not_follow_shows_its_owners_flags() -> None:
     scene = Scene(Wanted(active={"client": "lte"}))
     _, connection = scene.client(), scene.connection(SERVER)
     scene.second()
@@ -96,7 +95,7 @@ def test_an_agent_that_comes_under_a_choice_and_has_not_followed_it_shows_its_ow
     assert backups(connection) == {WIFI: (False, False), LTE: (False, False)}
 
 
-def test_who_was_away_at_auto_gets_its_flags_back_when_it_is_there_again() -> None:
+def test_absent_agent_restores_flags_when_it_returns() -> None:
     scene = Scene()
     client, connection = owned(scene)
     scene.switch_to("lte")
@@ -111,7 +110,7 @@ def test_who_was_away_at_auto_gets_its_flags_back_when_it_is_there_again() -> No
     assert len(prefers(client)) == before
 
 
-def test_who_could_not_take_its_flags_back_is_asked_again_and_not_every_second() -> None:
+def test_failed_restore_is_repeated_at_intervals() -> None:
     scene = Scene()
     client, connection = owned(scene)
     scene.switch_to("lte")
@@ -127,24 +126,24 @@ def test_who_could_not_take_its_flags_back_is_asked_again_and_not_every_second()
     assert len(prefers(client)) == before + 1 and backups(connection) == AS_OWNED
 
 
-def test_flags_that_a_reflex_left_are_not_taken_for_the_owners() -> None:
+def test_flags_of_a_failover_are_not_taken_for_the_owners() -> None:
     scene = Scene()
     client, connection = owned(scene)
     scene.downloads(2)
     fired = client.fires("client", 200)
-    scene.tell(client.report())  # overtook the word of it
+    scene.tell(client.report())  # arrived before the failover message
     scene.tell(fired)
     scene.drain()
     connection.subflows.append(FakeConnection.between(SERVER, WIFI).subflows[0])  # the kernel opens it again
     connection.subflows[-1].terminal.backup = True
     scene.switch_to("lte")
-    for _ in range(int(RETURN_AFTER_S) + 15):  # until nothing is held against Wi-Fi any more
+    for _ in range(int(RETURN_AFTER_S) + 15):  # until Wi-Fi counts as good again
         scene.second()
     scene.switch_to("auto")
     assert scene.active == "wifi" and backups(connection) == AS_OWNED
 
 
-def test_auto_orders_nothing_at_an_end_that_was_not_moved() -> None:
+def test_auto_sends_no_order_to_an_end_that_was_not_moved() -> None:
     scene = Scene()
     relay, client, _ = scene.relay(), scene.client(), scene.connection()
     scene.second()
@@ -159,7 +158,7 @@ def test_auto_orders_nothing_at_an_end_that_was_not_moved() -> None:
     st.dictionaries(st.sampled_from(["wifi", "lte", "dsl"]), st.booleans()),
     st.booleans(),
 )
-def test_never_is_everything_backup_nor_a_path_active_that_is_neither_known_nor_default(
+def test_some_path_stays_active_and_only_known_or_default_ones(
     names: list[str], known: dict[str, bool], at_terminal: bool
 ) -> None:
     found = OriginalBackupFlags()
