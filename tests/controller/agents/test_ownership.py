@@ -84,7 +84,7 @@ def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
     assert agent(scene, "guest").owns == ("client",) and agent(scene, "guest").owns_nobody is None
     scene.second()
     assert agent(scene, "guest").concerns == {"client"} and guest.armed
-    assert not scene.core.steering.steered["client"].paths["wifi"].window, "that was sent before it was the terminal"
+    assert not scene.core.steering.steered["client"].paths["wifi"].window, "sent before it owned the terminal"
 
 
 def test_silent_owner_still_owns_its_terminal() -> None:

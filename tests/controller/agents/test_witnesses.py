@@ -46,7 +46,7 @@ def test_server_with_invented_connections_moves_no_terminal(own: bool) -> None:
     lost(scene, invented, 40)
     assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
     assert not prefers(guest) and not guest.armed
-    assert client is None or client.armed, "its own agent is armed as before"
+    assert client is None or client.armed, "its own agent stays armed"
     (why_not,) = (each.reason for each in agent_view(scene.core.steering.agents["guest"], 0.0).missing)
     assert "no agent of those, nor of their gateway, reports the same" in why_not and "`servers`" in why_not
     assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")

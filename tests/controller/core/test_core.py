@@ -322,7 +322,7 @@ def test_switch_that_answers_no_reading_is_disconnected() -> None:
     assert closed.session == 7 and "what it holds" in closed.reason
     assert pair.switch().state is GatewayState.ABSENT and closed.reason in (pair.switch().last_error or "")
     list(pair.core.handle(pair.fakes[1].opened(8), pair.now))
-    assert pair.switch().last_error, "it is shown until all is well"
+    assert pair.switch().last_error, "the error is shown until the repair"
     pair.tell(SwitchClosed(8))
     pair.connect()
     pair.drain()
@@ -408,7 +408,7 @@ def test_port_event_after_many_others_waits_below_100_ms() -> None:
     pair.drain()
     assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
     later = pair.core.rests_at()
-    assert later is None or later - pair.now >= 0.1, "nothing waits but the next reading of counters"
+    assert later is None or later - pair.now >= 0.1, "only the next reading of counters is due"
 
 
 def test_flapping_port_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -443,7 +443,7 @@ def test_repeated_solicitations_are_answered_once_a_second() -> None:
     before = len(pair.advertised)
     pair.tell(Solicited(session, PORTS["c1"].number, gateway, IPv6Address("fd00:110::3"), PHONE_MAC))
     pair.drain()
-    assert len(pair.advertised) == before + 1, "another asker does not wait for the one that floods"
+    assert len(pair.advertised) == before + 1, "one flooding asker does not delay another"
 
 
 def test_gateway_with_one_address_converges() -> None:

@@ -172,7 +172,7 @@ def test_classes_are_those_of_the_site_of_the_terminals() -> None:
     switch = FakeSwitch(PORTS).load(compile(site, known(site)))
     source = {"eth_dst": test_peer_program.GATEWAY_MAC}
     assert by(switch, udp(test_peer_program.SERVER, "192.168.110.3", **source)) == BY_WIFI, "home has no such class"
-    assert by(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, "to none of home's"
+    assert by(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, "the destination is not at home"
     assert by(switch, tcp(test_peer_program.SERVER, "192.168.110.3", tcp_src=873, **source)) == BY_WIFI
 
 
@@ -305,7 +305,7 @@ def test_packet_is_in_at_most_one_class(first: dict[str, Any], second: dict[str,
     else:
         switch = FakeSwitch(PORTS).load(compile(site, known(site)))
         for packet in packets:
-            assert by(switch, packet), "two flows of one priority would be ill defined"
+            assert by(switch, packet), "two matching flows of one priority are undefined"
 
 
 def test_mode_of_an_unknown_class_is_refused() -> None:

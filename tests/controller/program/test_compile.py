@@ -128,7 +128,7 @@ def test_terminal_address_is_accepted_only_from_its_mac(source: str) -> None:
     stranger = replace(packet, eth_src="02:00:00:00:00:66")
     assert not ready().send(stranger, C1).sent
     beside = replace(stranger, ipv4_dst="10.1.0.7") if "." in source else replace(stranger, ipv6_dst="fd00:1::7")
-    assert not ready().send(beside, C1).sent, "nor does another terminal hear it"
+    assert not ready().send(beside, C1).sent, "another terminal does not get it either"
 
 
 def test_any_mac_is_accepted_if_none_is_configured() -> None:
@@ -311,7 +311,7 @@ def test_gateway_answers_a_ping(source: str, gateway: str) -> None:
     for ttl in (1, 255):
         (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC, ttl=ttl), C1).sent
         assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
-        assert sent.packet.nw_ttl == 64, "its way back is as long as any other packet's"
+        assert sent.packet.nw_ttl == 64, "a reply has a full TTL"
 
 
 def test_peer_of_a_31_bit_link_is_no_broadcast_address() -> None:

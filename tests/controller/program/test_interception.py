@@ -191,4 +191,4 @@ def test_program_is_correct_after_ports_come_and_go() -> None:
     before = fake.changes.copy()
     pair.connect()
     pair.drain()
-    assert fake.changes == before, "what is as it should be is left alone"
+    assert fake.changes == before, "correct entries are not changed"

@@ -85,9 +85,11 @@ def told_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
     assert (answer.ipv6_src, answer.ipv6_dst, answer.nw_ttl) == (target, asker.ipv6_src, 255)
     if answer.icmpv6_type == 136:
         assert (answer.ipv6_nd_target, answer.eth_src, answer.ipv6_nd_sll) == (target, answer.ipv6_nd_tll, None)
-        assert answer.icmpv6_nd_reserved == 0x40000000, "solicited, of no router, not against the terminal's own word"
+        assert answer.icmpv6_nd_reserved == 0x40000000, "solicited, no router, no override"
         return str(answer.ipv6_nd_tll)
-    assert (answer.icmpv6_type, answer.ipv6_nd_target) == (135, asker.ipv6_src), "asked back: it tells as much"
+    assert (answer.icmpv6_type, answer.ipv6_nd_target) == (135, asker.ipv6_src), (
+        "a solicitation in return has the MAC too"
+    )
     assert answer.eth_src == answer.ipv6_nd_sll
     return str(answer.ipv6_nd_sll)
 
@@ -108,7 +110,7 @@ def test_terminal_reaches_all_others_behind_other_ports(
             question = asks(one, its)
             outcome = ask(switch, f"lan{port}", question)
             if port == other_port:
-                assert not outcome.sent, "whoever is behind the same port answers for itself"
+                assert not outcome.sent, "a terminal behind the same port answers itself"
                 continue
             at = switch.ports[f"lan{port}"]
             gateway_mac = told_mac(outcome, question, at, its)
@@ -172,7 +174,7 @@ def test_asker_is_learned_unless_its_mac_is_configured(family: int) -> None:
     assert outcome.punted == (question,) and len(outcome.sent) == 1
     assert not ask(switch, "lan2", asks(2, address(1, family))).punted
     announced = arp_request(address(1, 4), address(1, 4), eth_src=mac(1))
-    assert ask(switch, "lan1", announced).punted == (announced,), "also what is not answered tells who is there"
+    assert ask(switch, "lan1", announced).punted == (announced,), "unanswered packets are learned from too"
 
 
 @families

@@ -146,7 +146,7 @@ def needed(switch: FakeSwitch, change: Change) -> list[Flow]:
 def test_packets_pass_after_each_message_of_a_change(before: str, after: str, takes: int) -> None:
     switch = holding(program(before), takes)
     for change in diff(program(before), program(after)):
-        assert not needed(switch, change), f"{change} comes before what needs it is gone"
+        assert not needed(switch, change), f"{change} comes before the deletion of flows that need it"
         switch.change(change)
         assert_passing(switch, ways_of(before), ways_of(after), change)
     assert switch.installed().program == program(after)

@@ -49,7 +49,7 @@ def test_certificate_is_for_this_name_and_clients_only(house: House) -> None:
         ExtendedKeyUsageOID.CLIENT_AUTH
     ]
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert identity.session == f":{house.agents.listen.port}", "at the host that was asked"
+    assert identity.session == f":{house.agents.listen.port}", "at the host of the join listener"
 
 
 def signed_by_nobody_we_know(name: str) -> Identity:
@@ -213,7 +213,7 @@ def test_older_certificate_counts_until_the_newer_is_used(house: House, log: Log
     old, new = house.enrolled("phone"), house.enrolled("phone")
     stream, _ = house.served(old)
     newer = house.stream(new).welcomed()
-    assert stream.ended().code is DENIED, "at once, though it lives"
+    assert stream.ended().code is DENIED, "at once, although it is alive"
     house.closed()
     assert house.event(AgentOpened).name == "phone"
     ended = house.stream(old).ended()

@@ -167,7 +167,7 @@ def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
             Impossible, match=r"ledger\.json cannot be written \(No space left .*: make room on "
         ) as full:
             house.agents.invite("laptop")
-        assert "user" not in str(full.value), "its rights are not what is wrong"
+        assert "user" not in str(full.value), "permissions are not the cause"
         assert not (house.directory / "ledger.json.new").exists()
         assert [each.name for each in house.agents.enrolled()] == ["phone"]
         (disk / "else").unlink()

@@ -264,7 +264,7 @@ def test_internal_sockets_are_not_reachable_by_name(house: House) -> None:
     behind = {name for name in names if name.endswith("/socket")}
     assert len(behind) >= 2 and not any(Path(name).parent.exists() for name in behind)
     taken = names - behind
-    assert taken and all(name.startswith("@bicast-guest-") for name in taken), "ends that connect, and listen to nobody"
+    assert taken and all(name.startswith("@bicast-guest-") for name in taken), "connecting ends, which accept nothing"
     with socket.socket(socket.AF_UNIX) as borrower, pytest.raises(OSError):
         borrower.bind("\0" + taken.pop()[1:])
 
@@ -281,7 +281,9 @@ def test_direct_connection_to_an_internal_socket_is_refused(house: House, method
             with pytest.raises(grpc.RpcError) as refusal:
                 call(HELLO.SerializeToString(), timeout=PATIENCE_S)
         codes.add(refusal.value.code())
-    assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, "one of the two serves it"
+    assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, (
+        "one of the two sockets serves the method"
+    )
 
 
 def test_unavailable_address_is_named(house: House, tmp_path: Path) -> None:

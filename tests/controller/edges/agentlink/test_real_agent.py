@@ -123,7 +123,7 @@ def test_agent_joins_is_revoked_and_joins_again(house: House) -> None:
 
     assert "phone is revoked; its stream, from 127.0.0.1:" in house.bicast("revoke", "phone")
     house.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in house.log("phone"))
-    assert agent.poll() is None, "it is sent away, and does not end"
+    assert agent.poll() is None, "it is disconnected, but keeps running"
     house.until(lambda: house.served("phone") is None)
     agent.terminate()
     agent.wait()

@@ -68,7 +68,7 @@ def test_valid_credentials_are_reported_at_start_and_on_change(tmp_path: Path) -
     trust.ledger.tell(lambda vouched: told.append(dict(vouched)))
     first = x509.load_der_x509_certificate(joined(trust))
     second = x509.load_der_x509_certificate(joined(trust))
-    assert told == [{}, {"home": credential(first)}], "the older one is in use until the newer one is"
+    assert told == [{}, {"home": credential(first)}], "the older certificate counts until the newer one is used"
     trust.ledger.used("home", f"{second.serial_number:040x}")
     trust.ledger.revoke("home")
     assert told[2:] == [{"home": credential(second)}, {}]
@@ -130,7 +130,7 @@ def test_take_order_arrives_complete(house: House) -> None:
     take = stream.on_event().directive.take
     (oslo,) = take.relays
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
-    assert oslo.key_sha256 == b"\1" * 32, "the gateway carries nothing to another key"
+    assert oslo.key_sha256 == b"\1" * 32, "the gateway accepts no other key"
     assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
 
 

@@ -31,7 +31,7 @@ def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
     line = refused(house, log, "rival")
     assert f"phone at {opened.peer} is served" in line and "revoke phone" in line
-    assert house.quiet(), "the core knows nothing of it"
+    assert house.quiet(), "the core gets no event"
     house.agents.perform(Direct(opened.session, 1, Disarm("x")))
     assert first.on_event().directive.id == 1, "the first goes on"
 

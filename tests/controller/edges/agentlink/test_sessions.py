@@ -38,7 +38,7 @@ def test_core_is_notified_of_a_session_and_its_end(house: House) -> None:
     stream, opened = house.served(identity)
     assert opened.name == "phone" and opened.version == "of a test"
     assert opened.role is Role.RELAY and opened.path_manager is PathManager.USERSPACE
-    assert opened.addresses == ("192.0.2.1", "2001:db8::1"), "in the spelling that can be compared"
+    assert opened.addresses == ("192.0.2.1", "2001:db8::1"), "in the canonical spelling"
     assert opened.peer.startswith("127.0.0.1:")
     assert house.agents.enrolled()[0].peer == opened.peer
     stream.finish()
@@ -65,7 +65,7 @@ def test_report_is_acknowledged_after_the_core_took_it(house: House) -> None:
     (subflow,) = reported.connections[0].subflows
     assert subflow.remote_address == "2001:db8::7" and subflow.retransmits == 3 and subflow.since_ack_ms == 12
     house.agents.perform(Direct(opened.session, 5, Disarm("x")))
-    assert stream.on_event().directive.id == 5, "and nothing was said before it"
+    assert stream.on_event().directive.id == 5, "and no message came before it"
     house.take()
     assert stream.on_event() == pb.FromController(taken=pb.Taken(sequence=41))
 
@@ -89,7 +89,7 @@ def test_fast_reports_are_slowed_down(house: House) -> None:
     for number in range(4):
         stream.report(number)
         assert stream.on_event().taken.sequence == number
-    assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
+    assert time.monotonic() - began >= 3 * 0.25, "0.25 s, a quarter of the interval, between any two"
 
 
 def test_large_reports_are_limited_to_the_interval(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_repeated_failover_messages_are_slowed_down(house: House, monkeypatch: p
         stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
     for _ in range(5):
         house.event(FailoverFired)
-    assert time.monotonic() - began >= 3 * 0.25, "two at once, and then four a second"
+    assert time.monotonic() - began >= 3 * 0.25, "a burst of two, then four a second"
 
 
 def test_large_report_delays_no_other_agent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,4 +158,4 @@ def test_signing_request_cannot_ask_for_more_rights(house: House) -> None:
     assert isinstance(identity, Identity)
     assert not identity.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     names = identity.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [each.value for each in names] == ["urn:bicast:agent:relay"], "its role, and no name of the controller's"
+    assert [each.value for each in names] == ["urn:bicast:agent:relay"], "its role, and not the controller's name"

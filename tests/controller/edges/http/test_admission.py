@@ -105,7 +105,7 @@ def test_truncated_body_is_not_processed(serving: Serving, desk: Desk, http: htt
             b'Content-Length: 100\r\n\r\n{"mode": "off"}'
         )
         connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(65536) == b"", "it is closed, and so it was looked at"
+        assert connection.recv(65536) == b"", "the server has read it and closed the connection"
     assert http.get("/healthz").status_code == 200
     assert desk.snapshot is START
 

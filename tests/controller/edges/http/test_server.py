@@ -78,7 +78,7 @@ def test_head_returns_the_headers_without_a_body(http: httpx.Client) -> None:
         assert (head.status_code, head.content) == (whole.status_code, b"")
         assert head.headers["content-type"] == whole.headers["content-type"]
     assert http.head("/api/v1/mode").headers["allow"] == "PUT"
-    assert http.get("/healthz").status_code == 200, "what followed on the connection was not taken for a body"
+    assert http.get("/healthz").status_code == 200, "the next answer was not read as a body"
 
 
 def _servers() -> set[threading.Thread]:

@@ -119,7 +119,7 @@ def test_unread_answers_do_not_block_other_clients(desk: Desk, monkeypatch: pyte
             with _connected(running.endpoint) as late:
                 late.sendall(WHOLE)
                 assert late.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert len(_until_closed(asking[0])) < LARGE // 3, "it gave its place"
+        assert len(_until_closed(asking[0])) < LARGE // 3, "the oldest one was closed"
         running.stop()
 
 

@@ -111,7 +111,7 @@ def desk() -> Iterator[Desk]:
     made = Desk()
     yield made
     made.wire.stop()
-    assert made.present == set(), "each that was opened is closed, once"
+    assert made.present == set(), "each opened session is closed once"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {patience_s} s in vain: {what}"
+        assert time.monotonic() < deadline, f"waited {patience_s} s without success: {what}"
         time.sleep(0.01)
 
 

@@ -43,7 +43,7 @@ def test_barrier_reply_confirms_everything_before_it() -> None:
     assert list(session.on_event(ofproto.OFPT_BARRIER_REPLY, barrier, b"")) == [SwitchApplied(1, 2)]
     for sent in (first, second):
         for xid in xids(sent, ofproto.OFPT_FLOW_MOD):
-            assert refused(session, xid).change is None, "it is done, and forgotten"
+            assert refused(session, xid).change is None, "it is confirmed and forgotten"
     (overtaken,) = xids(first, ofproto.OFPT_BARRIER_REQUEST)
     assert not list(session.on_event(ofproto.OFPT_BARRIER_REPLY, overtaken, b""))
-    assert refused(session, xids(third, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0], "it is on its way"
+    assert refused(session, xids(third, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0], "it is in flight"

@@ -95,7 +95,7 @@ def test_only_a_valid_reply_to_our_echo_is_accepted() -> None:
         reply = _replied(frame)
         assert _tells(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
         assert _tells(reply + b"\0\0") == _tells(reply), "Ethernet pads"
-        assert _tells(frame) == [], "a request is none"
+        assert _tells(frame) == [], "a request is no reply"
         another = reply[: at + 4] + b"\x11\x11" + reply[at + 6 :]
         broken = reply[:-1] + b"!"
         assert _tells(another) == _tells(broken) == []
@@ -145,7 +145,7 @@ def test_proxied_advertisement_is_no_router_and_no_override(asker: IPv6Address, 
 def test_arp_yields_its_sender() -> None:
     assert _tells(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
     assert _tells(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
-    assert _tells(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's least"
+    assert _tells(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's minimum"
 
 
 def test_solicitation_yields_its_sender_and_target() -> None:

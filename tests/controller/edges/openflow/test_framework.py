@@ -193,7 +193,7 @@ def test_orders_never_wait_for_a_switch_that_does_not_read(
         started = time.monotonic()
         for _ in range(3000):
             desk.perform(Ask(deaf, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
-        assert time.monotonic() - started < PATIENCE_S, "an order waited for the deaf switch"
+        assert time.monotonic() - started < PATIENCE_S, "an order waited for the switch that does not read"
         assert desk.read(bridge.session).program.flows == {}
 
 

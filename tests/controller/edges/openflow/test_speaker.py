@@ -98,7 +98,7 @@ def test_port_change_is_reported_within_100_ms(desk: Desk, ovs: Ovs, bridge: Swi
         wanted = PortSeen(bridge.session, "br3", Port(port.number, port.mac, up))
         desk.wait(PortSeen, wanted.__eq__)
         took[word].append(time.monotonic() - said)
-    assert max(map(min, took.values())) < 0.1, "the quickest of each: what is left is the machine's other work"
+    assert max(map(min, took.values())) < 0.1, "the fastest of each; the rest is other load of the machine"
 
 
 def test_added_and_removed_port_is_reported(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
@@ -337,7 +337,7 @@ def test_large_program_is_encoded_in_less_than_150_ms() -> None:
     changes = large()
     began = time.thread_time()
     SwitchSession(1, 1, "").apply(Apply(1, 1, changes))
-    assert time.thread_time() - began < 0.150, "of a processor; the first time, with nothing remembered"
+    assert time.thread_time() - began < 0.150, "CPU time of the first run, with empty caches"
 
 
 @pytest.mark.timed
@@ -347,4 +347,4 @@ def test_large_program_is_installed_and_read_in_a_second(desk: Desk, bridge: Swi
     assert desk.apply(bridge.session, *large()) == []
     read = desk.read(bridge.session)
     assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
-    assert time.process_time() - began < 1, "of a processor, in all threads of the controller"
+    assert time.process_time() - began < 1, "CPU time of all threads of the controller"

@@ -135,9 +135,11 @@ def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     held.service.post(told)
     held.go_on()
     assert len(held.heard) == runtime_service.MOST_PACKETS
-    assert held.heard[0] == told, "the first is heard first"
-    assert held.heard[2] == told, "and the second in its turn"
-    assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
+    assert held.heard[0] == told, "the first event is handled first"
+    assert held.heard[2] == told, "and the second one in its turn"
+    assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), (
+        "the oldest are dropped, not the newest"
+    )
 
 
 def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +189,7 @@ class Agent:
     def tell(self, event: AgentEvent) -> None:
         taken = threading.Event()
         self.service.post(event, taken.set)
-        assert taken.wait(60), "the core did not take it"
+        assert taken.wait(60), "the core did not handle it"
 
     def _perform(self, effect: Effect | AgentEffect) -> None:
         if isinstance(effect, HangUp):

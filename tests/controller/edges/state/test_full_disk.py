@@ -59,7 +59,7 @@ def test_override_on_a_full_disk_is_saved_once_there_is_room(
     try:
         assert any("No space left" in each for each in core.set_mode("client", Mode.OFF).failed)
         for _ in range(5):
-            assert disk.refused.acquire(timeout=PATIENCE_S), "it is tried again"
+            assert disk.refused.acquire(timeout=PATIENCE_S), "saving is retried"
         disk.full = False
         assert disk.written.wait(PATIENCE_S)
         assert store.load().modes["client"] is Mode.OFF

@@ -63,7 +63,7 @@ def test_cap_lasts_as_long_as_it_is_renewed() -> None:
     for _ in range(100):
         air.run(0.1)
         assert most(laptop, stream) == ALONE and laptop.until - air.now > LEASE_MS / 1000 / 2
-    assert len(laptop.caps) < 20, "the same is not told oftener than its lease wants"
+    assert len(laptop.caps) < 20, "an unchanged order is repeated only to renew its lease"
     air.hands.clear()  # the controller is gone
     air.now += LEASE_MS / 1000 + 1.1
     assert most(laptop, stream) is None
@@ -92,7 +92,7 @@ def test_gateway_caps_a_terminal_whose_agent_can_only_report() -> None:
     stream = air.stream("laptop")
     air.run(2)
     assert laptop.interval_ms == 250 and {(order.caps, order.ports) for order in laptop.caps} == {((), ())}
-    assert laptop.caps[-1].sharers == 1, "its programs are told all the same"
+    assert laptop.caps[-1].sharers == 1, "its programs get the number of sharers nevertheless"
     assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
 
 
@@ -294,7 +294,9 @@ def test_gateway_reports_replace_those_of_a_foreign_agent() -> None:
     assert air.told("phone").agent == "home" and not air.told("phone").doubts
     gateway.silent, liar.invented = True, ()
     air.run(2)
-    assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", "who is not seen is spoken for again"
+    assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", (
+        "the other agent counts again for an unseen terminal"
+    )
 
 
 def test_false_reports_add_no_sharer_that_the_gateway_sees() -> None:
@@ -397,7 +399,7 @@ def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
     air.restart()
     for _ in range(60):
         air.run(0.05)
-        assert most(laptop, stream) == ALONE, "what the controller before it told holds until this one tells the same"
+        assert most(laptop, stream) == ALONE, "the earlier order holds until it is repeated"
     air.restart(sites.loaded(document("off")))
     air.run(1.2)
     assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
@@ -432,5 +434,5 @@ def test_false_report_takes_no_caps_from_others_at_its_gateway(other: str) -> No
         lie.pass_time(0.5)
         liar.invented = (lie.as_subflow(),)
         air.run(0.5)
-    assert most(gateway, stream) == ALONE, "and it is nobody who shares"
+    assert most(gateway, stream) == ALONE, "and it is no sharer"
     assert {cap.other_address for order in gateway.caps for cap in order.caps} == {NEAR}

@@ -55,7 +55,7 @@ def test_configured_bandwidth_is_not_measured() -> None:
     air.run(3)
     assert air.place().bandwidth_bps == FIGURE_BPS
     air.reconfigured(measuring)
-    assert air.place().bandwidth_bps == FIGURE_BPS, "a file that says the same forgets nothing"
+    assert air.place().bandwidth_bps == FIGURE_BPS, "an unchanged file keeps the measurement"
     air.reconfigured(document())
     assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)
 

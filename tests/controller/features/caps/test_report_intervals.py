@@ -79,7 +79,7 @@ def test_decision_takes_as_long_as_with_one_report_a_second(fate: dict[str, Any]
         slow,
         fast,
     )
-    assert not fate or len(slow) > 1, "nothing happened that could have come too early"
+    assert not fate or len(slow) > 1, "no change happened"
 
 
 def test_loss_burst_below_three_seconds_moves_no_terminal() -> None:

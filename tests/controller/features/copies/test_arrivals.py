@@ -66,7 +66,7 @@ def test_copies_end_when_the_active_uplink_delivers_everything() -> None:
     (entry,) = ends.decided()
     assert not entry.copies and "wifi: 0.0% of" in entry.reason and "tried" not in entry.reason
     assert len(ends.leaves_home()) == 1 and len(ends.leaves_far()) == 1
-    assert ends.decided("phone"), "it rides the same uplink"
+    assert ends.decided("phone"), "the phone is on the same uplink"
 
 
 def test_copies_stay_when_the_active_uplink_delivers_less() -> None:

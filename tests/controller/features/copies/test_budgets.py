@@ -74,7 +74,7 @@ def test_exhausted_meter_stops_only_copies() -> None:
         one = switch({"client": active})
         one.exhausted.add(METER_IDS[1])
         left = set(leaves(one, from_client(), C1))
-        assert left == ({primary} if active == "wifi" else {WIFI, LTE}), "what leaves by the active one is no copy"
+        assert left == ({primary} if active == "wifi" else {WIFI, LTE}), "packets on the active uplink are no copies"
 
 
 def test_meter_counts_only_copies() -> None:
@@ -206,7 +206,7 @@ def test_end_of_copies_by_a_budget_changes_no_flow() -> None:
     scene.fakes[1].changes.clear()
     scene.lives(40, packets=30)
     assert set(scene.fakes[1].changes) == {ModifyGroup, ModifyMeter}
-    assert scene.fakes[1].changes[ModifyMeter] < 12, "not one a second"
+    assert scene.fakes[1].changes[ModifyMeter] < 12, "less than one a second"
     assert scene.installed() == scene.compiled()
 
 
@@ -255,7 +255,7 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
     assert "home/lte: somebody reset the budget of copies" in caplog.text
     scene.restart()
     scene.lives(2)
-    assert scene.leaves() == {"wifi", "lte"}, "a restart does not bring the old count back"
+    assert scene.leaves() == {"wifi", "lte"}, "a restart does not restore the old count"
 
 
 def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
@@ -295,12 +295,10 @@ def test_copies_of_both_ends_count_once() -> None:
 @given(left=st.integers(1, 10**15))
 def test_rate_limit_leaves_budget_until_the_next_reading(left: int) -> None:
     rate = _rate(left)
-    assert max(rate.kbps, rate.burst_kbits) * 1000 < 1 << 32, "a switch could not be told, or not keep it"
+    assert max(rate.kbps, rate.burst_kbits) * 1000 < 1 << 32, "OpenFlow or the switch cannot represent it"
     if left >= PARTS * 2000:
         a_second, burst = rate.kbps * 125, rate.burst_kbits * 125
-        assert 2 * (3 * burst + 3 * a_second) <= left, (
-            "at both ends, from a reading of a second ago to the next but one"
-        )
+        assert 2 * (3 * burst + 3 * a_second) <= left, "at both ends, over three intervals of readings"
 
 
 def test_dropped_copies_do_not_count() -> None:
@@ -335,6 +333,6 @@ def test_budget_never_changes_where_a_packet_must_leave(
         left.append(set(leaves(one, from_client(), C1)))
     without, within = left
     assert within <= without or (mode in (Mode.BICAST, Mode.AUTO) and len(within) == 1)
-    assert bool(within) == bool(without), "it is never lost for a budget"
+    assert bool(within) == bool(without), "a budget never drops it"
     primary = WIFI if active == "wifi" else LTE
     assert primary not in without or primary in within or (len(without) > 1 and screened)

@@ -47,7 +47,7 @@ def test_auto_is_bicast_with_copies_and_single_without(copies: bool, acting: Mod
     assert compiled(site, decided) == compiled(site, itself)
     leaves = Leaves.BY_ALL if copies else Leaves.BY_ACTIVE
     assert way(site, site.terminals[0], decided).leaves is leaves
-    assert way(site, site.terminals[1], decided).leaves is Leaves.BY_ALL, "nothing is decided of the phone"
+    assert way(site, site.terminals[1], decided).leaves is Leaves.BY_ALL, "no decision exists for the phone"
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BICAST])
@@ -56,7 +56,7 @@ def test_auto_and_bicast_are_single_if_the_other_is_barred(mode: Mode) -> None:
     barred = Wanted({"client": mode}, barred=LTE_IS_BARRED)
     assert barred.acting(site, site.terminals[0]) is Mode.SINGLE
     on_lte = Wanted({"client": mode}, {"client": "lte"}, barred=LTE_IS_BARRED)
-    assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "the copies are those by Wi-Fi"
+    assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "copies are on Wi-Fi"
 
 
 # Decisions
@@ -191,7 +191,7 @@ def test_agent_reports_four_times_a_second_only_on_one_path() -> None:
     scene.uploads(2)
     assert asked(scene) == [250, 1000, 250]
     scene.uploads(2, loss=0.05)
-    assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "with copies nothing presses"
+    assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "no urgency with copies"
 
 
 def asked(scene: Uploading) -> list[int]:
@@ -207,7 +207,7 @@ def test_default_mode_is_single_without_a_mirrored_site(relaying: bool) -> None:
     del written["sites"]["home"]["terminals"]["phone"]["mode"]
     site = sites.loaded(written).sites[0]
     modes = {each.name: each.mode for each in site.terminals}
-    assert modes["phone"] is Mode.SINGLE and modes["client"] is Mode.AUTO, "the second one is written"
+    assert modes["phone"] is Mode.SINGLE and modes["client"] is Mode.AUTO, "the client's mode is configured"
     written = mirrored()
     del written["sites"]["home"]["terminals"]["phone"]["mode"]
     assert {each.mode for each in sites.loaded(written).sites[0].terminals} == {Mode.AUTO}
@@ -242,7 +242,7 @@ def test_dead_uplink_has_copies_until_it_recovers() -> None:
     (entry,) = scene.copying()
     assert entry.copies and entry.reason == "wifi is dead (its port is down)" and scene.leaves() == {"lte"}
     scene.uploads(2 * TRY_S)
-    assert len(scene.copying()) == 1, "it has not come up"
+    assert len(scene.copying()) == 1, "the port is still down"
     scene.up("wifi0", True)
     scene.uploads(TRY_S + 2)
     assert [entry.copies for entry in scene.copying()] == [False, True] and scene.leaves() == {"wifi"}
@@ -288,12 +288,12 @@ def test_mostly_receiving_terminal_has_copies() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(5)
     scene.receives(UNHEARD_S, asks=1)
-    assert not scene.copying(), "for so long it may have been a page"
+    assert not scene.copying(), "so far it may be a page"
     scene.receives(DOWNLOADS_OVER_S + 1, asks=1)
     (entry,) = scene.copying()
     assert entry.copies and entry.reason.startswith("it mostly receives") and len(scene.leaves()) == 2
     scene.receives(2 * TRY_S, asks=90)
-    assert [entry.copies for entry in scene.copying()] == [False, True], "what it sends tells by now"
+    assert [entry.copies for entry in scene.copying()] == [False, True], "its own packets are evidence by now"
     assert scene.leaves() == {"wifi"}
 
 
@@ -310,7 +310,7 @@ def test_call_outside_agent_reports_has_copies() -> None:
     scene.uploads(2, segments=0)
     assert scene.leaves() == {"wifi"}
     scene.calls(3)
-    assert scene.core.copying.watched == {("home", "wifi")}, "probes are to follow each other faster"
+    assert scene.core.copying.watched == {("home", "wifi")}, "probes get faster"
     scene.calls(3)
     assert not scene.core.copying.watched
     (entry,) = scene.copying()

@@ -71,7 +71,7 @@ def test_packets_count_once_when_flows_change_groups(packet: Packet) -> None:
         switch.read()
     assert switch.counted == switch.sent == 600
     if packet is DATAGRAM:
-        assert sum(each.copied for each in switch.passed) == 300, "copied while the peer site eliminated"
+        assert sum(each.copied for each in switch.passed) == 300, "copied during elimination at the peer site"
 
 
 def test_packets_count_once_when_a_flow_is_added_again() -> None:

@@ -67,11 +67,11 @@ def test_call_loss_in_a_metered_tunnel_begins_copies() -> None:
         ends.calls(within_s, lost_of_100)
         (entry,) = ends.decided()
         assert entry.copies and entry.at - began <= within_s and "as the tunnel's two ends count" in entry.reason
-        assert "metered" not in ends.why(), "with copies nothing presses"
+        assert "metered" not in ends.why(), "no urgency with copies"
 
 
 def test_metered_ethernet_uplink_is_shown_as_watched_slowly() -> None:
     ends = Calling(tunnel=False)
     ends.calls(15, lost_of_100=15)
-    assert not ends.decided(), "packets on Ethernet may be for others"
+    assert not ends.decided(), "packets on Ethernet may be for other hosts"
     assert "metered: watching slowly: wifi gets one probe a second" in ends.why()

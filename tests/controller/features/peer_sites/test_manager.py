@@ -243,7 +243,7 @@ def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
     assert ends.leaves_home() == {WIFI, LTE}
     ends.second()
     assert agent.order == AT_FAR and ends.leaves_home() == {WIFI, LTE}
-    assert sent == {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}, "nobody was disturbed"
+    assert sent == {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}, "no switch got a change"
 
 
 def test_elimination_ends_if_its_agent_does_not_return() -> None:
@@ -282,7 +282,7 @@ def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
     assert ends.told("far").silent == ()
     for _ in range(int(RETURN_AFTER_S) + 2):
         both_bring(ends, agent, "lte", "wifi")
-    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
+    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each terminal is back on its default"
 
 
 def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFixture) -> None:
@@ -376,7 +376,7 @@ def test_silent_uplink_gets_no_copies_until_its_trial() -> None:
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "on trial"
     for _ in range(int(TRIAL_S) + 1):
         both_bring(ends, agents["far"], "lte")
-    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "in vain"
+    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "after a failed trial"
     began = ends.now
     while ends.leaves_home() == {LTE}:
         both_bring(ends, agents["far"], "lte")
@@ -415,7 +415,7 @@ def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family
     ends.drain()
     assert ends.leaves_home() == {WIFI, LTE}
     assert programs != (now := [fake.installed().program for fake in ends.fakes.values()])
-    assert [one.flows for one in programs] == [one.flows for one in now], "groups alone were changed"
+    assert [one.flows for one in programs] == [one.flows for one in now], "only groups were changed"
 
 
 def test_answer_from_another_mac_does_not_end_screening() -> None:

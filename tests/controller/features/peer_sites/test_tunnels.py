@@ -140,10 +140,10 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
     assert vouch(home=credential(1), far=credential(2)) == (b"\2" * 32, b"\1" * 32)
     told = len(home.of_tunnels)
     assert vouch(home=credential(1), far=credential(2), phone=credential(9)) == (b"\2" * 32, b"\1" * 32)
-    assert len(home.of_tunnels) == told, "what is another's is nothing to them"
+    assert len(home.of_tunnels) == told, "the certificate of another agent has no effect"
     assert vouch(home=credential(3), far=credential(2)) == (b"\2" * 32, b"\3" * 32), "home has joined again"
     assert vouch(home=credential(3)) == (b"", b"\3" * 32), "far was revoked"
-    assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "it is no gateway's"
+    assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "its role is not gateway"
 
 
 def test_each_agent_gets_its_tunnels_once() -> None:
@@ -204,7 +204,7 @@ def test_silent_tunnel_gets_no_copies_and_is_left() -> None:
     assert ends.active()["client"] == "lte"
     assert ends.tunnel("home", "wifi").reason == "nobody was heard for 3.1 s"
     assert ends.tunnel("home", "lte").up and ends.tunnel("far", "wifi").up
-    assert far.tunnels == order(None), "the other end goes on trying"
+    assert far.tunnels == order(None), "the other end keeps its tunnels"
     del home.unheard["wifi"]
     ends.settle()
     assert ends.leaves_home() == ends.leaves_far() == {4, 5}

@@ -88,9 +88,7 @@ def test_faster_trains_replace_an_older_wire_rate() -> None:
     found = told(book_of(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
     assert isinstance(found, FusedRate) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
     shaped = told(book_of(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
-    assert isinstance(shaped, FusedRate) and shaped.bps == 5e6, (
-        "a wire that is faster than its shaper says nothing of that"
-    )
+    assert isinstance(shaped, FusedRate) and shaped.bps == 5e6, "the wire's rate says nothing about its shaper"
 
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])

@@ -127,12 +127,12 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
             world.seconds(1)
 
     world.seconds(45)
-    assert world.core.wanted.copies["client"] is False, "probes tell that it is clean"
+    assert world.core.wanted.copies["client"] is False, "probes show a clean path"
     met = {path.meeting for path in paths()}
     calls(5)
-    assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "they tell enough"
+    assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "the evidence suffices"
     again = {path.meeting for path in paths()}
-    assert len(again & met) == 1, "who answers takes no number of a packet twice"
+    assert len(again & met) == 1, "the answering agent accepts each packet number once"
     home.links["wifi"] = Link(loses=0.08)
     calls(2)
     assert world.core.wanted.copies["client"]
@@ -281,7 +281,7 @@ def test_fast_path_is_probed_with_more_packets_next_time() -> None:
     world, home, _ = both(links={name: Link(bps=90e6) for name in NUMBERS})
     for _ in range(4):
         world.seconds(8)
-        assert world.over(home).tries == 3, "whoever is new there might be on a slow one"
+        assert world.over(home).tries == 3, "a new path may be slow"
     world.pass_time(probed_paths.SELDOM_S)
     world.seconds(8)
     (probe,) = home.probes
@@ -427,7 +427,7 @@ def test_delivery_rate_is_a_lower_bound_of_a_path(mode: Mode, role: Role, carrie
         assert (told.methods == ("delivery",)) == (at in carried)
         assert told.bps == (pytest.approx(8e6) if at in carried else None) and told.most_bps is None
     world.pass_time(61.0)
-    assert not any(world.direction(*at).methods for at in carried), "what was long ago says nothing"
+    assert not any(world.direction(*at).methods for at in carried), "old rates have expired"
 
 
 def test_uplink_rate_comes_from_probes_and_not_from_flows() -> None:
@@ -552,7 +552,7 @@ def test_probes_use_a_hundredth_of_a_daily_budget(budget_bytes: int) -> None:
     for at, _ in probes:
         assert sum(sent for when, sent in probes if 0 <= when - at < probed_paths.DAY_S) <= 0.01 * budget_bytes
     assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
-    assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
+    assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "a budget of 100 MB a day permits probes"
 
 
 def test_figure_of_a_rare_probe_is_kept_until_the_next() -> None:
@@ -576,16 +576,14 @@ def test_planned_packets_are_spaced_and_limited_in_number(
     if bps is not None and 1e6 < bps <= FAST_BPS:
         assert planned.pause_us >= 10 * 8e6 * 1482 / bps
     if back_bps is not None and back_bps > 1e5:
-        assert planned.pause_us >= 10 * 8e6 * 64 / back_bps, "nor do small packets fill a slow way"
+        assert planned.pause_us >= 10 * 8e6 * 64 / back_bps, "small packets do not fill a slow direction either"
 
 
 @pytest.mark.parametrize("down", [False, True])
 def test_first_probe_does_not_fill_a_slow_path(down: bool) -> None:
     planned = plan(down, None, new=True)
     assert 8e6 * (1440 + HEADERS) / planned.pause_us <= 0.301e6 and planned.lasts_s < 30
-    assert plan(down, 0.3e6).bytes * 8 / 0.01 / 0.3e6 < 0.75 * 3600, (
-        "and its figure is measured again before it is forgotten"
-    )
+    assert plan(down, 0.3e6).bytes * 8 / 0.01 / 0.3e6 < 0.75 * 3600, "its figure is measured again before it expires"
 
 
 # Random events

@@ -215,7 +215,7 @@ def test_largest_train_rate_is_used_until_more_is_delivered() -> None:
     assert measured is not None and measured.by == "delivered" and (air.place().bandwidth_bps or 0) > 20_000_000
     air.trains("tablet", 2e6)
     air.run(2)
-    assert (air.place().bandwidth_bps or 0) > 20_000_000, "what is delivered goes on from there"
+    assert (air.place().bandwidth_bps or 0) > 20_000_000, "deliveries raise it further"
 
 
 def test_train_rate_expires_after_an_hour() -> None:

@@ -229,7 +229,7 @@ def test_revoked_relay_is_not_used_and_a_lost_session_is() -> None:
     world.vouch("oslo", number=2)
     world.drain()
     pins = {one.name: one.key_sha256 for one in world.home.order.relays}
-    assert pins == {"oslo": b"\x12" * 32, "tokyo": b"\x11" * 32}, "the key that was revoked is worth nothing"
+    assert pins == {"oslo": b"\x12" * 32, "tokyo": b"\x11" * 32}, "the revoked key is not trusted"
 
 
 def test_controller_restart_repeats_the_orders_in_force() -> None:
@@ -433,7 +433,7 @@ def test_parallel_relays_forward_joins_to_each_other(
     assert [one.onward for one in world.home.order.relays] == [(to_tokyo,), (to_oslo,)]
     world.leave(world.home)
     world.seconds(60)
-    assert tokyo.order.onward, "what the gateway does goes on while it is not heard"
+    assert tokyo.order.onward, "orders stay in force while the gateway is silent"
     world.join(world.home)
     world.wish(requests.unwished("oslo"))
     assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]

@@ -99,7 +99,7 @@ def test_relayed_connection_prefers_the_default_uplink() -> None:
     before = len(relay.orders)
     scene.second()
     scene.second()
-    assert len(relay.orders) == before, "what is so is not ordered again"
+    assert len(relay.orders) == before, "an order in force is not repeated"
 
 
 @pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])

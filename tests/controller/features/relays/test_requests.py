@@ -54,7 +54,7 @@ def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -
     would = {each.method: each.relays for each in (told.choice, *told.otherwise)}
     assert would[Choosing.PREDICTED] == would[Choosing.PING] == ("oslo",) and Choosing.TRACEROUTE not in would
     again = asks(world)
-    assert again.inquiry.answered, "but for tokyo, which is not asked again so soon"
+    assert again.inquiry.answered, "except for tokyo, which is not asked again so soon"
     assert not asks(world, anew=True).inquiry.answered
 
 

@@ -51,7 +51,7 @@ def test_fused_uses_delivery_as_a_lower_bound() -> None:
     assert (only.bps, only.least_bps, only.most_bps) == (30 * MBPS, 29.7 * MBPS, math.inf)
     assert figure(one(Method.TRAINS, 50), one(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
     unsure = figure(one(Method.TRAINS, 10), one(Method.DELIVERY, 13, 0.3))
-    assert unsure.methods == (Method.TRAINS,), "it may have been 9.1"
+    assert unsure.methods == (Method.TRAINS,), "the delivery rate may be as low as 9.1"
     more = figure(one(Method.TRAINS, 50, at=NOW - 1000), one(Method.DELIVERY, 80))
     assert (more.bps, more.methods) == (80 * MBPS, (Method.DELIVERY,))
 

@@ -36,7 +36,9 @@ def test_capacity_follows_changes_without_a_long_queue(rtts: list[float]) -> Non
     link = OneLink([Sender(rtt_s) for rtt_s in rtts], changing)
     for number, bandwidth_bps in enumerate((20e6, 8e6, 30e6)):
         link.run(PHASE_S - 5)
-        assert 0.94 * bandwidth_bps <= link.bandwidth_bps <= 2 * bandwidth_bps, f"phase {number}: at most a trial"
+        assert 0.94 * bandwidth_bps <= link.bandwidth_bps <= 2 * bandwidth_bps, (
+            f"phase {number}: at most one trial above"
+        )
         link.run(5)
         assert link.utilised(5) >= 0.95
         assert link.queued_s(5) <= 0.012 + 0.15 * max(rtts) + 2 * len(rtts) * 12_000 / bandwidth_bps

@@ -84,7 +84,7 @@ def test_terminal_counts_from_its_first_report_until_silent() -> None:
     stopped = {ME: both[ME], address(1): [replace(both[ME][0], bps=0)]}
     assert only(air.passes(stopped, reports=2).caps[ME]).most == 432
     assert air.passes(both, reports=1).active == 2
-    assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "it fell silent"
+    assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "the other one is silent"
     assert address(1) not in air.passes({ME: both[ME]}, reports=1).caps
 
 
@@ -199,7 +199,7 @@ def test_subflows_share_a_window_by_the_path_in_use() -> None:
 
     windows(50_000, 50_000)
     assert windows(50_000, 0) == {ME: 12, other: 12}
-    assert windows(0, 50_000) == {ME: 112, other: 112}, "it was switched"
+    assert windows(0, 50_000) == {ME: 112, other: 112}, "the path in use has changed"
     assert windows(50_000, 50_000) == {ME: 112, other: 112}
 
 
@@ -305,7 +305,7 @@ def test_terminals_on_another_uplink_are_no_witnesses() -> None:
     cap = air.passes(others | {address(2): [Stream(rtt_us=300_000)]}).caps[address(2)]
     assert not cap.doubts and only(cap).most == part(300_000, 3) + 1
     cap = air.passes(others | {address(2): [Stream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
-    assert only(cap).most == part(60_000, 3) + 1, "it did not begin in their queue"
+    assert only(cap).most == part(60_000, 3) + 1, "its minimum is not from their queue"
 
 
 @pytest.mark.parametrize("srtt_us", [60_000, 64_000])
@@ -402,7 +402,7 @@ def test_windows_together_fill_the_capacity_and_little_more(
     total = sum(cap.most_segments or 0 for cap in caps)
     way = fits(rtt_us, bandwidth_bps)
     assert total <= max(2 * way, way + 1) + 2 * sum(connections)
-    assert total >= fits(rtt_us, bandwidth_bps), "and no less: the air would stand idle"
+    assert total >= fits(rtt_us, bandwidth_bps), "less would leave the air idle"
     assert sum(only(cap).pace_bps * cap.connections for cap in caps) <= bandwidth_bps
     for cap in caps:
         most = max(2 * way, way + 1) / len(connections)
@@ -419,7 +419,7 @@ def test_block_size_shrinks_with_the_number_of_senders() -> None:
         8 << 10,
         8 << 10,
     ]
-    assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be alone"
+    assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be the only sender"
 
 
 def test_reason_lists_at_most_three_places() -> None:

@@ -63,7 +63,7 @@ ALL_THE_TIME = [Sender(rtt_s) for rtt_s in (0.004, 0.016, 0.128, 0.256)]
 
 @pytest.mark.parametrize("guest", GUESTS)
 def test_capped_terminals_keep_their_share_beside_uncapped(guest: str) -> None:
-    assert least_part(ALL_THE_TIME, guest) >= 0.85, "what is lost, and by whom, is luck"
+    assert least_part(ALL_THE_TIME, guest) >= 0.85, "losses are random"
 
 
 def test_release_begins_despite_bursts_of_a_capped_terminal() -> None:
@@ -150,7 +150,7 @@ def test_caps_return_when_larger_windows_gain_nothing() -> None:
     release, now = after(release, STARVING, REST_S - 2 * TRIAL_S, now)
     assert not release.is_on
     release, now = after(release, [replace(one, bps=one.bps / 2) for one in STARVING], 2.0, now)
-    assert release.is_on, "less than before is a reason to try again at once"
+    assert release.is_on, "a lower rate restarts the trial at once"
 
 
 def test_release_lasts_where_larger_windows_gain() -> None:

@@ -54,7 +54,7 @@ def test_old_bytes_of_a_returning_connection_do_not_count() -> None:
     assert not told([flow(3 * 10**6 + 1)], before=asleep, start=asleep.heard_at + PERIOD_S).active, "a keepalive"
     assert told([flow(3 * 10**6 + 50_000)], before=asleep, start=asleep.heard_at + PERIOD_S).active
     another = told([flow(50_000)], before=asleep, start=asleep.heard_at + PERIOD_S)
-    assert another.active and not another.doubts.said, "of the same ports"
+    assert another.active and not another.doubts.said, "a new connection with the same ports"
 
 
 def test_bytes_before_the_first_report_do_not_count() -> None:
@@ -72,7 +72,7 @@ def test_sharer_leaves_within_a_second_of_its_last_bytes() -> None:
     stopped = flow(50_000)
     counts = [told([], [stopped], *[[stopped]] * more).active for more in range(4)]
     assert counts == [True, True, False, False]
-    assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes came at most a period before the report of them"
+    assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes are at most one period older than their report"
 
 
 def test_sharer_stays_while_it_sends_now_and_then() -> None:
@@ -114,7 +114,7 @@ def test_sharer_is_silent_after_three_missing_reports() -> None:
     slow = heard(None, PHONE, {PHONE}, [], 100.0, period_s=1.0)
     assert not silent(slow, 102.9) and silent(slow, 103.1)
     assert silent(heard(None, PHONE, {PHONE}, [], 100.0, period_s=1e9), 104.0), (
-        "an agent has no say in how long it lives"
+        "an agent cannot extend its own lifetime"
     )
 
 
@@ -126,7 +126,7 @@ def test_subflows_of_one_connection_count_once() -> None:
     assert sharer.live_connections == 1
     (live,) = sharer.live
     assert {path.pair for path in live.paths} == {PAIR, ("10.1.9.2", SERVER)}
-    assert [path.pair for path in live.in_use] == [PAIR], "the other one stands by"
+    assert [path.pair for path in live.in_use] == [PAIR], "the other one is idle"
 
 
 def test_ended_subflow_takes_no_bytes_from_its_connection() -> None:

@@ -96,5 +96,5 @@ def test_row_improves_only_with_a_margin_and_worsens_at_once() -> None:
 
     assert most(14.9) == 80
     assert most(15.1) == 60
-    assert most(14.9) == 60, "15 % in one report and 14.9 in the next are the same"
+    assert most(14.9) == 60, "15 and 14.9 in consecutive reports count as equal"
     assert most(14.2) == 80

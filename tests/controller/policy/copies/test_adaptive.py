@@ -145,7 +145,7 @@ def test_dead_path_has_copies_until_it_delivers() -> None:
     decision = decide("phone", watch, START)
     assert decision and decision.reason == "wifi is dead (its port is down)"
     into_it = told(watch, probed(3, 3), START + 1)
-    assert decide("phone", into_it, START + 1), "what is lost in it is no sign of life"
+    assert decide("phone", into_it, START + 1), "lost probes are no sign of life"
     assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
 
 
@@ -153,8 +153,8 @@ def test_copied_packets_do_not_revive_a_dead_path() -> None:
     watch = adaptive.dead(Watch("wifi", START), "its port is down", START)
     for step in range(1, 500):
         watch = told(watch, sent(300), START + step * PERIOD_S)
-        assert decide("phone", watch, START + step * PERIOD_S) is None, "nothing is tried on it"
-    assert told(watch, probed(30), START + 500).dead is None, "probes are by that path alone"
+        assert decide("phone", watch, START + step * PERIOD_S) is None, "copies are not tried without"
+    assert told(watch, probed(30), START + 500).dead is None, "probes use this path alone"
 
 
 def test_old_trouble_does_not_begin_copies() -> None:
@@ -203,7 +203,7 @@ def test_clean_time_restarts_after_a_gap() -> None:
     watch, _ = after(COPIES, *for_s(8, came()))
     assert not after(watch, *for_s(8, came()), start=START + 8 + MEASURED_S)[1]
     watch, _ = after(COPIES, *for_s(8, sent()))
-    assert decide("phone", watch, START + 60) is None, "of what says nothing nothing follows"
+    assert decide("phone", watch, START + 60) is None, "no evidence, no decision"
 
 
 def test_copies_stay_on_a_new_uplink_until_it_is_known() -> None:
@@ -333,7 +333,7 @@ def test_copies_last_long_enough_and_never_overlap(series: list[tuple[Evidence |
             watch, decision = follow(watch, what, now)
             if decision is not None:
                 made.append(decision)
-                assert decide("phone", watch, now) is None, "it would change twice at one moment"
+                assert decide("phone", watch, now) is None, "a second change at the same time"
     assert [each.copies for each in made] == [bool(number % 2) for number in range(len(made))]
     begun = [START, *(each.at for each in made if each.copies)]
     ended = [each.at for each in made if not each.copies]
@@ -390,7 +390,7 @@ def test_counters_are_compared_with_the_previous_report() -> None:
 def test_copies_without_a_second_path_are_no_evidence() -> None:
     alone = {"wifi": brought(100, 0), "lte": brought(0, 0)}
     assert of_copies("wifi", ZERO, alone, 1.0) is None
-    assert of_copies("wifi", alone, ZERO, 1.0) is None, "it counts anew"
+    assert of_copies("wifi", alone, ZERO, 1.0) is None, "the counters have restarted"
     assert of_copies("wifi", {}, alone, 1.0) is None and of_copies("third", ZERO, alone, 1.0) is None
 
 

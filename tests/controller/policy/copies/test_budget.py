@@ -49,10 +49,10 @@ def told(account: Account, *readings: tuple[float, int, int]) -> Account:
 
 def test_budget_ends_copies_early_and_keeps_them_ended() -> None:
     account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
-    assert account.spent.copied_bytes == 90 * MB, "two readings more would be all of it"
+    assert account.spent.copied_bytes == 90 * MB, "two more readings would use all of it"
     assert barred(account, at(18))
     quiet = told(account, *((second, 90, 200) for second in range(19, 2000, 10)))
-    assert barred(quiet, at(2000)), "nothing was copied for long, and still 10 MB are too few"
+    assert barred(quiet, at(2000)), "10 MB are too few, even after a long time without copies"
 
 
 def test_bytes_copied_between_reads_are_no_rate() -> None:
@@ -78,7 +78,7 @@ def test_clock_unset_or_set_back_refills_no_budget() -> None:
     unset = Moment(5.0, "1970-01-01", 86_400.0, 0)
     account = counted(opened(A_DAY, spent, unset), reading(101 * MB, 400 * MB), unset)
     assert "until the clock is past 2026-11-22" in (barred(account, unset) or "")
-    assert barred(account, at(60)), "it is set now, and the day is the same"
+    assert barred(account, at(60)), "the clock is set now, and it is the same day"
 
 
 def test_clock_once_ahead_does_not_bar_after_correction() -> None:
@@ -88,7 +88,7 @@ def test_clock_once_ahead_does_not_bar_after_correction() -> None:
     right = replace(at(0), tomorrow="2026-11-23")
     account = counted(account, reading(101 * MB, 400 * MB), right)
     assert account.spent.day == "2026-11-22"
-    assert "used up until 00:00" in (barred(account, right) or ""), "what it had used is used"
+    assert "used up until 00:00" in (barred(account, right) or ""), "the used bytes stay used"
     tomorrow = replace(at(13 * 3600, "2026-11-23"), tomorrow="2026-11-24")
     assert barred(account, tomorrow) is None
     assert barred(opened(A_DAY, replace(account.spent, day="2035-11-16"), tomorrow), tomorrow), "after a restart, too"
@@ -124,7 +124,7 @@ def test_copies_above_their_share_pause_a_minute_with_figures() -> None:
     reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"
     assert barred(account, at(10)) == reason
     assert barred(account, at(10 + LOOKED_AGAIN_S)) is None
-    assert barred(told(account, (71, 4, 11)), at(71)), "it is looked at again, and still too great"
+    assert barred(told(account, (71, 4, 11)), at(71)), "the share is checked again and is still too large"
     assert barred(told(account, (71, 4, 20)), at(71)) is None
 
 
@@ -180,7 +180,7 @@ def test_each_end_counts_from_its_own_last_reading() -> None:
         account = counted(account, reading(copied * MB, 0, switch=switch), at(second))
     assert account.spent.copied_bytes == 3 * MB
     again = counted(opened(A_DAY, account.spent, at(60)), reading(502 * MB, 0), at(60))
-    assert again.spent.copied_bytes == 4 * MB, "the other end is not here yet"
+    assert again.spent.copied_bytes == 4 * MB, "the other end is not connected yet"
     again = counted(again, reading(710 * MB, 0, switch="2"), at(90))
     assert again.spent.copied_bytes == 12 * MB
 

@@ -156,7 +156,7 @@ def test_silent_server_kills_no_uplink_and_costs_few_probes() -> None:
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
     assert world.asked["fibre"] <= 2 + 2 * 20.0 / REST_S and world.asked["lte"] == 0
-    assert world.one.doubt is None, "it answers: it is alive"
+    assert world.one.doubt is None, "it answers, so it is alive"
 
 
 def test_idle_uplinks_are_probed_once_while_they_work() -> None:

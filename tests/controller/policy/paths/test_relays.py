@@ -138,7 +138,7 @@ def test_predicted_rejects_worse_or_unmeasured_relays(bad: Candidate) -> None:
     assert predicted(DIRECT, [bad], window_bytes=WINDOW).relays == ()
     assert predicted(DIRECT, [bad], present=(bad.name,), window_bytes=WINDOW).relays == ()
     worse = relay("worse", Leg(120.0), Leg(130.0))
-    assert predicted(DIRECT, [bad, worse], window_bytes=WINDOW).relays == ("worse",), "the best that is not overloaded"
+    assert predicted(DIRECT, [bad, worse], window_bytes=WINDOW).relays == ("worse",), "the best one without overload"
 
 
 @given(st.floats(0, 0.1), st.floats(1e5, 1e9), st.floats(1.0, 300.0), st.floats(1.0, 300.0))
@@ -179,7 +179,7 @@ def test_predicted_ignores_small_fluctuations() -> None:
     assert predicted(DIRECT, measured(100, 96), present=("a",)).relays == ("a",)
     assert predicted(DIRECT, measured(96, 100), present=("a",)).relays == ("a",)
     assert predicted(DIRECT, measured(100, 100 / WORTH - 1), present=("a",)).relays == ("b",)
-    assert predicted(DIRECT, measured(196, 250)).relays == (), "to begin with a relay is not worth it, either"
+    assert predicted(DIRECT, measured(196, 250)).relays == (), "a first relay is not worth it either"
     assert predicted(DIRECT, measured(196, 250), present=("a",)).relays == ("a",)
     assert predicted(DIRECT, measured(201, 250), present=("a",)).relays == (), "it is worse"
 

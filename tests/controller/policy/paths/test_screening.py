@@ -23,7 +23,7 @@ def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None
 def test_silent_uplink_rests_and_is_tried_again() -> None:
     resting = after(None, True, 10.0)
     assert resting == Screen(HOLD_S, 10.0 + HOLD_S)
-    assert after(resting, False, 10.0 + HOLD_S / 2) == resting, "while it gets none it cannot bring any"
+    assert after(resting, False, 10.0 + HOLD_S / 2) == resting, "without copies it cannot deliver any"
     trial = after(resting, True, 10.0 + HOLD_S)
     assert trial is not None and trial.on_trial
     assert after(trial, False, 10.0 + HOLD_S + 0.1) is None

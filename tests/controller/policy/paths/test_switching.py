@@ -159,14 +159,14 @@ def test_moves_are_limited_unless_the_port_is_down() -> None:
         to = ("lte", "wifi")[number % 2]
         paths = {course.active: told(CLEAN, STALLED), to: told(CLEAN)}
         decision = chosen(course, now, **paths)
-        assert decision and decision.prefer == to, "the first ones are at once"
+        assert decision and decision.prefer == to, "the first moves are immediate"
         course = course.moved(to, "wifi", now)
     other = {"lte": "wifi", "wifi": "lte"}[course.active]
     dead = {course.active: told(CLEAN, STALLED), other: told(CLEAN)}
     over = at[0] + MOVES_WITHIN_S
     assert chosen(course, over - 0.1, **dead) is None and chosen(course, over, **dead)
     down = {**dead, course.active: health.port_seen(told(CLEAN), False, over - 1)}
-    assert chosen(course, over - 0.1, **down), "that is no agent's word"
+    assert chosen(course, over - 0.1, **down), "the switch itself reports the port"
 
 
 READINGS = st.builds(
@@ -190,7 +190,7 @@ def test_random_evidence_never_moves_to_a_dead_uplink(evidence: list[tuple[str, 
             assert decision.prefer != course.active
             assert paths[decision.prefer].health is not UplinkHealth.DEAD
             course = course.moved(decision.prefer, "wifi", now)
-            assert decide("phone", "wifi", course, paths, now) is None, "it would move twice at one moment"
+            assert decide("phone", "wifi", course, paths, now) is None, "a second move at the same time"
 
 
 @pytest.mark.parametrize("gone", ["wifi", "lte"])

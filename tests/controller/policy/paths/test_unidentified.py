@@ -25,11 +25,11 @@ def test_few_unknown_packets_give_no_warning() -> None:
     assert after((990, 10)) is None and after((980, 20)) is not None
     assert after((0, MIN_PACKETS - 1)) is None
     assert after((0, MIN_PACKETS // 2), (0, MIN_PACKETS // 2)) is not None, "they add up"
-    assert after((0, 5000), every_s=WINDOW_S / 2) is None, "nor does a moment"
+    assert after((0, 5000), every_s=WINDOW_S / 2) is None, "too short a time"
 
 
 def test_warning_stays_until_a_window_is_clean() -> None:
-    assert after((500, 500), (10, 0)) is not None, "of a few nothing is concluded"
+    assert after((500, 500), (10, 0)) is not None, "a few packets prove nothing"
     assert after((500, 500), (1000, 0)) is None
 
 
