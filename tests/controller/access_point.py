@@ -104,5 +104,5 @@ class Shared(Pair):
         places = {each.name: each for each in snapshot(self.core, "gateway.yaml", self.now, 0.0).access_points}
         return places[name]
 
-    def told(self, terminal: str) -> SharerView:
+    def view(self, terminal: str) -> SharerView:
         return {each.terminal: each for each in self.place().terminals}[terminal]

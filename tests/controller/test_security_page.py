@@ -134,7 +134,7 @@ def is_ordered_to_move(who: Who) -> str:
     return "yes" if prefers(beside_the_own_agent(who)) else "no"
 
 
-def holds_the_reflex(who: Who) -> str:
+def holds_failover(who: Who) -> str:
     return "yes" if beside_the_own_agent(who).was_armed else "no"  # type: ignore[attr-defined]
 
 
@@ -176,7 +176,7 @@ TRIED = {
     "have its reports of the terminal's connections count": counts_of_its_terminal,
     "have its reports of another terminal's connections count": counts_of_another,
     "be ordered to move the terminal's connections where the terminal's own agent is connected": is_ordered_to_move,
-    "hold the armed failover of the terminal where the terminal's own agent is connected": holds_the_reflex,
+    "hold the armed failover of the terminal where the terminal's own agent is connected": holds_failover,
     "make the tunnels of the site, with their keys": makes_tunnels,
     "eliminate copies at the site": eliminates,
     "carry the site's terminals to relays, and learn which relays there are": takes,

@@ -30,11 +30,11 @@ def agent(scene: Scene, name: str) -> Agent:
 moments = count(1)
 
 
-def lie(hand: FakeHand, terminal: str = "client") -> FailoverFired:
+def false_failover(hand: FakeHand, terminal: str = "client") -> FailoverFired:
     return FailoverFired(hand.session, terminal, "it fired", 500, 1, next(moments))
 
 
-def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
+def doubt_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "not armed there" in record.getMessage()]
 
 
@@ -68,7 +68,7 @@ def test_failover_of_a_guest_is_ignored_after_the_owner_joins(caplog: pytest.Log
     scene.client()
     scene.tell(fired)
     scene.drain()
-    assert scene.active == "wifi" and not scene.entries() and len(doubts(caplog)) == 1
+    assert scene.active == "wifi" and not scene.entries() and len(doubt_lines(caplog)) == 1
 
 
 def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
@@ -173,9 +173,9 @@ def test_failover_counts_once_when_reported_repeatedly(caplog: pytest.LogCapture
     scene.tell(relay.fires("client", 160))
     scene.drain()
     for name in ("client", "phone", "nobody") * 20:
-        scene.tell(lie(relay, name))
+        scene.tell(false_failover(relay, name))
     scene.drain()
-    assert scene.active == "lte" and len(scene.entries()) == 1 and len(doubts(caplog)) == 1
+    assert scene.active == "lte" and len(scene.entries()) == 1 and len(doubt_lines(caplog)) == 1
     assert not scene.core.steering.logbook.entries("phone")
 
 
@@ -199,7 +199,7 @@ def test_one_failover_is_accepted_after_a_controller_restart() -> None:
     scene.downloads(1)
     assert scene.health("wifi") is not UplinkHealth.DEAD
     before = len(scene.entries())
-    scene.tell(lie(relay))
+    scene.tell(false_failover(relay))
     assert len(scene.entries()) == before
 
 
@@ -213,7 +213,7 @@ def test_failover_is_refused_after_a_restart_and_a_new_arming() -> None:
     scene.downloads(2)
     assert len(arms(relay)) == 1 and scene.health("wifi") is not UplinkHealth.DEAD
     before = len(scene.entries())
-    scene.tell(lie(relay))
+    scene.tell(false_failover(relay))
     assert len(scene.entries()) == before
 
 
@@ -282,7 +282,7 @@ def test_repeated_false_failovers_are_rate_limited() -> None:
         scene.tell(relay.report(interval_ms=1))
         scene.drain()
         if relay.armed.pop("client", None):
-            scene.tell(lie(relay))
+            scene.tell(false_failover(relay))
             scene.drain()
         seen += [at for at in moves(scene) if at not in seen]
     assert seen[0] < 1.0 and len(seen) >= 2 * MOST_MOVES and not list(too_many(seen))

@@ -27,7 +27,7 @@ def listed(*names: str) -> Scene:
     return Scene(written={**sites.document(), "servers": list(names)})
 
 
-def lost(scene: Scene, world: list[FakeConnection], seconds: int) -> None:
+def lose(scene: Scene, world: list[FakeConnection], seconds: int) -> None:
     for _ in range(seconds):
         for connection in world:
             connection.download(100, loss=0.3)
@@ -43,7 +43,7 @@ def test_server_with_invented_connections_moves_no_terminal(own: bool) -> None:
     invented = [FakeConnection.between(GUEST, WIFI, LTE) for _ in range(4)]
     guest = FakeHand("guest", Role.RELAY, (GUEST,), invented)
     scene.join(guest)
-    lost(scene, invented, 40)
+    lose(scene, invented, 40)
     assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
     assert not prefers(guest) and not guest.armed
     assert client is None or client.armed, "its own agent stays armed"
@@ -77,7 +77,7 @@ def test_server_report_expires_when_its_only_witness_leaves() -> None:
     scene.downloads(3)
     scene.leave(client)
     scene.pass_time(KEPT_S)
-    lost(scene, [connection], 10)
+    lose(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.core.steering.agents["www"].concerns
     assert scene.core.steering.agents["www"].unconfirmed == {"client"}
 
@@ -109,12 +109,12 @@ def test_port_guesses_are_remembered_for_minutes() -> None:
     world = guesses(AT_RANDOM + TIMES + 1, hit=port)
     guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
-    lost(scene, world, 5)
+    lose(scene, world, 5)
     assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
     del world[1:]
-    lost(scene, world, int(GUESSES_KEPT_S) - 5)
+    lose(scene, world, int(GUESSES_KEPT_S) - 5)
     assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
-    lost(scene, world, 10)
+    lose(scene, world, 10)
     assert not scene.core.steering.agents["www"].unconfirmed and scene.active == "lte"
 
 
@@ -127,9 +127,9 @@ def test_server_that_guesses_new_ports_moves_no_terminal() -> None:
     scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world))
     for _ in range(10):
         world[:] = guesses(AT_RANDOM + TIMES)
-        lost(scene, world, 3)
+        lose(scene, world, 3)
     world[:] = guesses(AT_RANDOM + TIMES, hit=port)
-    lost(scene, world, 10)
+    lose(scene, world, 10)
     assert scene.active == "wifi" and not scene.entries()
 
 
@@ -140,11 +140,11 @@ def test_reconnect_does_not_clear_port_guesses() -> None:
     world = guesses(AT_RANDOM + TIMES + 1, hit=port)
     guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
-    lost(scene, world, 3)
+    lose(scene, world, 3)
     scene.leave(guest)
     del world[1:]
     scene.join(guest)
-    lost(scene, world, 10)
+    lose(scene, world, 10)
     assert scene.active == "wifi"
 
 
@@ -157,7 +157,7 @@ def test_short_connections_do_not_count_as_guesses() -> None:
     scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), served))
     for _ in range(20):
         served[1:] = guesses(10)
-        lost(scene, [served[0]], 1)
+        lose(scene, [served[0]], 1)
     assert scene.active == "lte"
 
 
@@ -169,7 +169,7 @@ def test_server_reports_count_only_for_its_session_address() -> None:
     connection.subflows[1].terminal.backup = True
     guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), scene.world, peer="198.51.100.66:40000")
     scene.join(guest)
-    lost(scene, [connection], 10)
+    lose(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.entries() and not prefers(guest)
     (reason,) = (each.reason for each in agent_view(scene.core.steering.agents["www"], 0.0).missing)
     assert "the address from which www comes here (198.51.100.66:40000)" in reason

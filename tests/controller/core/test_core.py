@@ -294,7 +294,7 @@ def test_deleted_group_returns_when_an_override_needs_it() -> None:
     assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
 
 
-def test_switch_that_never_modifies_a_group_is_given_up() -> None:
+def test_retries_are_bounded_if_a_group_is_never_modified() -> None:
     pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
     pair.connect()
     pair.drain()
@@ -578,49 +578,49 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.client = FakeHand("client", Role.TERMINAL, addresses, self.world)
 
     @rule()
-    def connects(self) -> None:
+    def connect(self) -> None:
         self.pair.connect()
 
     @rule()
-    def comes_back(self) -> None:
+    def reconnect(self) -> None:
         self.pair.come_back()
 
     @rule()
-    def disconnects(self) -> None:
+    def disconnect(self) -> None:
         self.pair.disconnect()
 
     @rule()
-    def restarts(self) -> None:
+    def restart(self) -> None:
         self.pair.restart()
 
     @rule(steps=st.integers(1, 4))
-    def something_arrives(self, steps: int) -> None:
+    def deliver(self, steps: int) -> None:
         for _ in range(steps):
             self.pair.step()
 
     @rule(name=st.sampled_from(sorted(PORTS)), up=st.booleans())
-    def a_port_changes_state(self, name: str, up: bool) -> None:
+    def change_port_state(self, name: str, up: bool) -> None:
         self.pair.up(name, up)
 
     @rule(name=st.sampled_from(sorted(PORTS)))
-    def a_port_goes(self, name: str) -> None:
+    def remove_port(self, name: str) -> None:
         self.pair.port(name, None)
 
     @rule(name=st.sampled_from(sorted(PORTS)), number=st.integers(0, 1), up=st.booleans())
-    def a_port_comes(self, name: str, number: int, up: bool) -> None:
+    def add_port(self, name: str, number: int, up: bool) -> None:
         port = PORTS[name]
         self.pair.port(name, Port(port.number + 10 * number, port.mac, up))
 
     @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from([*Mode, None]))
-    def somebody_wishes_a_mode(self, name: str, mode: Mode | None) -> None:
+    def override_mode(self, name: str, mode: Mode | None) -> None:
         self.pair.carry(overrides.mode(self.pair.core, name, mode, self.pair.now)[1])
 
     @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))
-    def somebody_switches(self, name: str, uplink: str) -> None:
+    def override_uplink(self, name: str, uplink: str) -> None:
         self.pair.carry(overrides.active(self.pair.core, name, uplink, self.pair.now)[1])
 
     @rule(at=st.integers(0, 5), mac=st.sampled_from([PHONE_MAC, LTE_HOP_MAC]))
-    def somebody_tells_a_mac(self, at: int, mac: str) -> None:
+    def learn_mac(self, at: int, mac: str) -> None:
         places = list(sites.learned(self.pair.switch().site))
         name, address = places[at % len(places)]
         session = self.pair.switch().session
@@ -628,7 +628,7 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.pair.tell(NeighbourSeen(session, self.pair.fakes[1].ports[name].number, address, mac))
 
     @rule(tablet=st.booleans(), bicast=st.sampled_from([["tcp"], ["tcp", "udp"], ["all"]]))
-    def the_configuration_changes(self, tablet: bool, bicast: list[str]) -> None:
+    def reconfigure(self, tablet: bool, bicast: list[str]) -> None:
         home = sites.document()["sites"]["home"]
         home["bicast"] = bicast
         if tablet:
@@ -636,27 +636,27 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.pair.carry(self.pair.core.reconfigure(sites.loaded({"sites": {"home": home}}), self.pair.now))
 
     @rule(at=st.integers(0, 100))
-    def somebody_deletes_a_flow(self, at: int) -> None:
+    def delete_flow(self, at: int) -> None:
         flows = list(self.pair.installed().flows.values())
         if flows:
             self.pair.fakes[1].change(DeleteFlow(flows[at % len(flows)]))
 
     @rule(at=st.integers(0, 100))
-    def somebody_deletes_a_group(self, at: int) -> None:
+    def delete_group(self, at: int) -> None:
         groups = list(self.pair.installed().groups)
         if groups:
             self.pair.fakes[1].change(DeleteGroup(groups[at % len(groups)]))
 
     @rule(which=st.sampled_from(["relay", "client"]))
-    def an_agent_joins(self, which: str) -> None:
+    def join_agent(self, which: str) -> None:
         self.pair.join(getattr(self, which))
 
     @rule(which=st.sampled_from(["relay", "client"]))
-    def an_agent_leaves(self, which: str) -> None:
+    def disconnect_agent(self, which: str) -> None:
         self.pair.leave(getattr(self, which))
 
     @rule(loss=st.sampled_from([0.0, 0.3]), dead=st.sampled_from(["", "192.168.110.3", "192.168.210.3"]))
-    def agents_report(self, loss: float, dead: str) -> None:
+    def report(self, loss: float, dead: str) -> None:
         for connection in self.world:
             if connection.subflows:
                 connection.download(100, loss=loss, dead=(dead,))
@@ -664,34 +664,34 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.pair.tell(hand.report())
 
     @rule(server=st.sampled_from(["203.0.113.5", "198.51.100.9"]))
-    def a_connection_is_made(self, server: str) -> None:
+    def open_connection(self, server: str) -> None:
         self.world.append(FakeConnection.between(server, "192.168.110.3", "192.168.210.3"))
         del self.world[:-4]
 
     @rule()
-    def a_reflex_fires(self) -> None:
+    def fire_failovers(self) -> None:
         for hand in tuple(self.pair.hands.values()):
             for name in tuple(hand.armed):
                 self.pair.tell(hand.fires(name, 200))
 
     @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
-    def somebody_lies(self, which: str, name: str) -> None:
+    def report_false_failover(self, which: str, name: str) -> None:
         session = getattr(self, which).session
         self.pair.tell(FailoverFired(session, name, "it did not", 100, 1, next(self.lies)))
         self.pair.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
-    def time_passes(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         self.pair.pass_time(seconds)
 
     @invariant()
-    def the_installed_program_points_at_nothing_missing(self) -> None:
+    def flows_use_only_installed_groups(self) -> None:
         fake = self.pair.fakes[1]
         for flow in fake.flows.values():
             assert all(action.group_id in fake.groups for action in flow.actions if isinstance(action, ToGroup))
 
     @invariant()
-    def a_terminal_is_where_it_is_wanted(self) -> None:
+    def active_uplinks_match_the_decisions(self) -> None:
         for steered in self.pair.core.steering.steered.values():
             assert steered.course.active == self.pair.core.wanted.active_uplink(steered.site, steered.terminal)
 

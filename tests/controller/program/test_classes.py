@@ -69,7 +69,7 @@ def home(wishes: Mapping[str, Mode] | None = None, active: Mapping[str, str] | N
     return FakeSwitch(PORTS).load(compile(site, known(site, wishes, active)))
 
 
-def by(switch: FakeSwitch, packet: Packet) -> set[int]:
+def ports_of(switch: FakeSwitch, packet: Packet) -> set[int]:
     sent = switch.send(packet, C1).sent
     assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
     return {each.port for each in sent}
@@ -80,7 +80,7 @@ def call(destination: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
     return replace(udp(source, destination, eth_dst=GATEWAY_MAC, udp_dst=port), ip_dscp=dscp)
 
 
-def back(source: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
+def answer(source: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
     """Return a packet that the peer site receives from its own server, sent by a callee."""
     return replace(udp(source, "192.168.110.3", eth_dst=test_peer_program.GATEWAY_MAC, udp_src=port), ip_dscp=dscp)
 
@@ -91,7 +91,7 @@ def back(source: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
 @pytest.mark.parametrize("destination", [CALLED, "203.0.113.255", CALLED6])
 @pytest.mark.parametrize("port", [5060, 10000, 10007, 10015])
 def test_class_in_bicast_is_copied_in_any_terminal_mode(destination: str, port: int) -> None:
-    assert by(home(mode="single"), call(destination, port)) == BOTH
+    assert ports_of(home(mode="single"), call(destination, port)) == BOTH
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_class_in_bicast_is_copied_in_any_terminal_mode(destination: str, port: 
     ],
 )
 def test_packet_that_misses_one_field_is_not_in_the_class(packet: Packet) -> None:
-    assert by(home(), packet) == BY_WIFI
+    assert ports_of(home(), packet) == BY_WIFI
 
 
 def test_class_in_single_uses_the_active_uplink_alone() -> None:
     switch = home(active={"client": "lte"})
     to = {"eth_dst": GATEWAY_MAC}
-    assert by(switch, tcp("192.168.110.3", SERVER, tcp_dst=873, **to)) == BY_LTE
-    assert by(switch, sctp("fd00:110::3", CALLED6, sctp_dst=873, **to)) == BY_LTE
-    assert by(switch, tcp("192.168.110.3", SERVER, tcp_dst=874, **to)) == BOTH
-    assert by(switch, tcp("192.168.110.3", SERVER, tcp_src=873, **to)) == BOTH
+    assert ports_of(switch, tcp("192.168.110.3", SERVER, tcp_dst=873, **to)) == BY_LTE
+    assert ports_of(switch, sctp("fd00:110::3", CALLED6, sctp_dst=873, **to)) == BY_LTE
+    assert ports_of(switch, tcp("192.168.110.3", SERVER, tcp_dst=874, **to)) == BOTH
+    assert ports_of(switch, tcp("192.168.110.3", SERVER, tcp_src=873, **to)) == BOTH
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_class_in_single_uses_the_active_uplink_alone() -> None:
 def test_class_without_a_mode_follows_its_terminal(wish: Mode, ways: set[int]) -> None:
     """Pings are not part of `bicast`, and are copied nevertheless."""
     for ping in (echo("192.168.110.3", SERVER, eth_dst=GATEWAY_MAC), echo("fd00:110::3", CALLED6, eth_dst=GATEWAY_MAC)):
-        assert by(home({"client": wish}, {"client": "lte"}), ping) == ways
+        assert ports_of(home({"client": wish}, {"client": "lte"}), ping) == ways
 
 
 def test_class_override_beats_the_file_and_the_terminal() -> None:
@@ -144,8 +144,8 @@ def test_class_override_beats_the_file_and_the_terminal() -> None:
 
 @pytest.mark.parametrize("port", [5060, 10000, 10015])
 def test_answer_from_the_ports_of_a_class_is_in_the_class(port: int) -> None:
-    assert by(switch_of_callers({"client": Mode.SINGLE}), back(port=port)) == BOTH
-    assert by(switch_of_callers({"client/voip": Mode.SINGLE}, {"client": "lte"}), back(port=port)) == BY_LTE
+    assert ports_of(switch_of_callers({"client": Mode.SINGLE}), answer(port=port)) == BOTH
+    assert ports_of(switch_of_callers({"client/voip": Mode.SINGLE}, {"client": "lte"}), answer(port=port)) == BY_LTE
 
 
 def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | None = None) -> FakeSwitch:
@@ -160,8 +160,8 @@ def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | No
 
 def test_answer_from_another_port_is_not_in_the_class() -> None:
     switch = switch_of_callers({}, {"client": "lte"})
-    strangers = (back(port=5061), back(dscp=0), replace(back(port=99), udp_dst=5060))
-    assert [by(switch, packet) for packet in strangers] == [BY_LTE] * 3
+    strangers = (answer(port=5061), answer(dscp=0), replace(answer(port=99), udp_dst=5060))
+    assert [ports_of(switch, packet) for packet in strangers] == [BY_LTE] * 3
 
 
 def test_classes_are_those_of_the_site_of_the_terminals() -> None:
@@ -171,9 +171,13 @@ def test_classes_are_those_of_the_site_of_the_terminals() -> None:
     site = sites.loaded(written).sites[1]
     switch = FakeSwitch(PORTS).load(compile(site, known(site)))
     source = {"eth_dst": test_peer_program.GATEWAY_MAC}
-    assert by(switch, udp(test_peer_program.SERVER, "192.168.110.3", **source)) == BY_WIFI, "home has no such class"
-    assert by(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, "the destination is not at home"
-    assert by(switch, tcp(test_peer_program.SERVER, "192.168.110.3", tcp_src=873, **source)) == BY_WIFI
+    assert ports_of(switch, udp(test_peer_program.SERVER, "192.168.110.3", **source)) == BY_WIFI, (
+        "home has no such class"
+    )
+    assert ports_of(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, (
+        "the destination is not at home"
+    )
+    assert ports_of(switch, tcp(test_peer_program.SERVER, "192.168.110.3", tcp_src=873, **source)) == BY_WIFI
 
 
 # Blocks of ports
@@ -301,11 +305,11 @@ def test_packet_is_in_at_most_one_class(first: dict[str, Any], second: dict[str,
         alone = [config(classes={"x": each}, modes={"x": "off"}, mode="single").sites[0] for each in (first, second)]
         switches = [FakeSwitch(PORTS).load(compile(site, known(site, active={"client": "lte"}))) for site in alone]
         of_ipv6 = "2001:db8::/32" in [*first.get("addresses", []), *second.get("addresses", [])]
-        assert of_ipv6 or any(all(by(switch, packet) == BY_WIFI for switch in switches) for packet in packets)
+        assert of_ipv6 or any(all(ports_of(switch, packet) == BY_WIFI for switch in switches) for packet in packets)
     else:
         switch = FakeSwitch(PORTS).load(compile(site, known(site)))
         for packet in packets:
-            assert by(switch, packet), "two matching flows of one priority are undefined"
+            assert ports_of(switch, packet), "two matching flows of one priority are undefined"
 
 
 def test_mode_of_an_unknown_class_is_refused() -> None:
@@ -342,7 +346,7 @@ def connected() -> Pair:
     return pair
 
 
-def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
+def override(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
     answer, effects = overrides.mode(pair.core, name, mode, pair.now, traffic)
     pair.carry(effects)
     pair.drain()
@@ -354,14 +358,14 @@ def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple
 def test_class_override_changes_both_ends_and_reports_it() -> None:
     pair = connected()
     before = [pair.installed(dpid) for dpid in (1, 2)]
-    assert wish(pair, "client", Mode.SINGLE, "voip") == ("client/voip is in mode single",)
-    assert wish(pair, "client", Mode.SINGLE, "voip") == ("client/voip is already in mode single",)
+    assert override(pair, "client", Mode.SINGLE, "voip") == ("client/voip is in mode single",)
+    assert override(pair, "client", Mode.SINGLE, "voip") == ("client/voip is already in mode single",)
     for dpid, program in zip((1, 2), before, strict=True):
         changes = diff(program, pair.installed(dpid))
         assert changes and all(isinstance(change, ModifyGroup) for change in changes)
-    assert wish(pair, "client", None, "voip") == ("client/voip is left to the file, which has it in mode bicast",)
+    assert override(pair, "client", None, "voip") == ("client/voip is left to the file, which has it in mode bicast",)
     assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.wanted.modes
-    assert wish(pair, "phone", None, "voip") == (
+    assert override(pair, "phone", None, "voip") == (
         "phone/voip is already left to the file, which has it in mode auto, as phone is",
     )
 
@@ -376,11 +380,11 @@ def test_override_of_an_unknown_class_is_refused(terminal: str) -> None:
 
 def test_active_uplink_used_only_by_a_class_counts_at_once() -> None:
     pair = connected()
-    wish(pair, "client", Mode.OFF, None)
+    override(pair, "client", Mode.OFF, None)
     answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
     assert "counts from the next mode on" not in answer.done[0]
-    wish(pair, "client", Mode.OFF, "backup-job")
-    wish(pair, "client", Mode.OFF, "voip")
+    override(pair, "client", Mode.OFF, "backup-job")
+    override(pair, "client", Mode.OFF, "voip")
     answer, *_ = overrides.active(pair.core, "client", "wifi", pair.now)
     assert "counts from the next mode on" in answer.done[0]
 

@@ -54,7 +54,7 @@ def address(terminal: int, family: int) -> str:
     return f"10.0.1.{terminal}" if family == 4 else f"fd00:1::{terminal + 1:x}"
 
 
-def nobody(family: int) -> str:
+def unused_address(family: int) -> str:
     return "10.0.9.9" if family == 4 else "fd00:1::9999"
 
 
@@ -73,7 +73,7 @@ def ask(switch: FakeSwitch, port: str, question: Packet) -> Outcome:
     return switch.send(question, switch.ports[port].number)
 
 
-def told_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
+def answered_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
     """Return the MAC of the one answer for `target`, and check that the asker accepts the answer."""
     (sent,) = outcome.sent
     answer = sent.packet
@@ -113,7 +113,7 @@ def test_terminal_reaches_all_others_behind_other_ports(
                 assert not outcome.sent, "a terminal behind the same port answers itself"
                 continue
             at = switch.ports[f"lan{port}"]
-            gateway_mac = told_mac(outcome, question, at, its)
+            gateway_mac = answered_mac(outcome, question, at, its)
             assert gateway_mac == ("02:00:00:00:03:01" if subnet_mac else at.mac)
             arrived = ask(switch, f"lan{port}", echo(own, its, eth_src=mac(one), eth_dst=gateway_mac)).sent
             assert [(each.port, each.packet.eth_dst) for each in arrived] == [
@@ -126,14 +126,14 @@ def test_terminal_reaches_all_others_behind_other_ports(
 def test_no_answer_on_an_uplink_or_for_an_unused_address(family: int, datapath: Datapath) -> None:
     switch = switch_of(site_of([1, 2], datapath))
     assert not ask(switch, "big-u1", asks(1, address(2, family))).sent
-    assert not ask(switch, "lan1", asks(1, nobody(family))).sent
+    assert not ask(switch, "lan1", asks(1, unused_address(family))).sent
 
 
 def test_arp_probe_is_answered_except_for_the_own_address() -> None:
     """Address conflict detection then finds a conflict behind any port, and none with itself (RFC 5227)."""
     switch = switch_of(site_of([1, 2]))
     probe = arp_request("0.0.0.0", address(2, 4), eth_src=mac(1))
-    told_mac(ask(switch, "lan1", probe), probe, switch.ports["lan1"], address(2, 4))
+    answered_mac(ask(switch, "lan1", probe), probe, switch.ports["lan1"], address(2, 4))
     assert not ask(switch, "lan2", replace(probe, eth_src=mac(2), arp_sha=mac(2))).sent
     announced = arp_request(address(2, 4), address(2, 4), eth_src=mac(2))
     assert announced.eth_dst == BROADCAST and not ask(switch, "lan2", announced).sent
@@ -155,7 +155,7 @@ def test_unicast_neighbour_check_is_answered(family: int) -> None:
     question = replace(asks(1, address(2, family)), eth_dst="02:00:00:00:03:01")
     if family == 6:
         question = replace(question, ipv6_dst=address(2, 6))
-    told_mac(ask(switch, "lan1", question), question, switch.ports["lan1"], address(2, family))
+    answered_mac(ask(switch, "lan1", question), question, switch.ports["lan1"], address(2, family))
 
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
@@ -218,7 +218,7 @@ def test_app_advertises_for_neighbours_if_no_flow_can(datapath: Datapath) -> Non
     assert solicited(address(2, 6), "::") == 1
     assert solicited(address(2, 6), address(1, 6)) == (datapath is Datapath.SYSTEM)
     assert solicited(address(1, 6), "::") == 0, "its own address on its own port"
-    assert solicited(nobody(6), "::") == 0
+    assert solicited(unused_address(6), "::") == 0
 
 
 def test_unicast_solicitation_is_left_to_the_app_on_the_kernel() -> None:

@@ -52,7 +52,7 @@ def test_certificate_is_for_this_name_and_clients_only(house: House) -> None:
     assert identity.session == f":{house.agents.listen.port}", "at the host of the join listener"
 
 
-def signed_by_nobody_we_know(name: str) -> Identity:
+def signed_by_another_ca(name: str) -> Identity:
     key = new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return _signed(subject, subject, key, key, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -81,7 +81,7 @@ def _signed(
     return Identity(made, made, key, "")
 
 
-def of_our_authority(house: House, purpose: x509.ObjectIdentifier, ended: timedelta) -> Identity:
+def signed_by_our_ca(house: House, purpose: x509.ObjectIdentifier, ended: timedelta) -> Identity:
     """Return a certificate that only the CA's own key can sign."""
     kept = (house.directory / "ca.pem").read_bytes()
     by = serialization.load_pem_private_key(kept, None)
@@ -92,7 +92,7 @@ def of_our_authority(house: House, purpose: x509.ObjectIdentifier, ended: timede
 
 def test_certificate_of_another_ca_is_refused(house: House, log: Log) -> None:
     house.enrolled("phone")
-    stream = house.stream(signed_by_nobody_we_know("phone"))
+    stream = house.stream(signed_by_another_ca("phone"))
     assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
     assert "its certificate is not one of ours (" in refused(house, log, "handshake")
     assert house.quiet()
@@ -113,13 +113,13 @@ def test_peer_without_a_certificate_is_refused(house: House, log: Log) -> None:
 def test_certificate_with_a_wrong_purpose_or_time_is_refused(
     house: House, log: Log, purpose: x509.ObjectIdentifier, ended: timedelta
 ) -> None:
-    stream = house.stream(of_our_authority(house, purpose, ended))
+    stream = house.stream(signed_by_our_ca(house, purpose, ended))
     assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
     refused(house, log, "handshake")
 
 
 def test_certificate_outside_the_ledger_is_refused(house: House, log: Log) -> None:
-    ended = house.stream(of_our_authority(house, ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=-1))).ended()
+    ended = house.stream(signed_by_our_ca(house, ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=-1))).ended()
     assert ended.code is DENIED and "ledger that is lost" in ended.said
     refused(house, log, "revoked")
 

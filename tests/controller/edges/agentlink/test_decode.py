@@ -62,7 +62,7 @@ GOOD = [
 ]  # fmt: skip
 
 
-def told(raw: bytes) -> object:
+def decoded(raw: bytes) -> object:
     """Return the event for the core."""
     word = decode.heard(raw)
     match word.WhichOneof("word"):
@@ -81,9 +81,9 @@ def told(raw: bytes) -> object:
     raise AssertionError("a word that nobody knows was let through")
 
 
-def refused_or_borne(raw: bytes) -> None:
+def decoded_or_refused(raw: bytes) -> None:
     try:
-        event = told(raw)
+        event = decoded(raw)
     except Refused as refused:
         assert len(str(refused)) < 1000 and str(refused).isprintable()
     else:
@@ -96,7 +96,7 @@ def refused_or_borne(raw: bytes) -> None:
 @given(st.binary(max_size=200))
 @example(b"")
 def test_random_bytes_are_decoded_or_refused(raw: bytes) -> None:
-    refused_or_borne(raw)
+    decoded_or_refused(raw)
 
 
 @given(st.sampled_from(GOOD), st.integers(min_value=0), st.binary(min_size=1, max_size=4))
@@ -104,14 +104,14 @@ def test_mutated_message_is_decoded_or_refused(word: pb.FromAgent, at: int, put:
     raw = bytearray(word.SerializeToString())
     at %= len(raw)
     raw[at : at + len(put)] = put
-    refused_or_borne(bytes(raw))
+    decoded_or_refused(bytes(raw))
 
 
 @given(st.text(max_size=60))
 @example("fe80::1%\x1b[2J")
 def test_address_is_valid_or_refused(text: str) -> None:
-    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=[text])).SerializeToString())
-    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, version=text)).SerializeToString())
+    decoded_or_refused(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=[text])).SerializeToString())
+    decoded_or_refused(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, version=text)).SerializeToString())
 
 
 def test_an_address_has_one_spelling() -> None:
@@ -148,16 +148,16 @@ def test_report_as_large_as_agents_can_make_is_accepted() -> None:
 GOOD_ONE, BAD_ONE = (pb.Subflow(local_address=each, remote_address="192.0.2.2") for each in ("192.0.2.1", "nowhere"))
 
 
-def of_one_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
+def one_subflow_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
     return [pb.Connection(subflows=[each]) for each in subflows]
 
 
 @pytest.mark.parametrize(
     "connections",
     [
-        of_one_each([GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000),
+        one_subflow_each([GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000),
         [pb.Connection(subflows=[GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000)],
-        [*of_one_each([GOOD_ONE]), pb.Connection(subflows=[GOOD_ONE] * (MOST_SUBFLOWS - 1) + [BAD_ONE])],
+        [*one_subflow_each([GOOD_ONE]), pb.Connection(subflows=[GOOD_ONE] * (MOST_SUBFLOWS - 1) + [BAD_ONE])],
     ],
     ids=["of one each", "of one connection", "in the last connection"],
 )
@@ -179,7 +179,7 @@ def test_connections_without_subflows_are_limited_alike() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, MOST_SUBFLOWS])
 def test_terminal_report_within_the_limit_is_read_whole(number: int) -> None:
-    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
+    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=one_subflow_each([GOOD_ONE] * number)))
     assert len(told_of.connections) == number and not told_of.cut
 
 

@@ -37,7 +37,7 @@ PEM = serialization.Encoding.PEM
 TREE = Path(__file__).resolve().parents[4]
 
 
-def outside(house: House) -> ssl.SSLSocket:
+def silent_tls_client(house: House) -> ssl.SSLSocket:
     """Return a connection that sends nothing after its handshake."""
     context = ssl.create_default_context(cadata=house.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
@@ -46,7 +46,7 @@ def outside(house: House) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname="bicast-controller")
 
 
-def to_the_end(connection: socket.socket) -> None:
+def read_to_the_end(connection: socket.socket) -> None:
     while connection.recv(4096):
         pass
 
@@ -56,27 +56,30 @@ def test_unfinished_handshake_times_out(house: House, log: Log, monkeypatch: pyt
     at = house.agents.listen
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"\x16\x03\x01\x02\x00")
-        to_the_end(plain)
+        read_to_the_end(plain)
     assert "0.2 seconds" in refused(house, log, "handshake")
 
 
-def attending() -> int:
+def open_tls_protocols() -> int:
     return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
 
 def test_closed_connections_need_no_garbage_collection(house: House) -> None:
     at = house.agents.listen
     gc.collect()
-    before = attending()
+    before = open_tls_protocols()
     gc.disable()
     try:
         for _ in range(20):
             with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
                 pass
         deadline = time.monotonic() + PATIENCE_S
-        while (house.agents.refusals()["handshake"], attending()) != (20, before) and time.monotonic() < deadline:
+        while (house.agents.refusals()["handshake"], open_tls_protocols()) != (
+            20,
+            before,
+        ) and time.monotonic() < deadline:
             time.sleep(0.05)  # asyncio reports no event when it releases a connection
-        assert (house.agents.refusals()["handshake"], attending()) == (20, before)
+        assert (house.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)
     finally:
         gc.enable()
 
@@ -84,8 +87,8 @@ def test_closed_connections_need_no_garbage_collection(house: House) -> None:
 def test_join_connection_times_out(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
     house = build()
-    with outside(house) as connection:
-        to_the_end(connection)
+    with silent_tls_client(house) as connection:
+        read_to_the_end(connection)
 
 
 @pytest.fixture
@@ -98,7 +101,7 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     return 8
 
 
-def silent(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
+def silent_client(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
     plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S, source_address=(host, 0))
     plain.sendall(beginning)
     return plain
@@ -112,23 +115,23 @@ def test_unauthenticated_peers_do_not_keep_an_agent_out(
     identity = house.enrolled("phone")
     with contextlib.ExitStack() as stack:
         strangers = [
-            stack.enter_context(silent(at, beginning))
+            stack.enter_context(silent_client(at, beginning))
             for at in (house.agents.listen, house.agents.join)
             for _ in range(few_places)
         ]
         house.served(identity)
         assert "the oldest of more than 8" in log.get(timeout=PATIENCE_S).getMessage()
-        to_the_end(strangers[0])
+        read_to_the_end(strangers[0])
         house.enrolled("laptop")
-        to_the_end(strangers[few_places])
+        read_to_the_end(strangers[few_places])
 
 
 def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Callable[[], House]) -> None:
     house = build()
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(outside(house)) for _ in range(few_places)]
+        strangers = [stack.enter_context(silent_tls_client(house)) for _ in range(few_places)]
         house.enrolled("phone")
-        to_the_end(strangers[0])
+        read_to_the_end(strangers[0])
 
 
 def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], House]) -> None:
@@ -139,9 +142,9 @@ def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], House])
         before = resident_bytes()
         for _ in range(some):
             for at in (house.agents.listen, house.agents.join):
-                stack.enter_context(silent(at, b"\x16\x03\x01\x02\x00"))
+                stack.enter_context(silent_client(at, b"\x16\x03\x01\x02\x00"))
         deadline = time.monotonic() + PATIENCE_S
-        while attending() < 2 * some and time.monotonic() < deadline:
+        while open_tls_protocols() < 2 * some and time.monotonic() < deadline:
             time.sleep(0.05)  # asyncio reports no event when it accepts
         each = (resident_bytes() - before) / (2 * some)
     assert sum(places) * each < 60e6
@@ -159,8 +162,8 @@ def test_host_with_too_many_connections_is_refused_alone(
     monkeypatch.setattr(admission, "EACH_S", 0.01)
     monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, for new hosts
     with contextlib.ExitStack() as stack:
-        many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
-        to_the_end(many[4])
+        many = [stack.enter_context(silent_client(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
+        read_to_the_end(many[4])
         assert "while 0.01 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
         assert house.agents.refusals()["rate"] == 1
         house.served(identity)
@@ -182,7 +185,7 @@ def test_accept_yields_to_connections_that_wait(house: House) -> None:
     async def serve() -> None:
         listener = agent_listener.listening(Endpoint("127.0.0.1", 0), "listen")
         at = Endpoint(*listener.getsockname())
-        waiting = [silent(at) for _ in range(5)]
+        waiting = [silent_client(at) for _ in range(5)]
         watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals(), Familiar())
         serving = asyncio.create_task(watched.serve())
         while seen.count("taken") < len(waiting):

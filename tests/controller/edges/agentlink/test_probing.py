@@ -43,7 +43,7 @@ def probe(meeting: int) -> Probe:
     )  # fmt: skip
 
 
-def told(house: House, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
+def directive_for(house: House, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
     house.agents.perform(Direct(session, number, order))
     directive = stream.on_event().directive
     assert directive.id == number
@@ -52,18 +52,18 @@ def told(house: House, stream: Stream, session: int, number: int, order: Directi
 
 def test_measurement_orders_arrive_complete(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
-    (session,) = told(house, stream, opened.session, 1, answer(7)).answer.sessions
+    (session,) = directive_for(house, stream, opened.session, 1, answer(7)).answer.sessions
     assert (session.number, session.health_port, session.probe_port) == (3, 8620, 8633)
-    (path,) = told(house, stream, opened.session, 2, health(7)).health.paths
+    (path,) = directive_for(house, stream, opened.session, 2, health(7)).health.paths
     assert (path.name, path.port, path.number, path.pause_ms) == ("wifi", 8620, 3, 100)
     assert path.way == pb.MeasuredWay(device="wlan0", local="", remote="203.0.113.9")
-    said = told(house, stream, opened.session, 3, probe(7)).probe
+    said = directive_for(house, stream, opened.session, 3, probe(7)).probe
     assert (said.name, said.port, said.down, said.tries, said.pause_us) == ("wifi", 8633, True, 10, 10_000)
     assert (said.shortest_bytes, said.longest_bytes, said.step_bytes) == (64, 1440, 16)
     assert (said.trains, said.train_packets, said.way) == (10, 40, path.way)
     nothing = (
-        told(house, stream, opened.session, 4, AnswerProbes()),
-        told(house, stream, opened.session, 5, HealthProbes()),
+        directive_for(house, stream, opened.session, 4, AnswerProbes()),
+        directive_for(house, stream, opened.session, 5, HealthProbes()),
     )
     assert [each.WhichOneof("order") for each in nothing] == ["answer", "health"]
 
@@ -73,7 +73,7 @@ def test_key_depends_on_the_pair_and_the_controller_start(house: House) -> None:
     stream, opened = house.served(identity)
 
     def keys(meeting: int) -> set[bytes]:
-        words = [told(house, stream, opened.session, 1, order(meeting)) for order in (answer, health, probe)]
+        words = [directive_for(house, stream, opened.session, 1, order(meeting)) for order in (answer, health, probe)]
         return {words[0].answer.sessions[0].key, words[1].health.paths[0].key, words[2].probe.key}
 
     first, second = keys(1), keys(2)
@@ -96,7 +96,7 @@ def columns(packets: int) -> dict[str, Any]:
 
 def test_probe_result_arrives_complete_and_once(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
-    told(house, stream, opened.session, 5, probe(1))
+    directive_for(house, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
     assert house.event(Resulted).done
     word = pb.Probed(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
@@ -113,7 +113,7 @@ def test_probe_result_arrives_complete_and_once(house: House) -> None:
 def test_result_of_a_probe_that_did_not_begin_is_refused(house: House, asked: bool) -> None:
     stream, opened = house.served(house.enrolled("home"))
     if asked:
-        told(house, stream, opened.session, 5, probe(1))
+        directive_for(house, stream, opened.session, 5, probe(1))
         stream.say(pb.FromAgent(result=pb.Result(directive=5, done=False, said="another is measured")))
         house.event(Resulted)
     stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))

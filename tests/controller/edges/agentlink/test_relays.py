@@ -134,7 +134,7 @@ def test_take_order_arrives_complete(house: House) -> None:
     assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
 
 
-def sought(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.Taking:
+def taking_of(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.Taking:
     return pb.Taking(sought=[pb.Sought(prefix=prefix, address=address, port=port)])
 
 
@@ -145,13 +145,13 @@ BAD: dict[str, Callable[[], object]] = {
         pb.Taking(terminals=[pb.TerminalTaken(name=str(n)) for n in range(251)])
     ),
     "a terminal twice": lambda: decode.taking(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
-    "too much sought": lambda: decode.taking(pb.Taking(sought=list(sought().sought) * 65)),
-    "no prefix": lambda: decode.taking(sought(prefix="45.0.30/24")),
-    "a prefix of another length": lambda: decode.taking(sought(prefix="45.0.0.0/16")),
-    "bits behind the prefix": lambda: decode.taking(sought(prefix="45.0.30.9/24")),
-    "an address elsewhere": lambda: decode.taking(sought(address="45.0.31.9")),
-    "an address of another family": lambda: decode.taking(sought(address="2a00::1")),
-    "no port": lambda: decode.taking(sought(port=0)),
+    "too much sought": lambda: decode.taking(pb.Taking(sought=list(taking_of().sought) * 65)),
+    "no prefix": lambda: decode.taking(taking_of(prefix="45.0.30/24")),
+    "a prefix of another length": lambda: decode.taking(taking_of(prefix="45.0.0.0/16")),
+    "bits behind the prefix": lambda: decode.taking(taking_of(prefix="45.0.30.9/24")),
+    "an address elsewhere": lambda: decode.taking(taking_of(address="45.0.31.9")),
+    "an address of another family": lambda: decode.taking(taking_of(address="2a00::1")),
+    "no port": lambda: decode.taking(taking_of(port=0)),
     "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
     "a round trip that nobody waits for": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
     "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
@@ -174,8 +174,8 @@ def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
         ("224.0.0.0/24", "224.0.0.5"),
     ]
     for prefix, address in near:
-        assert decode.taking(sought(prefix, address)).sought == ()
-    assert decode.taking(sought("2a00:1::/48", "2A00:1::1")).sought == (
+        assert decode.taking(taking_of(prefix, address)).sought == ()
+    assert decode.taking(taking_of("2a00:1::/48", "2A00:1::1")).sought == (
         SoughtDestination("2a00:1::/48", "2a00:1::1", 443),
     )
 

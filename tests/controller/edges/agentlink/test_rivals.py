@@ -15,7 +15,7 @@ from tests.controller.edges.agentlink.house import House
 from tests.controller.edges.agentlink.log import Log, refused
 
 
-def asked_for_a_sign_of_life(stream: Stream) -> None:
+def answer_liveness_order(stream: Stream) -> None:
     """Answer the liveness order as an agent does."""
     word = stream.on_event()
     assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
@@ -27,7 +27,7 @@ def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log
     first, opened = house.served(identity)
     second = house.stream(identity)
     second.say(HELLO)
-    asked_for_a_sign_of_life(first)
+    answer_liveness_order(first)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
     line = refused(house, log, "rival")
     assert f"phone at {opened.peer} is served" in line and "revoke phone" in line

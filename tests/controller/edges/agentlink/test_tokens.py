@@ -19,7 +19,7 @@ from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity, new_key, request
 from tests.controller.edges.agentlink.house import House
 from tests.controller.edges.agentlink.log import Log, refused
-from tests.controller.edges.agentlink.test_listener import outside
+from tests.controller.edges.agentlink.test_listener import silent_tls_client
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -47,7 +47,7 @@ def test_token_is_valid_once(house: House, log: Log) -> None:
 
 def test_token_is_valid_after_an_interrupted_join(house: House) -> None:
     token = house.agents.invite("phone").token
-    with outside(house) as begun:
+    with silent_tls_client(house) as begun:
         begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     assert isinstance(house.join("phone", token), Identity)
 

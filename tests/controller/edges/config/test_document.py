@@ -31,7 +31,7 @@ def test_oversized_file_is_not_read(file: Path) -> None:
         load.load(str(file))
 
 
-def _said_of(path: Path) -> str:
+def _error_of(path: Path) -> str:
     said: list[str] = []
 
     def read() -> None:
@@ -49,12 +49,12 @@ def _said_of(path: Path) -> str:
 
 def test_pipe_instead_of_a_file_is_refused_without_blocking(file: Path) -> None:
     os.mkfifo(file)
-    assert "expected a regular file" in _said_of(file)
+    assert "expected a regular file" in _error_of(file)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/"])
 def test_device_or_directory_is_refused(path: str) -> None:
-    assert f"{path}: top level: found" in _said_of(Path(path))
+    assert f"{path}: top level: found" in _error_of(Path(path))
 
 
 def test_half_written_file_is_read_once_complete(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

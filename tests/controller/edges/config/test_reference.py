@@ -19,7 +19,7 @@ MODULES = (load, settings, classes, uplinks, relaying)
 NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
 
 
-def _told() -> dict[str, set[str]]:
+def _documented() -> dict[str, set[str]]:
     """Return the keys in the first column of each place's table."""
     told = {}
     for section in REFERENCE.split("\n## ")[1:]:
@@ -47,7 +47,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
 
 
 def test_reference_lists_exactly_the_accepted_keys(known: dict[str, set[str]]) -> None:
-    assert _told() == known
+    assert _documented() == known
 
 
 def test_complete_example_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:

@@ -76,7 +76,7 @@ def test_slow_request_has_no_more_time_than_another(impatient: Serving, half: by
             except (ConnectionResetError, BrokenPipeError):
                 break
         else:
-            pytest.fail("it is held as long as it drips")
+            pytest.fail("a dripping request keeps its connection")
 
 
 def test_idle_connection_is_closed_after_an_answer(impatient: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

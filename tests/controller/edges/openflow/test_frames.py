@@ -35,18 +35,18 @@ def _headers(frame: bytes) -> list[Any]:
     return headers
 
 
-def _tells(frame: bytes) -> list[NeighbourSeen | Solicited | EchoAnswered]:
+def _events(frame: bytes) -> list[NeighbourSeen | Solicited | EchoAnswered]:
     return list(seen(1, 2, frame))
 
 
-def _dad(target: IPv6Address) -> bytes:
+def _duplicate_address_detection(target: IPv6Address) -> bytes:
     """Return a solicitation of duplicate address detection."""
     frame = bytearray(ask(Ask(1, 2, THEIRS, NOBODY, target))[:-8])  # without the option
     frame[18:20] = (24).to_bytes(2, "big")
-    return _summed(bytes(frame))
+    return _with_checksum(bytes(frame))
 
 
-def _summed(frame: bytes) -> bytes:
+def _with_checksum(frame: bytes) -> bytes:
     """Return the frame with a correct checksum, computed as in RFC 1071."""
     body = frame[54:56] + b"\0\0" + frame[58:]
     data = frame[22:54] + len(body).to_bytes(4, "big") + (58).to_bytes(4, "big") + body + b"\0" * (len(body) % 2)
@@ -56,7 +56,7 @@ def _summed(frame: bytes) -> bytes:
 
 def _with(frame: bytes, place: int, value: bytes) -> bytes:
     changed = frame[:place] + value + frame[place + len(value) :]
-    return _summed(changed) if changed[12:14] == b"\x86\xdd" else changed
+    return _with_checksum(changed) if changed[12:14] == b"\x86\xdd" else changed
 
 
 FAR_V4, FAR_V6 = IPv4Address("203.0.113.5"), IPv6Address("2001:db8::5")
@@ -73,7 +73,7 @@ def test_echo_request_to_the_next_hop_has_right_checksums(frame: bytes, kind: in
     if kind == 8:
         assert [_ones(frame[14:34]), _ones(frame[34:])] == [0xFFFF, 0xFFFF]
     else:
-        assert frame == _summed(frame)
+        assert frame == _with_checksum(frame)
 
 
 def _ones(data: bytes) -> int:
@@ -84,7 +84,7 @@ def _ones(data: bytes) -> int:
 def _replied(frame: bytes) -> bytes:
     """Return the reply of the probed address."""
     if frame[12:14] == b"\x86\xdd":
-        return _summed(frame[:22] + frame[38:54] + frame[22:38] + b"\x81" + frame[55:])
+        return _with_checksum(frame[:22] + frame[38:54] + frame[22:38] + b"\x81" + frame[55:])
     body = b"\0\0\0\0" + frame[38:]
     checksum = 0xFFFF - _ones(body)
     return frame[:26] + frame[30:34] + frame[26:30] + body[:2] + checksum.to_bytes(2, "big") + body[4:]
@@ -93,14 +93,14 @@ def _replied(frame: bytes) -> bytes:
 def test_only_a_valid_reply_to_our_echo_is_accepted() -> None:
     for frame, source, at in ((ECHO_V4, FAR_V4, 34), (ECHO_V6, FAR_V6, 54)):
         reply = _replied(frame)
-        assert _tells(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
-        assert _tells(reply + b"\0\0") == _tells(reply), "Ethernet pads"
-        assert _tells(frame) == [], "a request is no reply"
+        assert _events(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
+        assert _events(reply + b"\0\0") == _events(reply), "Ethernet pads"
+        assert _events(frame) == [], "a request is no reply"
         another = reply[: at + 4] + b"\x11\x11" + reply[at + 6 :]
         broken = reply[:-1] + b"!"
-        assert _tells(another) == _tells(broken) == []
+        assert _events(another) == _events(broken) == []
         for length in range(len(reply)):
-            assert _tells(reply[:length]) == []
+            assert _events(reply[:length]) == []
 
 
 def test_ipv4_address_is_resolved_by_arp() -> None:
@@ -116,7 +116,7 @@ def test_ipv6_address_is_resolved_in_its_solicited_node_group() -> None:
     assert (ipv6.src, ipv6.dst, ipv6.nxt, ipv6.hop_limit) == (str(V6), "ff02::1:ffab:cdef", 58, 255)
     assert (icmpv6.type_, icmpv6.code, icmpv6.data.dst) == (135, 0, str(V6_TARGET))
     assert icmpv6.data.option.hw_src == OURS
-    assert _summed(SOLICITATION) == SOLICITATION
+    assert _with_checksum(SOLICITATION) == SOLICITATION
 
 
 def test_advertisement_goes_to_the_asker_alone() -> None:
@@ -125,7 +125,7 @@ def test_advertisement_goes_to_the_asker_alone() -> None:
     assert (ipv6.src, ipv6.dst, ipv6.hop_limit) == (str(V6), str(V6_TARGET), 255)
     assert (icmpv6.type_, icmpv6.data.dst, icmpv6.data.option.hw_src) == (136, str(V6), OURS)
     assert icmpv6.data.res == 0b111  # router, solicited, override
-    assert _summed(ADVERTISEMENT) == ADVERTISEMENT
+    assert _with_checksum(ADVERTISEMENT) == ADVERTISEMENT
 
 
 def test_duplicate_address_detection_is_answered_to_all_nodes() -> None:
@@ -133,7 +133,7 @@ def test_duplicate_address_detection_is_answered_to_all_nodes() -> None:
     ethernet, ipv6, icmpv6 = _headers(frame)[:3]
     assert (ethernet.dst, ipv6.dst) == ("33:33:00:00:00:01", "ff02::1")
     assert icmpv6.data.res == 0b101  # not solicited
-    assert frame == _summed(frame)
+    assert frame == _with_checksum(frame)
 
 
 @pytest.mark.parametrize(("asker", "flags"), [(V6_TARGET, 0b010), (NOBODY, 0b000)])
@@ -143,23 +143,23 @@ def test_proxied_advertisement_is_no_router_and_no_override(asker: IPv6Address, 
 
 
 def test_arp_yields_its_sender() -> None:
-    assert _tells(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
-    assert _tells(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
-    assert _tells(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's minimum"
+    assert _events(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
+    assert _events(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
+    assert _events(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's minimum"
 
 
 def test_solicitation_yields_its_sender_and_target() -> None:
-    assert _tells(SOLICITATION) == [NeighbourSeen(1, 2, V6, OURS), Solicited(1, 2, V6_TARGET, V6, OURS)]
+    assert _events(SOLICITATION) == [NeighbourSeen(1, 2, V6, OURS), Solicited(1, 2, V6_TARGET, V6, OURS)]
 
 
 def test_duplicate_address_detection_yields_no_neighbour() -> None:
-    assert _tells(_dad(V6)) == [Solicited(1, 2, V6, NOBODY, THEIRS)]
+    assert _events(_duplicate_address_detection(V6)) == [Solicited(1, 2, V6, NOBODY, THEIRS)]
 
 
 def test_advertisement_yields_its_target() -> None:
-    assert _tells(ADVERTISEMENT) == [NeighbourSeen(1, 2, V6, OURS)]
+    assert _events(ADVERTISEMENT) == [NeighbourSeen(1, 2, V6, OURS)]
     unsolicited = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
-    assert _tells(unsolicited) == [NeighbourSeen(1, 2, V6, OURS)]
+    assert _events(unsolicited) == [NeighbourSeen(1, 2, V6, OURS)]
 
 
 WRONG = {
@@ -182,7 +182,7 @@ WRONG = {
     "no MAC": _with(SOLICITATION, 80, bytes(6)),
     "a multicast asker": _with(SOLICITATION, 22, b"\xff"),
     "nobody with a MAC": _with(SOLICITATION, 22, bytes(16)),
-    "nobody asking one alone": _with(_dad(V6), 38, V6.packed),
+    "nobody asking one alone": _with(_duplicate_address_detection(V6), 38, V6.packed),
     "another next header": _with(SOLICITATION, 20, b"\x06"),
     "another IP version": _with(SOLICITATION, 14, b"\x40"),
     "a payload longer than the frame": _with(SOLICITATION, 18, b"\xff\xff"),
@@ -195,19 +195,19 @@ WRONG = {
 
 @pytest.mark.parametrize("frame", WRONG.values(), ids=WRONG)
 def test_invalid_frame_yields_nothing(frame: bytes) -> None:
-    assert _tells(frame) == []
+    assert _events(frame) == []
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["arp", "solicitation", "advertisement"])
 def test_truncated_frame_yields_nothing(frame: bytes) -> None:
-    assert [length for length in range(len(frame)) if _tells(frame[:length])] == []
+    assert [length for length in range(len(frame)) if _events(frame[:length])] == []
 
 
 @given(some.sampled_from(FRAMES), some.lists(some.tuples(some.integers(0, 90), some.binary(min_size=1, max_size=4))))
 def test_random_frame_raises_nothing(frame: bytes, changes: list[tuple[int, bytes]]) -> None:
     for place, value in changes:
         frame = _with(frame, place, value) if len(frame) > 60 else frame
-    for told in _tells(frame):
+    for told in _events(frame):
         addresses: list[Address] = [told.address] if isinstance(told, NeighbourSeen) else [told.target]
         assert not any(address.is_unspecified or address.is_multicast for address in addresses)
 
@@ -217,5 +217,5 @@ def test_solicitation_is_read_as_it_was_made(source: IPv6Address, target: IPv6Ad
     good: Callable[[IPv6Address], bool] = lambda address: not (address.is_multicast or address.is_unspecified)  # noqa: E731
     if good(source) and good(target) and not mac[0] & 1 and any(mac):
         text = mac.hex(":")
-        told = _tells(ask(Ask(1, 2, text, source, target)))
+        told = _events(ask(Ask(1, 2, text, source, target)))
         assert told == [NeighbourSeen(1, 2, source, text), Solicited(1, 2, target, source, text)]

@@ -45,7 +45,7 @@ GARBAGE = {
 }
 
 
-def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -60,8 +60,8 @@ def test_garbage_ends_its_connection_and_is_logged_once(
             except ConnectionError:
                 continue  # disconnected while still sending
             assert peer.is_ended()
-    assert [line[:23] for line in _told(caplog)] == ["OpenFlow peer 127.0.0.1"]
-    assert _told(caplog)[0].isprintable()
+    assert [line[:23] for line in _warnings(caplog)] == ["OpenFlow peer 127.0.0.1"]
+    assert _warnings(caplog)[0].isprintable()
     assert desk.drain() == []
 
 
@@ -74,7 +74,7 @@ def test_unfinished_handshake_ends_after_five_seconds(desk: Desk, caplog: pytest
         assert peer.is_ended()
         assert time.monotonic() - began > OPENING_S / 2
         peer.close()
-    (told,) = _told(caplog)
+    (told,) = _warnings(caplog)
     assert "was not known as a switch within 5 s" in told
 
 
@@ -104,7 +104,7 @@ def test_other_openflow_version_is_refused_with_a_text(
             got = list(iter(peer.next, None))
             assert [kind for kind, _, _ in got] == [HELLO, ERROR]
             assert got[1][2] == struct.pack("!HH", 0, 0) + b"OpenFlow 1.3 is needed"
-    (told,) = _told(caplog)
+    (told,) = _warnings(caplog)
     assert told.startswith("OpenFlow peer 127.0.0.1:")
     assert "offers OpenFlow versions 0x01; 1.3 (0x04) is needed" in told
     assert desk.drain() == []
@@ -141,7 +141,7 @@ def test_unauthenticated_peers_do_not_keep_a_switch_out(
             stack.enter_context(Peer(desk.wire.address)).become_switch(dpid)
             desk.opened(dpid)
         assert strangers[0].is_ended()
-        (told,) = _told(caplog)
+        (told,) = _warnings(caplog)
         assert "the oldest of more than 8 unknown peers" in told
         for stranger in strangers[1:]:
             stranger.finish()
@@ -159,7 +159,7 @@ def test_host_with_too_many_connections_is_refused_alone(
         many[0].wait(HELLO)
         stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
         desk.opened(5)
-        (told,) = _told(caplog)
+        (told,) = _warnings(caplog)
         assert "while 0.01 connections a second come from that host" in told
 
 
@@ -192,5 +192,5 @@ def test_switch_that_answers_nonsense_is_disconnected(
         peer.send(nonsense(first))
         assert desk.wait(SwitchClosed).session == session
         assert peer.is_ended()
-    assert len(_told(caplog)) == 1
+    assert len(_warnings(caplog)) == 1
     assert desk.read(bridge.session).program.flows == {}

@@ -32,7 +32,7 @@ def test_sending_terminal_is_capped_within_a_second() -> None:
     stream = air.stream("laptop")
     air.run(1)
     assert most(laptop, stream) == ALONE
-    told = air.told("laptop")
+    told = air.view("laptop")
     assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
     assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
     assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.reason and told.rtt_ratio == 1.0
@@ -79,7 +79,7 @@ def test_gateway_caps_a_phone_and_a_laptop_caps_itself() -> None:
     air.run(3)
     assert gateway.interval_ms == 250 and gateway.caps[0].ports == ("lan0",)
     assert (most(gateway, phones), most(gateway, own), most(laptop, own)) == (ONE_OF_TWO, None, ONE_OF_TWO)
-    assert [(told.agent, told.hand) for told in map(air.told, ("phone", "laptop"))] == [
+    assert [(told.agent, told.hand) for told in map(air.view, ("phone", "laptop"))] == [
         ("home", "window"),
         ("laptop", "congestion-control"),
     ]
@@ -93,7 +93,7 @@ def test_gateway_caps_a_terminal_whose_agent_can_only_report() -> None:
     air.run(2)
     assert laptop.interval_ms == 250 and {(order.caps, order.ports) for order in laptop.caps} == {((), ())}
     assert laptop.caps[-1].sharers == 1, "its programs get the number of sharers nevertheless"
-    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+    assert most(gateway, stream) == ALONE and air.view("laptop").agent == "home"
 
 
 @pytest.mark.parametrize(("can", "agent"), [("report", "home"), ("caps", "laptop")])
@@ -105,7 +105,7 @@ def test_gateway_reports_for_an_agent_that_sees_no_connections(can: str, agent: 
     blind.sees = False
     streams = [air.stream("laptop"), air.stream("phone")]
     air.run(3)
-    assert air.place().active == 2 and air.told("laptop").agent == agent
+    assert air.place().active == 2 and air.view("laptop").agent == agent
     assert most(blind if agent == "laptop" else gateway, streams[0]) == ONE_OF_TWO == most(phone, streams[1])
 
 
@@ -114,13 +114,13 @@ def test_missing_enforcement_is_reported_with_the_reason() -> None:
     air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
     air.stream("laptop")
     air.run(2)
-    told = air.told("laptop")
+    told = air.view("laptop")
     assert (told.agent, told.held, told.active, told.most_segments) == (None, False, True, ALONE)
     assert told.reason.startswith("its agent laptop cannot: this kernel has no struct_ops; nor sock_ops")
     air.gateway("report", cannot={"window": "no clsact here"})
     air.run(1)
-    assert "the gateway's agent home cannot: no clsact here" in air.told("laptop").reason
-    assert not air.told("phone").heard
+    assert "the gateway's agent home cannot: no clsact here" in air.view("laptop").reason
+    assert not air.view("phone").heard
 
 
 def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
@@ -129,14 +129,14 @@ def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
     laptop.refuses = "another agent of this host holds its connections"
     stream = air.stream("laptop")
     air.run(3)
-    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
-    assert air.told("laptop").instead == f"its agent laptop could not: {laptop.refuses}"
+    assert most(gateway, stream) == ALONE and air.view("laptop").agent == "home"
+    assert air.view("laptop").instead == f"its agent laptop could not: {laptop.refuses}"
     refused = len(laptop.caps)
     assert refused <= 2
     laptop.refuses = None
     air.run(AGAIN_AFTER_S + 1)
     assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
-    gateway_alone = air.told("laptop")
+    gateway_alone = air.view("laptop")
     assert gateway_alone.agent == "laptop" and gateway_alone.held and gateway_alone.instead is None
 
 
@@ -152,7 +152,7 @@ def test_silent_agent_leaves_the_sharers_and_gets_no_orders() -> None:
     assert most(tablet, stream) == ALONE and len(laptop.caps) <= told + 1
     told = len(laptop.caps)
     air.run(5)
-    assert len(laptop.caps) == told and not air.told("laptop").heard
+    assert len(laptop.caps) == told and not air.view("laptop").heard
     laptop.silent = False
     air.run(1.5)
     assert most(tablet, stream) == ONE_OF_TWO
@@ -196,13 +196,13 @@ def test_connection_older_than_the_gateway_agent_is_not_held() -> None:
     old = air.stream("phone")
     old.has_scale = False
     air.run(2)
-    told = air.told("phone")
+    told = air.view("phone")
     assert (told.active, told.agent, told.held) == (True, "home", False)
     assert told.reason.endswith("; 1 connection began before the gateway's agent looked: left as is")
     air.air.remove(old)
     air.stream("phone")
     air.run(2)
-    assert air.told("phone").held
+    assert air.view("phone").held
 
 
 def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
@@ -212,12 +212,12 @@ def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
     air.run(2)
     laptop.loose = 1
     air.run(1.5)
-    told = air.told("laptop")
+    told = air.view("laptop")
     assert (told.agent, told.held) == ("laptop", False)
     assert told.reason.endswith("; its agent holds fewer sockets than it has connections that send")
     laptop.loose = 0
     air.run(0.3)
-    assert air.told("laptop").held and "fewer" not in air.told("laptop").reason
+    assert air.view("laptop").held and "fewer" not in air.view("laptop").reason
 
 
 def test_new_connection_does_not_count_as_refusing() -> None:
@@ -229,10 +229,10 @@ def test_new_connection_does_not_count_as_refusing() -> None:
         laptop.loose = 1
         air.stream("laptop")
         air.run(0.6)
-        assert air.told("laptop").held
+        assert air.view("laptop").held
         laptop.loose = 0
         air.run(0.5)
-        assert air.told("laptop").held
+        assert air.view("laptop").held
 
 
 # Orders
@@ -258,14 +258,14 @@ def test_gateway_replaces_an_agent_that_does_not_confirm() -> None:
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     stream = air.stream("laptop")
     air.run(2)
-    assert air.told("laptop").agent == "laptop"
+    assert air.view("laptop").agent == "laptop"
     laptop.answers = False
     air.run(LEASE_MS / 1000 + 2)
-    assert air.told("laptop").agent == "home" and most(gateway, stream) == ALONE
-    assert "has not said for 3 s whether it does what it was told" in (air.told("laptop").instead or "")
+    assert air.view("laptop").agent == "home" and most(gateway, stream) == ALONE
+    assert "has not said for 3 s whether it does what it was told" in (air.view("laptop").instead or "")
     air.answer(laptop)
     air.run(1)
-    assert air.told("laptop").agent == "laptop"
+    assert air.view("laptop").agent == "laptop"
 
 
 def test_reports_for_a_phone_are_dropped_with_their_agent() -> None:
@@ -274,7 +274,7 @@ def test_reports_for_a_phone_are_dropped_with_their_agent() -> None:
     stream = air.stream("phone", rate_bps=19_000_000)  # no other terminal has the rest of the bandwidth
     stream.min_rtt_us = 1
     air.run(2)
-    assert air.told("phone").most_segments == 3
+    assert air.view("phone").most_segments == 3
     air.leave(liar)
     gateway = air.gateway("window")
     stream.min_rtt_us = 16_000
@@ -291,10 +291,10 @@ def test_gateway_reports_replace_those_of_a_foreign_agent() -> None:
     liar.invented = tuple(Stream(ADDRESSES["phone"], NEAR, min_rtt_us=1, bytes_sent=n).as_subflow() for n in range(9))
     air.run(4)
     assert most(gateway, stream) == ALONE and liar.held is None and len(liar.caps) <= told + 1
-    assert air.told("phone").agent == "home" and not air.told("phone").doubts
+    assert air.view("phone").agent == "home" and not air.view("phone").doubts
     gateway.silent, liar.invented = True, ()
     air.run(2)
-    assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", (
+    assert most(liar, stream) == ALONE and air.view("phone").agent == "liar", (
         "the other agent counts again for an unseen terminal"
     )
 
@@ -319,9 +319,9 @@ def test_cut_report_is_counted_and_others_keep_their_caps() -> None:
     for _ in range(3):
         air.tell(replace(liar.report(), cut=True))
         air.run(0.25)
-    assert air.told("phone").doubted == 3
-    assert air.told("phone").doubts == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
-    assert most(laptop, stream) == ONE_OF_TWO and air.told("laptop").held and not air.told("laptop").doubted
+    assert air.view("phone").doubted == 3
+    assert air.view("phone").doubts == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
+    assert most(laptop, stream) == ONE_OF_TWO and air.view("laptop").held and not air.view("laptop").doubted
 
 
 def test_a_hundred_joins_and_leaves_a_second_are_bounded_work() -> None:
@@ -376,7 +376,7 @@ def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     air.reconfigured(document("paper", tables="gb"))
     air.run(0.2)
     assert air.place().rule is CapRule.PAPER and air.place().tables is CapTables.GINGERBREAD
-    assert "paper (gb): 2 active" in air.told("laptop").reason
+    assert "paper (gb): 2 active" in air.view("laptop").reason
     assert most(laptop, own) not in (None, ONE_OF_TWO)
     air.reconfigured(document("off"))
     air.run(0.2)
@@ -386,7 +386,7 @@ def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     told = len(laptop.caps)
     air.run(10)
     assert len(laptop.caps) == told and air.core.air.next_at is None
-    assert air.told("laptop").reason == "the rule of its access point is off"
+    assert air.view("laptop").reason == "the rule of its access point is off"
     air.reconfigured(document())
     air.run(1.5)
     assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)
@@ -417,10 +417,10 @@ def test_report_of_a_foreign_connection_is_named_and_ignored() -> None:
     elsewhere = Stream("172.17.0.2", FAR, bytes_sent=10**9)
     laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
     air.run(2)
-    told = air.told("laptop")
+    told = air.view("laptop")
     assert told.doubted > 0 and told.doubts == ("it tells of a connection of an address that is not its own (1 time)",)
     assert (most(tablet, others), most(laptop, own)) == (ONE_OF_TWO, ONE_OF_TWO)
-    assert not air.told("tablet").doubts
+    assert not air.view("tablet").doubts
 
 
 @pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])

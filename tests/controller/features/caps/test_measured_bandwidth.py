@@ -15,28 +15,28 @@ RATE_BPS = 18_700_000
 FIGURE_BPS = pytest.approx(RATE_BPS * PACKET_BYTES / PAYLOAD_BYTES, rel=0.01)
 
 
-def unwritten() -> dict[str, Any]:
+def without_bandwidth() -> dict[str, Any]:
     written = document()
     del written["sites"]["home"]["access_points"]["air"]["bandwidth_bps"]
     return written
 
 
-def full(air: Shared, name: str, rate_bps: int = RATE_BPS) -> Stream:
+def saturated(air: Shared, name: str, rate_bps: int = RATE_BPS) -> Stream:
     return air.stream(name, rate_bps=rate_bps, srtt_us=200_000)
 
 
 def test_cap_waits_for_a_measurement_that_is_shown_with_its_age() -> None:
-    air = Shared(unwritten())
+    air = Shared(without_bandwidth())
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=RATE_BPS)
     air.run(5)
     assert laptop.window(stream) is None and (air.place().bandwidth_bps, air.place().measured) == (None, None)
-    assert air.told("laptop").reason == "no cap: the bandwidth of its access point is not known yet"
+    assert air.view("laptop").reason == "no cap: the bandwidth of its access point is not known yet"
     stream.srtt_us = 200_000
     air.run(3)
     cap, measured = laptop.window(stream), air.place().measured
-    assert cap is not None and cap.most_segments < 60 and air.told("laptop").held
+    assert cap is not None and cap.most_segments < 60 and air.view("laptop").held
     assert air.place().bandwidth_bps == FIGURE_BPS and measured is not None and measured.least_bps == FIGURE_BPS
-    assert "ideal: 1 active, 19.37 Mbit/s x " in air.told("laptop").reason
+    assert "ideal: 1 active, 19.37 Mbit/s x " in air.view("laptop").reason
     confirmed_s = measured.age_s
     stream.rate_bps = 100_000
     air.run(4)
@@ -47,10 +47,10 @@ def test_cap_waits_for_a_measurement_that_is_shown_with_its_age() -> None:
 def test_configured_bandwidth_is_not_measured() -> None:
     air = Shared()
     air.sender("laptop")
-    full(air, "laptop")
+    saturated(air, "laptop")
     air.run(5)
     assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)
-    measuring = unwritten()
+    measuring = without_bandwidth()
     air.reconfigured(measuring)
     air.run(3)
     assert air.place().bandwidth_bps == FIGURE_BPS
@@ -61,18 +61,18 @@ def test_configured_bandwidth_is_not_measured() -> None:
 
 
 def test_gateway_counts_phones_together_with_laptops() -> None:
-    air = Shared(unwritten())
+    air = Shared(without_bandwidth())
     gateway, laptop = air.gateway("window"), air.sender("laptop")
-    phones, own = full(air, "phone", RATE_BPS // 2), full(air, "laptop", RATE_BPS // 2)
+    phones, own = saturated(air, "phone", RATE_BPS // 2), saturated(air, "laptop", RATE_BPS // 2)
     air.run(4)
     assert air.place().bandwidth_bps == FIGURE_BPS
     assert gateway.window(phones) is not None and laptop.window(own) is not None
 
 
 def test_terminal_claims_are_ignored_if_its_gateway_counts() -> None:
-    air = Shared(unwritten())
+    air = Shared(without_bandwidth())
     air.gateway("window")
-    liar, _ = air.sender("laptop"), full(air, "laptop")
+    liar, _ = air.sender("laptop"), saturated(air, "laptop")
     air.run(4)
     lie = Stream(ADDRESSES["laptop"], "203.0.113.9", min_rtt_us=16_000, srtt_us=16_000, rate_bps=10**9)
     for _ in range(8):

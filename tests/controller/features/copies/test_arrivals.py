@@ -50,7 +50,7 @@ class Copied(Ends):
             self.far.brings("lte", first=max(0, lte - wifi), eliminated=min(wifi, lte))
             self.second()
 
-    def told_of(self) -> str:
+    def reason(self) -> str:
         """Return the reason shown for the client's active uplink."""
         watch = self.core.copying.watch("client")
         assert watch is not None
@@ -73,8 +73,8 @@ def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
     ends = Copied()
     ends.comes(SECONDS, wifi=95)
     assert not ends.decided()
-    assert "wifi: 5.0% of 100 packets lost" in ends.told_of()
-    assert "as is seen where copies come in" in ends.told_of()
+    assert "wifi: 5.0% of 100 packets lost" in ends.reason()
+    assert "as is seen where copies come in" in ends.reason()
 
 
 @pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}])
@@ -83,7 +83,7 @@ def test_arrivals_are_ignored_if_a_terminal_is_not_copied(modes: dict[str, str])
     written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
     ends = Copied(written)
     ends.comes(SECONDS, wifi=50)
-    assert ends.told_of() == "it is not known yet" and not ends.decided()
+    assert ends.reason() == "it is not known yet" and not ends.decided()
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
@@ -94,7 +94,7 @@ def test_arrivals_from_before_a_change_do_not_count_as_lost() -> None:
         for name in ("client", "phone"):
             ends.carry(overrides.active(ends.core, name, uplink, ends.now)[1])
         ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
-    assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
+    assert "wifi: 0.0% of" in ends.reason() or "nothing is known of wifi yet" in ends.reason()
 
 
 def test_end_without_elimination_is_ignored() -> None:
@@ -102,13 +102,13 @@ def test_end_without_elimination_is_ignored() -> None:
     ends.far.gone = {"lte0": "it has an XDP program already"}
     ends.second()
     ends.comes(SECONDS, wifi=50)
-    assert ends.told_of() == "it is not known yet"
+    assert ends.reason() == "it is not known yet"
 
 
 def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
     ends = Copied(agents=False)
     ends.comes(3 * SECONDS)
-    assert not ends.decided() and ends.told_of().count("but nobody would tell how it fares alone") == 1
+    assert not ends.decided() and ends.reason().count("but nobody would tell how it fares alone") == 1
     probed(ends, 2)
     ends.comes(2)
     assert [entry.copies for entry in ends.decided()] == [False]
@@ -121,7 +121,7 @@ def test_copies_of_a_slow_udp_sender_stay_despite_its_agent(per_s: int) -> None:
         for _ in range(per_s):
             ends.leaves_home()
         ends.comes(1, wifi=per_s, lte=per_s)
-    assert not ends.decided() and ends.told_of().endswith("but nobody would tell how it fares alone")
+    assert not ends.decided() and ends.reason().endswith("but nobody would tell how it fares alone")
 
 
 # Small packets

@@ -178,7 +178,7 @@ class Metered(Uploading):
         counters = self.fakes[1].installed().port_counters[LTE]
         return counters.sent.bytes
 
-    def says(self) -> str:
+    def budget_reason(self) -> str:
         return course(self.core, "client", self.now, 0.0).copying.reason
 
 
@@ -190,7 +190,7 @@ def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> Non
     assert scene.leaves() == {"wifi"}
     (entry,) = scene.copying()
     assert not entry.copies and entry.reason.startswith("lte: used up until ")
-    assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.says()
+    assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.budget_reason()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
     (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
     (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
@@ -233,7 +233,7 @@ def test_used_up_budget_survives_a_restart_until_raised() -> None:
     raised = sites.loaded(metered(budget_bytes_per_day=str(10 * BUDGET)))
     scene.carry(scene.core.reconfigure(raised, scene.now))
     scene.lives(2)
-    assert "used up" not in scene.says()
+    assert "used up" not in scene.budget_reason()
 
 
 def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -243,7 +243,7 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
     scene.day = "2026-11-22"  # right again, without a confirmation by NTP
     scene.lives(2)
     assert scene.leaves() == {"wifi"}
-    assert "until the clock is past 2035-11-16" in scene.says()
+    assert "until the clock is past 2035-11-16" in scene.budget_reason()
     with caplog.at_level("INFO"):
         answer, effects = overrides.budget_reset(scene.core, "home", "lte", scene.now)
     scene.carry(effects)

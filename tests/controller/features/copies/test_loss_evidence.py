@@ -15,7 +15,7 @@ from tests.controller.features.probing.test_manager import World
 from tests.fakes.measurer import FakeMeasurer
 
 
-def told(event: Reported, number: int, names: list[str]) -> Reported:
+def with_paths(event: Reported, number: int, names: list[str]) -> Reported:
     return replace(event, health=tuple(PathHealth(name, "", 10 * number, number, 0, 0, 0, ()) for name in names))
 
 
@@ -30,7 +30,7 @@ def reporter() -> FakeMeasurer:
 def test_invented_paths_are_ignored() -> None:
     home, probes = reporter(), Probes()
     for number in range(1, 100):
-        event = told(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
+        event = with_paths(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
         found = probes.told(event, ["wifi", "lte"])
         assert {name: each.tally for name, each in found.items()} == ({"wifi": Tally(10, 1, 0)} if number > 1 else {})
 

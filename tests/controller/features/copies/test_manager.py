@@ -229,12 +229,12 @@ def test_view_has_copied_protocols_and_packet_counts() -> None:
 # Other evidence of the active uplink
 
 
-def on_wifi_by_wish(wanted: Wanted = ONE_PATH) -> Uploading:
+def on_wifi_by_override(wanted: Wanted = ONE_PATH) -> Uploading:
     return Uploading(replace(wanted, active={"client": "wifi"}))
 
 
 def test_dead_uplink_has_copies_until_it_recovers() -> None:
-    scene = on_wifi_by_wish()
+    scene = on_wifi_by_override()
     scene.uploads(1)
     scene.now += 0.1
     scene.up("wifi0", False)
@@ -398,7 +398,7 @@ def test_controller_restart_waits_for_agents_before_deciding() -> None:
 
 
 def test_flapping_ports_are_evaluated_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = on_wifi_by_wish()
+    scene = on_wifi_by_override()
     scene.pass_time(1.0)
     looked = 0
     look = CopiesManager.look
@@ -418,7 +418,7 @@ def test_flapping_ports_are_evaluated_at_a_limited_rate(monkeypatch: pytest.Monk
 
 
 def test_decision_during_an_override_is_not_lost() -> None:
-    scene = on_wifi_by_wish()
+    scene = on_wifi_by_override()
     scene.uploads(1)
     scene.now += 0.1
     scene.up("wifi0", False)

@@ -87,7 +87,7 @@ class Ends(Pair):
         site = self.core.config.sites[0]
         return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
 
-    def told(self, name: str) -> Any:
+    def copies_view(self, name: str) -> Any:
         gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", self.now, 0.0).gateways}
         return gateways[name].copies
 
@@ -104,8 +104,8 @@ def test_other_end_copies_everything_once_an_agent_eliminates() -> None:
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI})
     ends.agent("home")
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE})
-    assert [told.eliminated for told in (ends.told("home"), ends.told("far"))] == [True, True]
-    assert ends.told("home").copied == ("all",)
+    assert [told.eliminated for told in (ends.copies_view("home"), ends.copies_view("far"))] == [True, True]
+    assert ends.copies_view("home").copied == ("all",)
 
 
 def test_copying_waits_until_the_agent_confirms_elimination() -> None:
@@ -113,7 +113,7 @@ def test_copying_waits_until_the_agent_confirms_elimination() -> None:
     ends.join(FakeEliminator("far"))
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert ends.told("far").reason == "the agent far has not said lately that it does"
+    assert ends.copies_view("far").reason == "the agent far has not said lately that it does"
 
 
 def test_copying_ends_at_once_when_the_agent_leaves() -> None:
@@ -122,7 +122,7 @@ def test_copying_ends_at_once_when_the_agent_leaves() -> None:
     ends.leave(agent)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert "no agent of role gateway that was enrolled as far is connected" in ends.told("far").reason
+    assert "no agent of role gateway that was enrolled as far is connected" in ends.copies_view("far").reason
     ends.join(agent)
     ends.drain()
     ends.second()
@@ -144,7 +144,7 @@ def test_port_without_a_program_is_named_and_ordered_again() -> None:
     agent.gone["lte0"] = "there is no network device lte0 here"
     ends.second()
     assert ends.leaves_home() == {WIFI}
-    assert ends.told("far").reason == "lte0: there is no network device lte0 here"
+    assert ends.copies_view("far").reason == "lte0: there is no network device lte0 here"
     agent.gone.clear()
     ends.second()
     assert ends.leaves_home() == {WIFI, LTE}
@@ -157,7 +157,7 @@ def test_refused_order_is_repeated() -> None:
     ends.join(agent)
     ends.drain()
     ends.second()
-    assert ends.told("far").reason == "lte0: lte0 has an XDP program already"
+    assert ends.copies_view("far").reason == "lte0: lte0 has an XDP program already"
     for _ in range(int(AGAIN_AFTER_S) + 1):
         ends.second()
     assert agent.orders == [AT_FAR, AT_FAR]
@@ -166,7 +166,7 @@ def test_refused_order_is_repeated() -> None:
 def test_incapable_agent_gets_no_order_and_gives_the_reason() -> None:
     ends = Ends()
     agent = ends.agent("far", unable="the kernel does not take the program")
-    assert agent.orders == [] and ends.told("far").reason == "the kernel does not take the program"
+    assert agent.orders == [] and ends.copies_view("far").reason == "the kernel does not take the program"
     assert ends.leaves_home() == {WIFI}
 
 
@@ -182,14 +182,14 @@ def test_configured_protocols_are_copied_regardless() -> None:
     written["sites"]["home"]["bicast"] = ["tcp", "icmp"]
     ends = Ends(written)
     ends.agent("far")
-    assert ends.told("far").eliminated and ends.leaves_home() == {WIFI}
+    assert ends.copies_view("far").eliminated and ends.leaves_home() == {WIFI}
 
 
 def test_site_without_a_peer_does_not_eliminate() -> None:
     written = document()
     del written["sites"]["far"]["mirrors"]
     ends = Ends(written)
-    assert ends.agent("far").orders == [] and ends.told("far") is None
+    assert ends.agent("far").orders == [] and ends.copies_view("far") is None
 
 
 def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
@@ -257,43 +257,43 @@ def test_elimination_ends_if_its_agent_does_not_return() -> None:
     assert ends.switch(HOME).site.bicast.protocols == (Protocol.TCP,)
 
 
-def both_bring(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
+def deliver(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
     """Let everything that the terminals sent within a second arrive over these uplinks."""
     for name in uplinks:
         agent.brings(name, first=50 if name == uplinks[0] else 0, eliminated=0 if name == uplinks[0] else 50)
     ends.second()
 
 
-def without_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeEliminator]:
+def silent_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeEliminator]:
     """Return both ends, the agent of far, and a second in which Wi-Fi delivered no copies."""
     ends = Ends(written)
     agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+    deliver(ends, agent, "wifi", "lte")
+    deliver(ends, agent, "lte")
     return ends, agent
 
 
 def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
-    ends, agent = without_wifi()
-    (silent,) = ends.told("far").silent
+    ends, agent = silent_wifi()
+    (silent,) = ends.copies_view("far").silent
     assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.reason
     assert ends.active() == {"client": "lte", "phone": "lte"}
-    both_bring(ends, agent, "lte", "wifi")
-    assert ends.told("far").silent == ()
+    deliver(ends, agent, "lte", "wifi")
+    assert ends.copies_view("far").silent == ()
     for _ in range(int(RETURN_AFTER_S) + 2):
-        both_bring(ends, agent, "lte", "wifi")
+        deliver(ends, agent, "lte", "wifi")
     assert ends.active() == {"client": "wifi", "phone": "lte"}, "each terminal is back on its default"
 
 
 def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    ends, agent = without_wifi()
+    ends, agent = silent_wifi()
     (left,) = ends.core.steering.logbook.entries("client")
     assert left.uplink == "lte" and left.reporters == ("far",)
     assert course(ends.core, "client", ends.now, 0.0).decisions[0].reporters == ("far",)
     assert any("from wifi to lte" in line and line.endswith("; reported by far") for line in caplog.messages)
     for _ in range(int(RETURN_AFTER_S) + 3):
-        both_bring(ends, agent, "lte", "wifi")
+        deliver(ends, agent, "lte", "wifi")
     returned, _ = ends.core.steering.logbook.entries("client")
     assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.reason
 
@@ -309,15 +309,15 @@ def test_uplink_with_unidentified_packets_is_named(
             agent.brings("wifi", first=100, unidentified=unidentified)
             agent.brings("lte", eliminated=100)
             ends.second()
-        return ends.told("far").unidentified
+        return ends.copies_view("far").unidentified
 
     (merged,) = bring(5)
     assert merged.uplink == "wifi" and "5% of" in merged.reason
     assert [line for line in caplog.messages if "GRO" in line] == [f"far: wifi: {merged.reason}"]
     assert bring(0) == ()
-    assert bring(5) and ends.told("home").unidentified == ()
+    assert bring(5) and ends.copies_view("home").unidentified == ()
     ends.leave(agent)
-    assert ends.told("far").unidentified == ()
+    assert ends.copies_view("far").unidentified == ()
 
 
 def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
@@ -325,9 +325,9 @@ def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
     agent = ends.agent("far")
     _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
     ends.carry(effects)
-    both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
-    assert ends.active()["client"] == "wifi" and ends.told("far").silent
+    deliver(ends, agent, "wifi", "lte")
+    deliver(ends, agent, "lte")
+    assert ends.active()["client"] == "wifi" and ends.copies_view("far").silent
 
 
 def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
@@ -335,59 +335,59 @@ def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
     written["sites"]["home"]["classes"] = {"backup-job": {"protocols": ["tcp"], "ports": ["873"]}}
     ends = Ends(written)
     agent = ends.agent("far")
-    both_bring(ends, agent, "lte")
+    deliver(ends, agent, "lte")
     _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
     ends.carry(effects)
-    both_bring(ends, agent, "lte")
-    both_bring(ends, agent, "lte")
-    assert ends.told("far").silent == ()
+    deliver(ends, agent, "lte")
+    deliver(ends, agent, "lte")
+    assert ends.copies_view("far").silent == ()
     _, effects = overrides.mode(ends.core, "phone", None, ends.now, "backup-job")
     ends.carry(effects)
     for _ in range(3):
-        both_bring(ends, agent, "lte")
-    assert ends.told("far").silent
+        deliver(ends, agent, "lte")
+    assert ends.copies_view("far").silent
 
 
 def test_downed_port_is_not_reported_as_silent() -> None:
     ends = Ends()
     agent = ends.agent("far")
-    both_bring(ends, agent, "wifi", "lte")
+    deliver(ends, agent, "wifi", "lte")
     ends.up("wifi0", False, HOME)
-    both_bring(ends, agent, "lte")
-    both_bring(ends, agent, "lte")
-    assert ends.told("far").silent == ()
+    deliver(ends, agent, "lte")
+    deliver(ends, agent, "lte")
+    assert ends.copies_view("far").silent == ()
 
 
 def test_alarm_ends_with_its_agent() -> None:
-    ends, agent = without_wifi()
+    ends, agent = silent_wifi()
     ends.leave(agent)
-    assert ends.told("far").silent == ()
+    assert ends.copies_view("far").silent == ()
     assert ends.core.steering.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
 
 
 def test_silent_uplink_gets_no_copies_until_its_trial() -> None:
     ends = Ends()
     agents = {name: ends.agent(name) for name in ("home", "far")}
-    both_bring(ends, agents["far"], "wifi", "lte")
-    both_bring(ends, agents["far"], "lte")
+    deliver(ends, agents["far"], "wifi", "lte")
+    deliver(ends, agents["far"], "lte")
     assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE})
     for _ in range(int(HOLD_S) + 1):
-        both_bring(ends, agents["far"], "lte")
+        deliver(ends, agents["far"], "lte")
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "on trial"
     for _ in range(int(TRIAL_S) + 1):
-        both_bring(ends, agents["far"], "lte")
+        deliver(ends, agents["far"], "lte")
     assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "after a failed trial"
     began = ends.now
     while ends.leaves_home() == {LTE}:
-        both_bring(ends, agents["far"], "lte")
+        deliver(ends, agents["far"], "lte")
     assert ends.now - began >= 2 * HOLD_S - 2
     for _ in range(int(TRIAL_S) + 1):
-        both_bring(ends, agents["far"], "lte", "wifi")
+        deliver(ends, agents["far"], "lte", "wifi")
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "it is back"
 
 
 def test_last_uplink_is_never_screened() -> None:
-    ends, _ = without_wifi()
+    ends, _ = silent_wifi()
     ends.up("lte0", False, HOME)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
@@ -400,8 +400,8 @@ def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family
     ends = Ends(learning() if macs == "learned" else with_macs())
     agent = ends.agent("far")
     for _ in range(3):
-        both_bring(ends, agent, "wifi", "lte")
-    both_bring(ends, agent, "lte")
+        deliver(ends, agent, "wifi", "lte")
+    deliver(ends, agent, "lte")
     programs = [fake.installed().program for fake in ends.fakes.values()]
     for answers in range(ENOUGH_ANSWERS):
         assert ends.leaves_home() == {LTE}, f"after {answers} answers"
@@ -410,7 +410,7 @@ def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family
         ends.drain()
         line = (ends.switch(end).session, PORTS["wifi0"].number)
         asked = [each for each in ends.asked[before:] if (each.session, each.out_port) == line]
-        hears(ends, end, next(each for each in asked if Family.of(each.target) is family), WIFI_HOP_MAC)
+        deliver_answer(ends, end, next(each for each in asked if Family.of(each.target) is family), WIFI_HOP_MAC)
     ends.pass_time(0.1)
     ends.drain()
     assert ends.leaves_home() == {WIFI, LTE}
@@ -419,14 +419,14 @@ def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family
 
 
 def test_answer_from_another_mac_does_not_end_screening() -> None:
-    ends, _ = without_wifi(with_macs())
+    ends, _ = silent_wifi(with_macs())
     for _ in range(ENOUGH_ANSWERS):
         before = len(ends.asked)
         ends.pass_time(1.0)
         ends.drain()
         for each in ends.asked[before:]:
             if (each.session, each.out_port) == (ends.home, WIFI):
-                hears(ends, HOME, each, "0a:00:00:00:00:66")
+                deliver_answer(ends, HOME, each, "0a:00:00:00:00:66")
         ends.pass_time(0.1)
         ends.drain()
         assert ends.leaves_home() == {LTE}
@@ -434,7 +434,7 @@ def test_answer_from_another_mac_does_not_end_screening() -> None:
 
 
 def test_answers_of_other_neighbours_do_not_end_screening() -> None:
-    ends, _ = without_wifi(learning())
+    ends, _ = silent_wifi(learning())
     for name, address in sites.learned(ends.switch(HOME).site):
         for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
             ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))
@@ -443,7 +443,7 @@ def test_answers_of_other_neighbours_do_not_end_screening() -> None:
     assert ends.leaves_home() == {LTE}
 
 
-def hears(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
+def deliver_answer(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
     """Deliver the answer to the core if the switch punts it."""
     answer = arp_reply if Family.of(asked.target) is Family.IPV4 else advertise
     packet = answer(str(asked.target), str(asked.source), eth_src=mac, eth_dst=asked.source_mac)

@@ -18,7 +18,7 @@ SEEN = {**PORTS, "sat0": replace(PORTS["lte0"], number=9)}
 LTE_IS_BARRED = Wanted(barred={"home": frozenset({"lte"})})
 
 
-def three(mode: str) -> Config:
+def three_uplinks(mode: str) -> Config:
     written = document()
     for site, own, other in (("home", 2, 1), ("far", 1, 2)):
         third = {"addresses": [f"192.168.30.{own}/24"], "next_hops": [{"address": f"192.168.30.{other}"}]}
@@ -28,17 +28,17 @@ def three(mode: str) -> Config:
     return sites.loaded(written)
 
 
-def told(**first: int) -> Elimination:
+def elimination(**first: int) -> Elimination:
     paths = (PathCopies(name, True, count, 0, 0, 0, 0, 0, 0, ()) for name, count in first.items())
     return Elimination(200_000, tuple(paths), ())
 
 
 def silent(wanted: Wanted, **still: int) -> set[str]:
-    home, far = three("bicast").sites
+    home, far = three_uplinks("bicast").sites
     silence, ports = Silence(), {1: SEEN, 2: SEEN}
     for second in range(5):
         came = {name: still.get(name, 100 * second) for name in ("wifi", "lte", "sat")}
-        silence.look(far, home, told(**came), True, wanted, ports, float(second))
+        silence.look(far, home, elimination(**came), True, wanted, ports, float(second))
     return set(silence.at("far"))
 
 
@@ -49,12 +49,12 @@ def test_barred_uplink_is_not_silent_and_others_are() -> None:
 
 
 def test_terminal_on_a_barred_uplink_gets_no_loss_evidence() -> None:
-    home, far = three("auto").sites
+    home, far = three_uplinks("auto").sites
     on_both = replace(LTE_IS_BARRED, active={"client": "wifi", "phone": "lte"}, once=frozenset({"far"}))
     for wanted, of_whom in ((replace(on_both, barred={}), {"wifi", "lte"}), (on_both, {"wifi"})):
         brought = CopyArrivals()
         for second in range(3):
             evidence = brought.told(
-                far, home, told(wifi=100 * second, lte=50 * second, sat=second), 1.0, wanted, float(second)
+                far, home, elimination(wifi=100 * second, lte=50 * second, sat=second), 1.0, wanted, float(second)
             )
         assert evidence.keys() == of_whom

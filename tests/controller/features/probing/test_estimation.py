@@ -31,11 +31,11 @@ def packets(link: Link, down: bool = False, bps: float | None = None) -> tuple[P
     return tuple(link.probed(plan(down, bps).order(ROAD, down, 1)))
 
 
-def of(*told: ProbePacket, link_bps: float | None = None, down: bool = False) -> Estimated:
+def estimate_of(*told: ProbePacket, link_bps: float | None = None, down: bool = False) -> Estimated:
     return estimated(Estimate("home", "wifi", down, ProbeReport(1, 1, "", "udp", False, told), None, link_bps, at=50.0))
 
 
-def borne(found: Estimated) -> None:
+def check_handled(found: Estimated) -> None:
     for each in (found.one_packet, found.trains):
         if isinstance(each, Rate):
             assert 0 < each.least_bps <= each.bps <= each.most_bps and isfinite(each.most_bps)
@@ -51,7 +51,7 @@ def borne(found: Estimated) -> None:
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("paid", [False, True])
 def test_both_methods_find_the_rate_of_a_link(down: bool, paid: bool) -> None:
-    found = of(*Link(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
+    found = estimate_of(*Link(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
     for each in (found.one_packet, found.trains):
         assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
@@ -59,15 +59,15 @@ def test_both_methods_find_the_rate_of_a_link(down: bool, paid: bool) -> None:
 
 def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
     told = [replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(Link())]
-    assert of(*told).mtu_bytes == 1248 + 28  # a multiple of the step between lengths
-    assert of(*packets(Link())).mtu_bytes is None
+    assert estimate_of(*told).mtu_bytes == 1248 + 28  # a multiple of the step between lengths
+    assert estimate_of(*packets(Link())).mtu_bytes is None
 
 
-def told(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
-    return book_of(page, at, one_packet, trains).figure(None, at)
+def fused_rate(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
+    return page_after(page, at, one_packet, trains).figure(None, at)
 
 
-def book_of(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> PathEstimate:
+def page_after(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> PathEstimate:
     order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "udp", False, ()), None, None, at)
     return written(page, Estimated(order, rate_of(one_packet), rate_of(trains), None))
 
@@ -77,32 +77,32 @@ def rate_of(bps: float | None) -> Rate | Unknown:
 
 
 def test_single_packets_follow_the_last_trains_when_those_fail() -> None:
-    several = book_of(PathEstimate(), 50.0, 5e6, 10e6)
-    found = told(several, 700.0, 5e6, None)
+    several = page_after(PathEstimate(), 50.0, 5e6, 10e6)
+    found = fused_rate(several, 700.0, 5e6, None)
     assert isinstance(found, FusedRate) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
-    slower = told(book_of(PathEstimate(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
+    slower = fused_rate(page_after(PathEstimate(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
     assert isinstance(slower, FusedRate) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
 
 
 def test_faster_trains_replace_an_older_wire_rate() -> None:
-    found = told(book_of(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
+    found = fused_rate(page_after(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
     assert isinstance(found, FusedRate) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
-    shaped = told(book_of(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
+    shaped = fused_rate(page_after(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
     assert isinstance(shaped, FusedRate) and shaped.bps == 5e6, "the wire's rate says nothing about its shaper"
 
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
 def test_calibration_by_a_wrong_link_rate_is_refused(link_bps: float) -> None:
-    found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    found = estimate_of(*packets(Link(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.reason
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
     assert written(PathEstimate(), found).alpha is None
-    borne(found)
+    check_handled(found)
 
 
 @pytest.mark.parametrize("link_bps", [20e6, 20.1e6])
 def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
-    found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    found = estimate_of(*packets(Link(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == pytest.approx(
         8 / 20e6 - 8 / link_bps, abs=1e-10
     )
@@ -110,7 +110,7 @@ def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
 
 
 def test_calibration_needs_a_rate() -> None:
-    found = of(*packets(Link())[:10], link_bps=20e6)
+    found = estimate_of(*packets(Link())[:10], link_bps=20e6)
     assert isinstance(found.alpha, Unknown)
     page = written(PathEstimate(alpha=Alpha(1e-10, 1e-11)), found)
     assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets came" in page.error
@@ -126,7 +126,7 @@ PACKETS = some.builds(
 @given(some.lists(PACKETS, max_size=12), some.integers(1, 8), some.sampled_from([None, 1.0, 1e8]))
 @example([ProbePacket(0, 16, 5, 5, 5, 5)], 8, 1e8)
 def test_random_packets_are_handled(told: list[ProbePacket], times: int, link_bps: float | None) -> None:
-    borne(of(*told * times, link_bps=link_bps))
+    check_handled(estimate_of(*told * times, link_bps=link_bps))
 
 
 @settings(max_examples=40, deadline=None)
@@ -141,4 +141,4 @@ def test_probe_with_random_times_is_handled(bends: list[tuple[int, int | None, i
             name = ("sent_ns", "received_ns", "answered_ns", "heard_ns")[which]
             bent: dict[str, Any] = {name: at}
             told[number] = replace(told[number], **bent)
-    borne(of(*told, link_bps=link_bps))
+    check_handled(estimate_of(*told, link_bps=link_bps))

@@ -210,7 +210,7 @@ def test_new_device_of_an_uplink_changes_the_key() -> None:
     assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
 
 
-def test_figures_of_one_way_are_not_used_for_another() -> None:
+def test_figures_of_one_device_are_not_used_for_another() -> None:
     world, home, _ = both()
     world.probe_all(home)
     world.core.measuring.wish(None, "wifi", None)
@@ -530,7 +530,7 @@ class Alone:
 @settings(max_examples=15, deadline=None)
 @given(some.floats(1e5, 1e7), some.floats(1e5, 1e9))
 @example(1e6, 60e6)
-def test_probes_use_a_hundredth_of_each_direction(up: float, down: float) -> None:
+def test_probes_use_at_most_a_hundredth_of_a_direction(up: float, down: float) -> None:
     alone = Alone(up, None, down)
     alone.pass_time(10, 60.0)
     for of in (False, True):
@@ -545,7 +545,7 @@ def test_probes_use_a_hundredth_of_each_direction(up: float, down: float) -> Non
 
 @settings(max_examples=10, deadline=None)
 @given(some.integers(10**6, 10**10))
-def test_probes_use_a_hundredth_of_a_daily_budget(budget_bytes: int) -> None:
+def test_probes_use_at_most_a_hundredth_of_a_budget(budget_bytes: int) -> None:
     alone = Alone(20e6, budget_bytes)
     alone.pass_time(72, 300.0)
     probes = sorted(probe for each in alone.probes.values() for probe in each)

@@ -12,7 +12,7 @@ from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import SoughtDestination
-from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, far_away, seeking, standing
+from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, far_away, seeking, started
 from tests.controller.pair import Pair
 
 OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
@@ -75,7 +75,7 @@ def test_gateway_keeps_its_choices_after_a_broken_session() -> None:
 
 
 def test_relay_that_left_during_a_walk_is_asked_again() -> None:
-    world = standing()
+    world = started()
     world.internet.rtt_ms = far_away()
     world.home.seeks = [PLACE]
     world.seconds(1)
@@ -108,7 +108,7 @@ def test_new_method_takes_effect_at_once() -> None:
 
 def test_relay_with_a_false_distance_is_not_chosen() -> None:
     """Tokyo is near the site, and reports 1 us to every destination."""
-    world = standing()
+    world = started()
     world.internet.rtt_ms = far_away() | {("home", RELAYS["tokyo"]): 20, ("tokyo", PLACE.address): 0.001}
     world.home.seeks.append(PLACE)
     world.second()

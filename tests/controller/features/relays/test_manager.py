@@ -108,7 +108,7 @@ class World(Pair):
         return {one.prefix: one.relays for one in self.home.choices.choices}
 
 
-def standing(**of_home: Any) -> World:
+def started(**of_home: Any) -> World:
     world = World(**of_home)
     world.vouch("home", *RELAYS)
     world.add(*RELAYS)
@@ -130,7 +130,7 @@ def far_away() -> dict[tuple[str, str], float]:
 
 
 def seeking(**of_home: Any) -> World:
-    world = standing(**of_home)
+    world = started(**of_home)
     world.internet.rtt_ms = far_away()
     world.home.seeks.append(PLACE)
     world.seconds(1)
@@ -143,7 +143,7 @@ def seeking(**of_home: Any) -> World:
 
 
 def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
-    world = standing()
+    world = started()
     assert world.relays["oslo"].order == Relay(443, (RelayClient("home", b"\1" * 32),), WEB)
     client = tuple(
         LocalAddress(uplink, (f"10.97.{number}.3", f"fd00:97{number}::3"))
@@ -172,7 +172,7 @@ def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
 
 
 def test_agent_of_another_role_is_no_relay() -> None:
-    world = standing()
+    world = started()
     world.vouched["oslo"] = replace(world.vouched["oslo"], role=Role.TERMINAL)
     world.vouch()
     world.drain()
@@ -195,7 +195,7 @@ def test_refused_order_is_repeated_after_a_while() -> None:
 
 
 def test_draining_relay_gets_nothing_new_and_a_removed_one_ends() -> None:
-    world = standing()
+    world = started()
     world.relays["oslo"].connections = 3
     world.seconds(1)
     assert world.wish(requests.drained("oslo", True)) == "oslo takes nothing new; it carries 3 connections"
@@ -209,7 +209,7 @@ def test_draining_relay_gets_nothing_new_and_a_removed_one_ends() -> None:
 
 
 def test_revoked_gateway_is_not_served_until_it_rejoins() -> None:
-    world = standing()
+    world = started()
     world.revoke("home")
     world.drain()
     assert world.relays["oslo"].order.gateways == ()
@@ -219,7 +219,7 @@ def test_revoked_gateway_is_not_served_until_it_rejoins() -> None:
 
 
 def test_revoked_relay_is_not_used_and_a_lost_session_is() -> None:
-    world = standing()
+    world = started()
     world.leave(world.relays["oslo"])
     world.seconds(3)
     assert [one.name for one in world.home.order.relays] == ["oslo", "tokyo"]
@@ -233,7 +233,7 @@ def test_revoked_relay_is_not_used_and_a_lost_session_is() -> None:
 
 
 def test_controller_restart_repeats_the_orders_in_force() -> None:
-    world = standing()
+    world = started()
     before = world.home.order, world.relays["oslo"].order
     told = len(world.home.orders_of(Take))
     world.restart()
@@ -243,7 +243,7 @@ def test_controller_restart_repeats_the_orders_in_force() -> None:
 
 
 def test_interception_that_is_no_longer_configured_is_undone() -> None:
-    world = standing()
+    world = started()
     assert world.home.order.terminals
     config = world.core.config
     world.carry(world.core.reconfigure(replace(config, sites=(replace(config.sites[0], relaying=None),)), world.now))
@@ -274,7 +274,7 @@ def test_interception_that_is_no_longer_configured_is_undone() -> None:
     ],
 )
 def test_invalid_relay_is_refused_and_changes_nothing(name: str, relay: RelayOverride, reason: str) -> None:
-    world = standing()
+    world = started()
     before = world.core.wanted
     with pytest.raises(Impossible, match=reason):
         world.wish(requests.wished(name, relay))
@@ -320,7 +320,7 @@ def test_nearest_needs_no_walk_and_no_choice() -> None:
 
 
 def test_walks_wait_for_a_reachable_relay() -> None:
-    world = standing()
+    world = started()
     world.internet.dead.update(RELAYS)
     world.home.seeks.append(PLACE)
     world.seconds(3)
@@ -329,7 +329,7 @@ def test_walks_wait_for_a_reachable_relay() -> None:
 
 def test_direct_path_is_chosen_if_fastest_unless_forbidden() -> None:
     for fallback, chosen in ((Fallback.DIRECT, {PREFIX: ()}), (Fallback.BLOCK, {})):
-        world = standing(fallback=fallback)
+        world = started(fallback=fallback)
         world.internet.rtt_ms = dict.fromkeys(far_away(), 300) | {("home", PLACE.address): 20}
         world.home.seeks.append(PLACE)
         world.seconds(1)
@@ -375,7 +375,7 @@ def test_old_measurement_expires_and_is_repeated_on_demand() -> None:
 
 
 def test_unreachable_destination_is_retried_rarely() -> None:
-    world = standing()
+    world = started()
     world.home.seeks.append(PLACE)
     world.seconds(1)
     world.walk()
@@ -389,7 +389,7 @@ def test_unreachable_destination_is_retried_rarely() -> None:
 
 
 def test_agent_without_a_walk_result_delays_no_choice() -> None:
-    world = standing()
+    world = started()
     world.internet.rtt_ms = far_away()
     world.home.seeks.append(PLACE)
     world.seconds(1)
@@ -448,8 +448,8 @@ def test_parallel_uses_one_relay_if_it_fills_the_uplink(monkeypatch: pytest.Monk
     assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
 
 
-def test_traceroute_draws_among_relays_that_pass_the_filters() -> None:
-    world = standing(choose=Choosing.TRACEROUTE)
+def test_traceroute_walks_with_routers_and_applies_filters() -> None:
+    world = started(choose=Choosing.TRACEROUTE)
     world.internet.rtt_ms = far_away()
     world.internet.routers = {
         ("home", PLACE.address): ["192.0.2.11", "", "192.0.2.12"],
@@ -462,11 +462,11 @@ def test_traceroute_draws_among_relays_that_pass_the_filters() -> None:
     world.walk()
     (walk,) = world.relays["oslo"].orders_of(Walk)
     assert walk == Walk((WalkTo(PLACE.address, 443, routers=True),))
-    assert world.chosen() == {PREFIX: ()}  # 150 of 200 ms are above the limit of 0.9
+    assert world.chosen() == {PREFIX: ()}  # the shared router is 150 of 200 ms away, below 0.9
 
 
 def test_oldest_of_too_many_destinations_is_dropped() -> None:
-    world = standing()
+    world = started()
     scene = world.core.relaying.scene("home")
     assert scene is not None
     for number in range(MOST_PLACES + 10):

@@ -20,7 +20,7 @@ from controller.protocol.reports import RelayReached, Reported, Taking
 from controller.protocol.requests import Impossible, UnknownRelay
 from controller.protocol.switch_messages import Effect
 from tests.controller import relayed_site
-from tests.controller.features.relays.test_manager import RELAYS, World, credential, standing
+from tests.controller.features.relays.test_manager import RELAYS, World, credential, started
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet
 
 DEST = ip_address("45.0.30.9")
@@ -36,7 +36,7 @@ def asks(world: World, anew: bool = False) -> Asked:
 
 @pytest.mark.parametrize("method", [Choosing.NEAREST, Choosing.PREDICTED])
 def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -> None:
-    world = standing(choose=method)
+    world = started(choose=method)
     world.internet.rtt_ms = dict(FAR)
     asked = asks(world)
     assert not asked.inquiry.answered and world.home.walks
@@ -59,7 +59,7 @@ def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -
 
 
 def test_trying_a_relay_walks_from_every_gateway_again() -> None:
-    world = standing(choose=Choosing.NEAREST)
+    world = started(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
         world.internet.rtt_ms["home", RELAYS["oslo"]] = rtt_ms
@@ -73,7 +73,7 @@ def test_trying_a_relay_walks_from_every_gateway_again() -> None:
 
 
 def test_query_shows_the_reason_for_a_missing_measurement() -> None:
-    world = standing(choose=Choosing.NEAREST)
+    world = started(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
     world.relays["oslo"].cannot_walk = "no ping socket"
     world.join(world.relays["oslo"])
@@ -88,7 +88,7 @@ def test_query_shows_the_reason_for_a_missing_measurement() -> None:
 
 
 def test_block_fallback_never_shows_a_direct_path() -> None:
-    world = standing(fallback=Fallback.BLOCK)
+    world = started(fallback=Fallback.BLOCK)
     world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
     asked = asks(world)
     world.walk()
@@ -98,7 +98,7 @@ def test_block_fallback_never_shows_a_direct_path() -> None:
 
 
 def test_reachability_counts_only_from_intercepting_gateways() -> None:
-    world = standing()
+    world = started()
     phone = FakeTaker("visitor", world.internet)
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
@@ -108,7 +108,7 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
 
 
 def test_refused_interception_order_is_shown() -> None:
-    world = standing()
+    world = started()
     world.home.refuses["Take"] = "no device rl-wifi"
     world.wish(requests.drained("oslo", True))
     world.seconds(1)
@@ -117,7 +117,7 @@ def test_refused_interception_order_is_shown() -> None:
 
 
 def test_invalid_query_is_refused_with_a_sentence() -> None:
-    world = standing()
+    world = started()
     for address, site, reason in (
         ("192.168.1.1", None, "no address of the Internet"),
         ("45.0.30.9", "shed", "of a site 'shed' is relayed; of these it is: home"),

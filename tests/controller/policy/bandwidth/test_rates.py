@@ -15,7 +15,7 @@ NOW = 10_000.0
 MBPS = 1e6
 
 
-def one(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> Measured:
+def measurement(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> Measured:
     return Measured(method, Rate(mbps * MBPS, mbps * MBPS * (1 - part), mbps * MBPS * (1 + part)), at)
 
 
@@ -26,51 +26,51 @@ def figure(*measured: Measured, now: float = NOW) -> FusedRate:
 
 
 def test_fused_weights_agreeing_methods_by_certainty() -> None:
-    both = figure(one(Method.ONE_PACKET, 100, 0.01), one(Method.TRAINS, 104, 0.04))
+    both = figure(measurement(Method.ONE_PACKET, 100, 0.01), measurement(Method.TRAINS, 104, 0.04))
     assert 100 < both.bps / MBPS < 100.5
     assert both.methods == (Method.ONE_PACKET, Method.TRAINS)
-    alone = one(Method.ONE_PACKET, 100, 0.01).rate
+    alone = measurement(Method.ONE_PACKET, 100, 0.01).rate
     assert both.most_bps / both.least_bps < alone.most_bps / alone.least_bps
 
 
 @pytest.mark.parametrize(("packet", "train", "chosen"), [(1000, 100, Method.TRAINS), (10, 50, Method.ONE_PACKET)])
 def test_fused_picks_the_lower_of_two_disagreeing_methods(packet: float, train: float, chosen: Method) -> None:
-    found = figure(one(Method.ONE_PACKET, packet), one(Method.TRAINS, train))
+    found = figure(measurement(Method.ONE_PACKET, packet), measurement(Method.TRAINS, train))
     assert found.methods == (chosen,)
     assert found.bps == min(packet, train) * MBPS
 
 
 def test_fused_ignores_several_links_in_a_row() -> None:
-    told = fused([one(Method.SEVERAL_LINKS, 47)], NOW)
+    told = fused([measurement(Method.SEVERAL_LINKS, 47)], NOW)
     assert isinstance(told, Unknown) and "several links" in told.reason
-    assert figure(one(Method.SEVERAL_LINKS, 47), one(Method.TRAINS, 90)).bps == 90 * MBPS
+    assert figure(measurement(Method.SEVERAL_LINKS, 47), measurement(Method.TRAINS, 90)).bps == 90 * MBPS
 
 
 def test_fused_uses_delivery_as_a_lower_bound() -> None:
-    only = figure(one(Method.DELIVERY, 30))
+    only = figure(measurement(Method.DELIVERY, 30))
     assert (only.bps, only.least_bps, only.most_bps) == (30 * MBPS, 29.7 * MBPS, math.inf)
-    assert figure(one(Method.TRAINS, 50), one(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
-    unsure = figure(one(Method.TRAINS, 10), one(Method.DELIVERY, 13, 0.3))
+    assert figure(measurement(Method.TRAINS, 50), measurement(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
+    unsure = figure(measurement(Method.TRAINS, 10), measurement(Method.DELIVERY, 13, 0.3))
     assert unsure.methods == (Method.TRAINS,), "the delivery rate may be as low as 9.1"
-    more = figure(one(Method.TRAINS, 50, at=NOW - 1000), one(Method.DELIVERY, 80))
+    more = figure(measurement(Method.TRAINS, 50, at=NOW - 1000), measurement(Method.DELIVERY, 80))
     assert (more.bps, more.methods) == (80 * MBPS, (Method.DELIVERY,))
 
 
 def test_fused_uses_the_newest_and_drops_expired_values() -> None:
-    found = figure(one(Method.TRAINS, 50, at=NOW - 100), one(Method.TRAINS, 70, at=NOW - 10))
+    found = figure(measurement(Method.TRAINS, 50, at=NOW - 100), measurement(Method.TRAINS, 70, at=NOW - 10))
     assert (found.bps, found.age_s(NOW)) == (70 * MBPS, 10)
-    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
-    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW, 2 * KEPT_S), FusedRate)
-    assert fused([one(Method.TRAINS, 50, at=NOW - 2 * KEPT_S - 1)], NOW, 2 * KEPT_S) == Unknown(
+    assert isinstance(fused([measurement(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
+    assert isinstance(fused([measurement(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW, 2 * KEPT_S), FusedRate)
+    assert fused([measurement(Method.TRAINS, 50, at=NOW - 2 * KEPT_S - 1)], NOW, 2 * KEPT_S) == Unknown(
         "nothing was measured within the last 2 hours"
     )
-    assert isinstance(fused([one(Method.DELIVERY, 50, at=NOW - 61)], NOW, 2 * KEPT_S), Unknown)
-    assert isinstance(fused([one(Method.DELIVERY, 50, at=NOW - 61)], NOW), Unknown)
+    assert isinstance(fused([measurement(Method.DELIVERY, 50, at=NOW - 61)], NOW, 2 * KEPT_S), Unknown)
+    assert isinstance(fused([measurement(Method.DELIVERY, 50, at=NOW - 61)], NOW), Unknown)
     assert isinstance(fused([], NOW), Unknown)
 
 
 measured = some.builds(
-    one, some.sampled_from(Method), some.floats(0.001, 1e6), some.floats(0, 0.9), some.floats(0, 2 * NOW)
+    measurement, some.sampled_from(Method), some.floats(0.001, 1e6), some.floats(0, 0.9), some.floats(0, 2 * NOW)
 )
 
 

@@ -149,7 +149,7 @@ def flow(bytes_sent: int, port: int = 5000) -> TcpFlow:
     return TcpFlow(("10.1.0.1", port, "203.0.113.4", 443), 0, bytes_sent, 4000, 4000)
 
 
-def told(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
+def delivery_of(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
     one = None
     for number, sent in enumerate(bytes_sent):
         one = flows.delivery_after(one, [flow(sent)], seconds, float(number))
@@ -158,20 +158,24 @@ def told(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
 
 
 def test_delivery_rate_spans_a_second_and_includes_headers() -> None:
-    assert told(0, 1000, 2000, 3000).bps is None
+    assert delivery_of(0, 1000, 2000, 3000).bps is None
     expected = pytest.approx(8 * 4000 * PACKET_BYTES / PAYLOAD_BYTES)
-    assert told(0, 1000, 2000, 3000, 4000).bps == expected == told(0, 500_000, 501_000, 502_000, 503_000, 504_000).bps
+    assert (
+        delivery_of(0, 1000, 2000, 3000, 4000).bps
+        == expected
+        == delivery_of(0, 500_000, 501_000, 502_000, 503_000, 504_000).bps
+    )
 
 
 def test_delivery_ignores_first_counts_and_counts_that_fall() -> None:
-    one = told(0, 1000, 2000, 3000, 4000)
+    one = delivery_of(0, 1000, 2000, 3000, 4000)
     more = flows.delivery_after(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
     assert more.bps == one.bps
     assert flows.delivery_after(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
 
 
 def test_delivery_restarts_after_a_report_of_zero_duration() -> None:
-    one = told(0, 1000, 2000, 3000, 4000)
+    one = delivery_of(0, 1000, 2000, 3000, 4000)
     assert flows.delivery_after(one, [flow(10**9)], 0.0, 6.0).bps is None
     absurd = replace(flow(0), bytes_sent=10**17)
     assert flows.delivery_after(one, [absurd], 0.25, 6.0).bps is not None

@@ -22,11 +22,11 @@ OFF = replace(IDEAL, rule=CapRule.OFF)
 ME = address(0)
 
 
-def fits(rtt_us: float, bandwidth_bps: int = BANDWIDTH_BPS) -> float:
+def capacity_segments(rtt_us: float, bandwidth_bps: int = BANDWIDTH_BPS) -> float:
     return bandwidth_bps * rtt_us / 1e6 / 8 / SEGMENT_BYTES
 
 
-def only(cap: TerminalCap) -> Window:
+def only_window(cap: TerminalCap) -> Window:
     (window,) = cap.windows.values()
     return window
 
@@ -34,10 +34,10 @@ def only(cap: TerminalCap) -> Window:
 FORGOTTEN_REPORTS = int(3 * REMEMBERED_S / PERIOD_S)
 
 
-def part(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
+def share_segments(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
     """Return one terminal's share in segments, with 2 ms spare (at most the round trip) and one whole segment."""
-    plain, roomy = (ceil((fits(us, bandwidth_bps) + 1) / active - 1e-9) for us in (rtt_us, rtt_us + 2000))
-    return roomy if (roomy + 1) * active <= 2 * fits(rtt_us, bandwidth_bps) + 1e-9 else plain
+    plain, roomy = (ceil((capacity_segments(us, bandwidth_bps) + 1) / active - 1e-9) for us in (rtt_us, rtt_us + 2000))
+    return roomy if (roomy + 1) * active <= 2 * capacity_segments(rtt_us, bandwidth_bps) + 1e-9 else plain
 
 
 @pytest.mark.parametrize("terminals", [1, 2, 5, 10, 40])
@@ -45,26 +45,26 @@ def part(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
 def test_ideal_window_is_the_share_and_its_floor_one_less(terminals: int, rtt_us: int) -> None:
     ruling = Air().passes(equal(terminals, Stream(rtt_us=rtt_us)))
     assert ruling.active == terminals
-    most = max(2, part(rtt_us, terminals) + 1)
+    most = max(2, share_segments(rtt_us, terminals) + 1)
     for cap in ruling.caps.values():
-        assert only(cap) == Window(most, most - 1) and cap.active
+        assert only_window(cap) == Window(most, most - 1) and cap.active
         assert (cap.most_segments, cap.least_segments, cap.connections) == (most, most - 1, 1)
 
 
 def test_window_depends_on_the_round_trip_to_each_host() -> None:
     cap = Air().passes({ME: [Stream(NEAR, 4000), Stream(FAR, 256_000)]}).caps[ME]
     near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
-    assert (near.most, far.most) == (6, ceil((part(256_000, 1) + 1) / 2))
+    assert (near.most, far.most) == (6, ceil((share_segments(256_000, 1) + 1) / 2))
     assert cap.most_segments == near.most + far.most and cap.connections == 2
 
 
 def test_connections_share_the_window_or_are_paced() -> None:
     far = Air().passes(equal(5, *[Stream(FAR, 64_000)] * 4)).caps[ME]
-    assert only(far) == Window(6, 5), "ceil((ceil((110 + 1) / 5) + 1) / 4)"
+    assert only_window(far) == Window(6, 5), "ceil((ceil((110 + 1) / 5) + 1) / 4)"
     ruling = Air().passes(equal(5, *[Stream()] * 4))
-    near = only(ruling.caps[ME])
+    near = only_window(ruling.caps[ME])
     assert near.most == 2 and 0.9 * BANDWIDTH_BPS / 20 < near.pace_bps < BANDWIDTH_BPS / 20 * 1448 / 1514
-    assert only(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
+    assert only_window(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
 
 
 def test_idle_terminals_and_connections_get_no_share() -> None:
@@ -78,62 +78,64 @@ def test_idle_terminals_and_connections_get_no_share() -> None:
 
 def test_terminal_counts_from_its_first_report_until_silent() -> None:
     air = Air()
-    assert only(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
+    assert only_window(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
     both = equal(2, Stream(FAR, 256_000))
-    assert {only(cap).most for cap in air.passes(both, reports=1).caps.values()} == {217}
+    assert {only_window(cap).most for cap in air.passes(both, reports=1).caps.values()} == {217}
     stopped = {ME: both[ME], address(1): [replace(both[ME][0], bps=0)]}
-    assert only(air.passes(stopped, reports=2).caps[ME]).most == 432
+    assert only_window(air.passes(stopped, reports=2).caps[ME]).most == 432
     assert air.passes(both, reports=1).active == 2
-    assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "the other one is silent"
+    assert only_window(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "the other one is silent"
     assert address(1) not in air.passes({ME: both[ME]}, reports=1).caps
 
 
 # The floor
 
 
-def floor(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
+def floors_for(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
     air = Air()
     streams = [equal(1, Stream(rtt_us=rtt_us, srtt_us=srtt_us)) for srtt_us in srtts_us]
-    return [only(air.passes(each).caps[ME]).least for each in streams]
+    return [only_window(air.passes(each).caps[ME]).least for each in streams]
 
 
 def test_floor_is_absent_while_a_queue_persists() -> None:
-    assert floor(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [11, 11, 0, 0, 11, 11]
+    assert floors_for(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [11, 11, 0, 0, 11, 11]
 
 
 def test_floor_remains_after_loss_without_a_queue() -> None:
-    assert floor(260_000, 300_000, rtt_us=256_000) == [431, 431]
+    assert floors_for(260_000, 300_000, rtt_us=256_000) == [431, 431]
 
 
 # Hysteresis
 
 
-def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
+def caps_for(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
     """Return the caps of one terminal for a series of shortest round trips."""
     ruling, most = None, []
     for rtt_us in rtts_us:
         air = Air()
         air.passes(equal(1, Stream(FAR, rtt_us)))
         ruling = decide(access_point, tuple(air.sharers.values()), ruling, air.now)
-        most.append(only(ruling.caps[ME]).most)
+        most.append(only_window(ruling.caps[ME]).most)
     return most
 
 
 def test_cap_ignores_small_changes_of_the_round_trip() -> None:
-    assert settled(256_000, 250_000, 256_300, 244_500, 240_000) == [432, 432, 432, 432, 406]
-    assert settled(240_000, 241_300, 300_000, 320_000) == [406, 406, 406, 539]
+    assert caps_for(256_000, 250_000, 256_300, 244_500, 240_000) == [432, 432, 432, 432, 406]
+    assert caps_for(240_000, 241_300, 300_000, 320_000) == [406, 406, 406, 539]
 
 
 def test_cap_changes_once_when_the_round_trip_oscillates() -> None:
-    assert settled(*[4590, 4610] * 4) == [13] * 8
-    assert settled(*[4610, 4590] * 4) == [14, *[13] * 7]
-    cases = settled(99_000, 100_000, 99_000, 96_000, 94_000, access_point=paper(CapTables.JELLY_BEAN))
+    assert caps_for(*[4590, 4610] * 4) == [13] * 8
+    assert caps_for(*[4610, 4590] * 4) == [14, *[13] * 7]
+    cases = caps_for(99_000, 100_000, 99_000, 96_000, 94_000, access_point=paper(CapTables.JELLY_BEAN))
     assert cases == [90, 555, 555, 555, 90]
 
 
 def test_cap_changes_when_a_terminal_joins_or_leaves() -> None:
     air = Air()
-    rounds = [only(air.passes(equal(number, Stream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)]
+    rounds = [
+        only_window(air.passes(equal(number, Stream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)
+    ]
     assert rounds == [4, 3, 4, 3, 3]
 
 
@@ -149,7 +151,7 @@ def test_new_rule_or_bandwidth_takes_effect_at_once() -> None:
     air.passes(equal(1, Stream(FAR, 256_000)))
     for bandwidth_bps in (19_600_000, 20_000_000, 100_000_000):
         air.access_point = replace(IDEAL, bandwidth_bps=bandwidth_bps)
-        assert only(air.decide().caps[ME]).most == part(256_000, 1, bandwidth_bps) + 1
+        assert only_window(air.decide().caps[ME]).most == share_segments(256_000, 1, bandwidth_bps) + 1
     air.access_point = OFF
     assert air.decide() == Ruling(OFF)
 
@@ -173,7 +175,7 @@ def test_silent_terminal_has_no_cap_and_no_share() -> None:
 
 def test_cap_is_limited_to_the_largest_window() -> None:
     fast = replace(IDEAL, bandwidth_bps=10**12)
-    assert only(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
+    assert only_window(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
 
 
 # MPTCP
@@ -235,9 +237,9 @@ def test_false_report_does_not_lower_the_fair_share_of_others(honest: int, lies:
 def test_ten_thousand_connections_count_as_one_terminal() -> None:
     liar = {address(9): [Stream(NEAR, 1)] * 10_000}
     ruling = Air().passes({**equal(1, Stream(FAR, 64_000)), **liar})
-    assert ruling.active == 2 and only(ruling.caps[ME]).most == part(64_000, 2) + 1
+    assert ruling.active == 2 and only_window(ruling.caps[ME]).most == share_segments(64_000, 2) + 1
     cap = ruling.caps[address(9)]
-    assert cap.doubted and only(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
+    assert cap.doubted and only_window(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
 
 
 def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
@@ -245,7 +247,7 @@ def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
     streams = {**equal(3, Stream(NEAR, 4000)), liar: [Stream(NEAR, 1_900_000)]}
     cap = air.passes(streams, reports=6).caps[liar]
     bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
-    assert only(cap).most == part(bound_us, 4) + 1
+    assert only_window(cap).most == share_segments(bound_us, 4) + 1
     assert cap.doubts == (
         "it tells of 1900.0 ms at least to 10.9.0.4, where 3 others get in 4.0 ms: 48.0 ms are believed",
     )
@@ -267,7 +269,7 @@ def test_false_queue_does_not_shrink_a_longer_path() -> None:
         Stream(NEAR, 1, 30_000_000),
     )
     ruling = Air().passes({ME: [far], address(1): [near], address(2): [lie]})
-    assert ruling.caps[ME].most_segments == part(40_000, 3) + 1
+    assert ruling.caps[ME].most_segments == share_segments(40_000, 3) + 1
 
 
 def test_agent_of_two_terminals_counts_as_one_witness() -> None:
@@ -276,7 +278,7 @@ def test_agent_of_two_terminals_counts_as_one_witness() -> None:
     air.passes(streams)
     who = [replace(each, told_by="liar" if each.terminal in liars else "") for each in air.sharers.values()]
     ruling = decide(air.access_point, who, None, air.now)
-    assert ruling.caps[ME].most_segments == part(16_000, 3) + 1
+    assert ruling.caps[ME].most_segments == share_segments(16_000, 3) + 1
 
 
 @pytest.mark.parametrize(("terminals", "rtt_us"), [(1, 4000), (10, 4000), (3, 64_000)])
@@ -295,7 +297,7 @@ def test_segments_to_a_far_host_do_not_count_as_a_near_queue() -> None:
     air.passes({each: [Stream(rtt_us=4000)] for each in near} | far)
     streams = {each: [Stream(rtt_us=60_000)] for each in near} | far
     caps = air.passes(streams, reports=FORGOTTEN_REPORTS).caps
-    assert only(caps[ME]).most == part(60_000, 10) + 1
+    assert only_window(caps[ME]).most == share_segments(60_000, 10) + 1
 
 
 def test_terminals_on_another_uplink_are_no_witnesses() -> None:
@@ -303,9 +305,9 @@ def test_terminals_on_another_uplink_are_no_witnesses() -> None:
     air.rides = {address(2): "satellite"}
     others = {address(number): [Stream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
     cap = air.passes(others | {address(2): [Stream(rtt_us=300_000)]}).caps[address(2)]
-    assert not cap.doubts and only(cap).most == part(300_000, 3) + 1
+    assert not cap.doubts and only_window(cap).most == share_segments(300_000, 3) + 1
     cap = air.passes(others | {address(2): [Stream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
-    assert only(cap).most == part(60_000, 3) + 1, "its minimum is not from their queue"
+    assert only_window(cap).most == share_segments(60_000, 3) + 1, "its minimum is not from their queue"
 
 
 @pytest.mark.parametrize("srtt_us", [60_000, 64_000])
@@ -316,8 +318,8 @@ def test_cap_rises_when_the_path_becomes_longer(srtt_us: int) -> None:
     air.rides = {ME: "lte"}
     for _ in range(2):
         cap = air.passes(equal(1, Stream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
-        assert short and only(cap).most >= part(0.9 * 60_000, 1) > 4 * short
-    assert only(cap).most <= part(64_000, 1) + 1
+        assert short and only_window(cap).most >= share_segments(0.9 * 60_000, 1) > 4 * short
+    assert only_window(cap).most <= share_segments(64_000, 1) + 1
 
 
 @pytest.mark.parametrize("terminals", [1, 10])
@@ -334,13 +336,13 @@ def test_cap_follows_a_path_longer_than_any_own_queue() -> None:
     air = Air()
     air.passes(equal(2, Stream(rtt_us=4000)))
     longer = air.passes(equal(2, Stream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
-    assert only(longer).most == part(64_000, 2) + 1
+    assert only_window(longer).most == share_segments(64_000, 2) + 1
 
 
 def test_longer_round_trip_is_no_queue_if_others_have_none() -> None:
     near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
     ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
-    assert ruling.caps[address(9)].most_segments == part(20_000, 5) + 1
+    assert ruling.caps[address(9)].most_segments == share_segments(20_000, 5) + 1
 
 
 def test_two_other_terminals_are_witnesses() -> None:
@@ -349,12 +351,12 @@ def test_two_other_terminals_are_witnesses() -> None:
         .passes({**equal(2, Stream(NEAR, 4000)), address(9): [Stream(NEAR, 1_900_000)]}, reports=6)
         .caps[address(9)]
     )
-    assert only(cap).most == part(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
+    assert only_window(cap).most == share_segments(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
 
 
 def test_single_other_terminal_is_no_witness() -> None:
     ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
-    assert only(ruling.caps[ME]).most == part(256_000, 2) + 1 and not ruling.caps[ME].doubts
+    assert only_window(ruling.caps[ME]).most == share_segments(256_000, 2) + 1 and not ruling.caps[ME].doubts
 
 
 # Random reports
@@ -400,13 +402,13 @@ def test_windows_together_fill_the_capacity_and_little_more(
     streams = {address(number): [Stream(NEAR, rtt_us)] * many for number, many in enumerate(connections)}
     caps = air.passes(streams).caps.values()
     total = sum(cap.most_segments or 0 for cap in caps)
-    way = fits(rtt_us, bandwidth_bps)
+    way = capacity_segments(rtt_us, bandwidth_bps)
     assert total <= max(2 * way, way + 1) + 2 * sum(connections)
-    assert total >= fits(rtt_us, bandwidth_bps), "less would leave the air idle"
-    assert sum(only(cap).pace_bps * cap.connections for cap in caps) <= bandwidth_bps
+    assert total >= capacity_segments(rtt_us, bandwidth_bps), "less would leave the air idle"
+    assert sum(only_window(cap).pace_bps * cap.connections for cap in caps) <= bandwidth_bps
     for cap in caps:
         most = max(2 * way, way + 1) / len(connections)
-        assert only(cap).pace_bps or (cap.most_segments or 0) <= most + 1 + cap.connections
+        assert only_window(cap).pace_bps or (cap.most_segments or 0) <= most + 1 + cap.connections
 
 
 # For people and programs

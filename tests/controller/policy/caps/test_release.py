@@ -45,16 +45,16 @@ GUESTS = {
 }
 
 
-def got(capped: list[Sender], guest: str, rule: CapRule, written_bps: int | None) -> list[float]:
+def rates_of(capped: list[Sender], guest: str, rule: CapRule, written_bps: int | None) -> list[float]:
     """Return the rates of the capped terminals in bit/s, some time after the guest has begun."""
     air = SharedAir([*map(replace, capped), *map(replace, GUESTS[guest])], rule, written_bps)
     air.run(GUEST_COMES_S + LASTS_FOR_S)
     return air.run(COUNTED_S)[: len(capped)]
 
 
-def least_part(capped: list[Sender], guest: str, written_bps: int | None = 20_000_000) -> float:
+def least_share(capped: list[Sender], guest: str, written_bps: int | None = 20_000_000) -> float:
     """Return the smallest share, relative to the rates without caps."""
-    off, ideal = (got(capped, guest, rule, written_bps) for rule in (CapRule.OFF, CapRule.IDEAL))
+    off, ideal = (rates_of(capped, guest, rule, written_bps) for rule in (CapRule.OFF, CapRule.IDEAL))
     return min(each / min(share, mean(off)) for each, share in zip(ideal, off, strict=True))
 
 
@@ -63,16 +63,16 @@ ALL_THE_TIME = [Sender(rtt_s) for rtt_s in (0.004, 0.016, 0.128, 0.256)]
 
 @pytest.mark.parametrize("guest", GUESTS)
 def test_capped_terminals_keep_their_share_beside_uncapped(guest: str) -> None:
-    assert least_part(ALL_THE_TIME, guest) >= 0.85, "losses are random"
+    assert least_share(ALL_THE_TIME, guest) >= 0.85, "losses are random"
 
 
 def test_release_begins_despite_bursts_of_a_capped_terminal() -> None:
     capped = [Sender(0.016), Sender(0.016, sends=bursts(0.5, 2.5))]
-    assert least_part(capped, "an upload") >= 0.9
+    assert least_share(capped, "an upload") >= 0.9
 
 
 def test_capped_terminals_keep_their_share_of_measured_air() -> None:
-    assert least_part([Sender(rtt_s) for rtt_s in (0.016, 0.128) * 3], "an upload", None) >= 0.85
+    assert least_share([Sender(rtt_s) for rtt_s in (0.016, 0.128) * 3], "an upload", None) >= 0.85
 
 
 @pytest.mark.parametrize("written_bps", [20_000_000, None])

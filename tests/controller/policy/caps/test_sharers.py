@@ -37,7 +37,7 @@ def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = F
     return TcpFlow(key(port), token, sent, rtt_us, rtt_us, waits)
 
 
-def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
+def sharer_after(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
     """Return the sharer after these reports, one per period."""
     for number, flows in enumerate(reports):
         before = heard(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
@@ -45,32 +45,34 @@ def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 1
     return before
 
 
-BULK = told([], [flow(50_000)])
+BULK = sharer_after([], [flow(50_000)])
 
 
 def test_old_bytes_of_a_returning_connection_do_not_count() -> None:
-    asleep = told([], [flow(3 * 10**6)], *[[]] * 4000)
+    asleep = sharer_after([], [flow(3 * 10**6)], *[[]] * 4000)
     assert not asleep.active
-    assert not told([flow(3 * 10**6 + 1)], before=asleep, start=asleep.heard_at + PERIOD_S).active, "a keepalive"
-    assert told([flow(3 * 10**6 + 50_000)], before=asleep, start=asleep.heard_at + PERIOD_S).active
-    another = told([flow(50_000)], before=asleep, start=asleep.heard_at + PERIOD_S)
+    assert not sharer_after([flow(3 * 10**6 + 1)], before=asleep, start=asleep.heard_at + PERIOD_S).active, (
+        "a keepalive"
+    )
+    assert sharer_after([flow(3 * 10**6 + 50_000)], before=asleep, start=asleep.heard_at + PERIOD_S).active
+    another = sharer_after([flow(50_000)], before=asleep, start=asleep.heard_at + PERIOD_S)
     assert another.active and not another.doubts.said, "a new connection with the same ports"
 
 
 def test_bytes_before_the_first_report_do_not_count() -> None:
-    assert not told([flow(10**9)]).active
-    assert told([flow(10**9)], [flow(10**9 + 50_000)]).active
+    assert not sharer_after([flow(10**9)]).active
+    assert sharer_after([flow(10**9)], [flow(10**9 + 50_000)]).active
 
 
 @pytest.mark.parametrize("bps", [0, 100, 8_000, 64_000])
 def test_idle_sockets_and_shells_make_no_sharer(bps: int) -> None:
     reports = [[flow(10**6 + int(bps / 8 * PERIOD_S * number))] for number in range(40)]
-    assert not any(told(*reports[:many]).active for many in range(1, 40))
+    assert not any(sharer_after(*reports[:many]).active for many in range(1, 40))
 
 
 def test_sharer_leaves_within_a_second_of_its_last_bytes() -> None:
     stopped = flow(50_000)
-    counts = [told([], [stopped], *[[stopped]] * more).active for more in range(4)]
+    counts = [sharer_after([], [stopped], *[[stopped]] * more).active for more in range(4)]
     assert counts == [True, True, False, False]
     assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes are at most one period older than their report"
 
@@ -85,7 +87,7 @@ def test_sharer_stays_while_it_sends_now_and_then() -> None:
 
 def test_sharer_stays_while_an_acknowledgement_is_due() -> None:
     slow = replace(flow(50_000, rtt_us=750_000), waits=True)
-    sharer, begun = told([], [slow]), 100 + PERIOD_S
+    sharer, begun = sharer_after([], [slow]), 100 + PERIOD_S
     stayed = 0.0
     for number in range(1, 20):
         sharer = heard(sharer, PHONE, {PHONE}, [slow], begun + number * PERIOD_S)
@@ -95,14 +97,14 @@ def test_sharer_stays_while_an_acknowledgement_is_due() -> None:
 
 def test_unacknowledged_data_keeps_a_sharer_only_briefly() -> None:
     dead = replace(flow(50_000, rtt_us=30_000_000), waits=True)
-    counts = [told([], *[[dead]] * more).active for more in range(1, 12)]
+    counts = [sharer_after([], *[[dead]] * more).active for more in range(1, 12)]
     stayed_s = (counts.index(False) - 1) * PERIOD_S
     assert stayed_s == STALLED_S - PERIOD_S and not any(counts[counts.index(False) :])
 
 
 def test_many_small_connections_make_a_sharer() -> None:
     reports = [[flow(1_000 * number, port) for port in range(50)] for number in range(4)]
-    sharer = told(*reports)
+    sharer = sharer_after(*reports)
     assert sharer.active and not sharer.live and sharer.live_connections == 0
 
 
@@ -131,7 +133,7 @@ def test_subflows_of_one_connection_count_once() -> None:
 
 def test_ended_subflow_takes_no_bytes_from_its_connection() -> None:
     both = [flow(10**6, 5000, token=7), flow(10**6, 5001, token=7)]
-    sharer = told(both, [flow(10**6 + 50_000, 5000, token=7)])
+    sharer = sharer_after(both, [flow(10**6 + 50_000, 5000, token=7)])
     assert sharer.active and not sharer.doubts.said
 
 
@@ -140,35 +142,35 @@ def joined(port: int, other: str = SERVER) -> TcpFlow:
 
 
 def test_gateway_counts_a_joined_subflow_only_if_alone() -> None:
-    assert told([], [flow(50_000), joined(6000, "10.9.1.4")]).live_connections == 1
-    assert told([], [joined(6000)]).live_connections == 1
+    assert sharer_after([], [flow(50_000), joined(6000, "10.9.1.4")]).live_connections == 1
+    assert sharer_after([], [joined(6000)]).live_connections == 1
 
 
 def test_false_joined_flags_gain_few_connections() -> None:
-    assert told([], [flow(50_000), *map(joined, range(6000, 6040))]).live_connections == 41
-    assert told([], [joined(6000, f"10.9.0.{number}") for number in range(1, 71)]).live_connections == 10
+    assert sharer_after([], [flow(50_000), *map(joined, range(6000, 6040))]).live_connections == 41
+    assert sharer_after([], [joined(6000, f"10.9.0.{number}") for number in range(1, 71)]).live_connections == 10
 
 
 # Round trips
 
 
-def least(sharer: Sharer) -> int | None:
+def shortest_rtt_us(sharer: Sharer) -> int | None:
     return sharer.min_rtt_us(PAIR)
 
 
 def test_idle_connection_is_ignored_for_the_round_trip() -> None:
     idle = flow(10**6, 1, 1_000)
-    assert least(told([idle], [idle, flow(1000, 2, 4000)])) == 4000
+    assert shortest_rtt_us(sharer_after([idle], [idle, flow(1000, 2, 4000)])) == 4000
 
 
 def test_shortest_round_trip_is_remembered_for_a_while() -> None:
-    sharer, now, sent = told([flow(0, rtt_us=1000)], [flow(1000, rtt_us=1000)]), 100.0 + PERIOD_S, 1000
+    sharer, now, sent = sharer_after([flow(0, rtt_us=1000)], [flow(1000, rtt_us=1000)]), 100.0 + PERIOD_S, 1000
     until = now
     while now < 100.0 + 3 * REMEMBERED_S + 2:
         now, sent = now + PERIOD_S, sent + 5000
         sharer = heard(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
-        until = now if least(sharer) == 1000 else until
-    assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and least(sharer) == 9000
+        until = now if shortest_rtt_us(sharer) == 1000 else until
+    assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and shortest_rtt_us(sharer) == 9000
 
 
 # Impossible values
@@ -188,14 +190,14 @@ def test_shortest_round_trip_is_remembered_for_a_while() -> None:
 )
 def test_impossible_flow_is_refused_and_reported(change: dict[str, Any], doubt: str) -> None:
     absurd = replace(flow(50_000, 6000), **change)
-    sharer = told([], [absurd, flow(50_000)])
+    sharer = sharer_after([], [absurd, flow(50_000)])
     assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
     assert sharer.doubts.total == 1
     assert sharer.doubts.said == (f"it tells of {doubt} (1 time)",)
 
 
 def test_connection_of_a_foreign_address_is_refused() -> None:
-    sharer = told([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
+    sharer = sharer_after([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
     assert not sharer.active and sharer.doubts.said == (
         "it tells of a connection of an address that is not its own (1 time)",
     )
@@ -205,7 +207,7 @@ def test_connection_of_a_foreign_address_is_refused() -> None:
     "other", ["", "::1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "::ffff:10.9.0.4", "2001:db8::1", "nowhere"]
 )
 def test_connection_to_an_invalid_host_is_refused_and_reported(other: str) -> None:
-    sharer = told([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
+    sharer = sharer_after([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
     assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
     assert sharer.doubts.said == ("it tells of a connection to what is no other host (1 time)",)
 
@@ -218,24 +220,24 @@ def test_connection_to_itself_makes_no_sharer_and_no_doubt() -> None:
 
 
 def test_falling_byte_count_is_refused_and_becomes_the_base() -> None:
-    sharer = told([flow(10**6)], [flow(10**5)])
+    sharer = sharer_after([flow(10**6)], [flow(10**5)])
     assert not sharer.active and sharer.doubts.said == ("it tells of fewer bytes than before (1 time)",)
-    assert not told([flow(10**5 + 100)], before=sharer, start=100.5).active
-    assert told([flow(10**5 + 50_000)], before=sharer, start=100.5).active
+    assert not sharer_after([flow(10**5 + 100)], before=sharer, start=100.5).active
+    assert sharer_after([flow(10**5 + 50_000)], before=sharer, start=100.5).active
 
 
 def test_connection_reported_twice_counts_once() -> None:
-    sharer = told([], [flow(50_000), flow(60_000)])
+    sharer = sharer_after([], [flow(50_000), flow(60_000)])
     assert sharer.live_connections == 1 and sharer.doubts.said == ("it tells twice of a connection (1 time)",)
 
 
 def test_connections_beyond_the_limit_are_ignored() -> None:
-    sharer = told([], [flow(50_000, port) for port in range(3 * MOST_SUBFLOWS)])
+    sharer = sharer_after([], [flow(50_000, port) for port in range(3 * MOST_SUBFLOWS)])
     assert sharer.live_connections == MOST_SUBFLOWS and sharer.doubts.total == 1
 
 
 def test_sharer_memory_is_bounded() -> None:
-    sharer = told([])
+    sharer = sharer_after([])
     for report in range(6):
         flows = [TcpFlow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
         sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
@@ -244,7 +246,7 @@ def test_sharer_memory_is_bounded() -> None:
 
 
 def test_doubt_is_shown_for_a_minute_and_counted_for_good() -> None:
-    sharer = told([replace(flow(1), srtt_us=0)])
+    sharer = sharer_after([replace(flow(1), srtt_us=0)])
     assert heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S - 1).doubts.said
     later = heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S).doubts
     assert not later.said and later.total == 1

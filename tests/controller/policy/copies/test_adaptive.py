@@ -363,40 +363,40 @@ def test_clock_set_back_delays_no_decision() -> None:
 # Sources of evidence
 
 
-def brought(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = ()) -> PathCopies:
+def arrivals(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = ()) -> PathCopies:
     return PathCopies("", True, first, eliminated, late, 0, 0, 0, 0, skew)
 
 
-ZERO = {"wifi": brought(0, 0), "lte": brought(0, 0)}
+ZERO = {"wifi": arrivals(0, 0), "lte": arrivals(0, 0)}
 
 
 def test_packets_only_the_other_path_brought_count_as_lost() -> None:
-    evidence = of_copies("wifi", ZERO, {"wifi": brought(95, 0), "lte": brought(5, 94)}, 1.0)
+    evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95, 0), "lte": arrivals(5, 94)}, 1.0)
     assert evidence == Evidence(Source.COPIES, 1.0, Tally(99, 5, 0))
 
 
 def test_uncopied_packets_are_no_evidence() -> None:
-    evidence = of_copies("wifi", ZERO, {"wifi": brought(95 + 5000, 0), "lte": brought(5, 94)}, 1.0)
+    evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95 + 5000, 0), "lte": arrivals(5, 94)}, 1.0)
     assert evidence and evidence.tally == Tally(99, 5, 0)
 
 
 def test_counters_are_compared_with_the_previous_report() -> None:
-    before = {"wifi": brought(100, 10, 0, (9, 1)), "lte": brought(7, 90, 0, (90,))}
-    now = {"wifi": brought(200, 10, 0, (9, 1)), "lte": brought(7, 190, 0, (90, 100))}
+    before = {"wifi": arrivals(100, 10, 0, (9, 1)), "lte": arrivals(7, 90, 0, (90,))}
+    now = {"wifi": arrivals(200, 10, 0, (9, 1)), "lte": arrivals(7, 190, 0, (90, 100))}
     evidence = of_copies("wifi", before, now, 0.25)
     assert evidence and evidence.tally == Tally(100, 0, 0)
 
 
 def test_copies_without_a_second_path_are_no_evidence() -> None:
-    alone = {"wifi": brought(100, 0), "lte": brought(0, 0)}
+    alone = {"wifi": arrivals(100, 0), "lte": arrivals(0, 0)}
     assert of_copies("wifi", ZERO, alone, 1.0) is None
     assert of_copies("wifi", alone, ZERO, 1.0) is None, "the counters have restarted"
     assert of_copies("wifi", {}, alone, 1.0) is None and of_copies("third", ZERO, alone, 1.0) is None
 
 
 def test_three_paths_count_each_lost_packet_once() -> None:
-    after_all = {"wifi": brought(0, 0), "lte": brought(10, 0), "dsl": brought(10, 0)}
-    evidence = of_copies("wifi", {**ZERO, "dsl": brought(0, 0)}, after_all, 1.0)
+    after_all = {"wifi": arrivals(0, 0), "lte": arrivals(10, 0), "dsl": arrivals(10, 0)}
+    evidence = of_copies("wifi", {**ZERO, "dsl": arrivals(0, 0)}, after_all, 1.0)
     assert evidence and evidence.tally == Tally(10, 10, 0)
 
 
@@ -405,10 +405,10 @@ def skewed(**by_power: int) -> tuple[int, ...]:
 
 
 def test_late_copies_count_only_beyond_the_usual_delay() -> None:
-    tail = {"wifi": brought(90, 10, 0, skewed(p20=2, p26=8)), "lte": brought(10, 90)}
+    tail = {"wifi": arrivals(90, 10, 0, skewed(p20=2, p26=8)), "lte": arrivals(10, 90)}
     evidence = of_copies("wifi", ZERO, tail, 1.0)
     assert evidence and evidence.tally.late == 8
-    longer = {"wifi": brought(0, 100, 0, skewed(p25=70, p26=29, p28=1)), "lte": brought(100, 0)}
+    longer = {"wifi": arrivals(0, 100, 0, skewed(p25=70, p26=29, p28=1)), "lte": arrivals(100, 0)}
     evidence = of_copies("wifi", ZERO, longer, 1.0)
     assert evidence and evidence.tally.late == 1
 

@@ -40,7 +40,7 @@ def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", po
     return CounterReading(switch, Counted(copied, rate_kbps), {port: carried})
 
 
-def told(account: Account, *readings: tuple[float, int, int]) -> Account:
+def after_readings(account: Account, *readings: tuple[float, int, int]) -> Account:
     """Each reading has seconds after noon, and megabytes copied and carried since the start."""
     for seconds, copied, carried in readings:
         account = counted(account, reading(copied * MB, carried * MB), at(seconds))
@@ -48,33 +48,33 @@ def told(account: Account, *readings: tuple[float, int, int]) -> Account:
 
 
 def test_budget_ends_copies_early_and_keeps_them_ended() -> None:
-    account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
+    account = after_readings(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
     assert account.spent.copied_bytes == 90 * MB, "two more readings would use all of it"
     assert barred(account, at(18))
-    quiet = told(account, *((second, 90, 200) for second in range(19, 2000, 10)))
+    quiet = after_readings(account, *((second, 90, 200) for second in range(19, 2000, 10)))
     assert barred(quiet, at(2000)), "10 MB are too few, even after a long time without copies"
 
 
 def test_bytes_copied_between_reads_are_no_rate() -> None:
     kept = Spent("2026-11-22", 0, None, {"1": Counted(0, 0)})
-    assert barred(told(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
+    assert barred(after_readings(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
 
 
 def test_bytes_copied_over_midnight_count_on_the_new_day() -> None:
-    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
+    account = after_readings(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
     account = counted(account, reading(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
     assert account.spent.day == "2026-11-23" and account.spent.copied_bytes == 10 * MB
 
 
 def test_changed_budget_counts_at_once() -> None:
-    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    spent = after_readings(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     assert barred(opened(Limits(300 * MB, None), spent, at(2)), at(2)) is None
     assert barred(opened(Limits(50 * MB, None), spent, at(2)), at(2))
     assert barred(opened(Limits(None, None), spent, at(2)), at(2)) is None
 
 
 def test_clock_unset_or_set_back_refills_no_budget() -> None:
-    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    spent = after_readings(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     unset = Moment(5.0, "1970-01-01", 86_400.0, 0)
     account = counted(opened(A_DAY, spent, unset), reading(101 * MB, 400 * MB), unset)
     assert "until the clock is past 2026-11-22" in (barred(account, unset) or "")
@@ -95,7 +95,7 @@ def test_clock_once_ahead_does_not_bar_after_correction() -> None:
 
 
 def test_clock_without_ntp_or_a_day_off_is_not_trusted() -> None:
-    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    spent = after_readings(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     yesterday = replace(at(-86_400, "2026-11-21"), tomorrow="2026-11-22")
     for wrong in (at(-9 * 86_400, "2026-11-13"), yesterday):
         assert "until the clock is past 2026-11-22" in (barred(opened(A_DAY, spent, wrong), wrong) or "")
@@ -114,30 +114,30 @@ def test_reset_ends_the_bar_of_a_wrong_date_without_ntp() -> None:
 
 
 def test_reset_ends_the_bar_of_a_share() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     assert barred(account, at(10))
     assert barred(reset(account, at(10)), at(10)) is None
 
 
 def test_copies_above_their_share_pause_a_minute_with_figures() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"
     assert barred(account, at(10)) == reason
     assert barred(account, at(10 + LOOKED_AGAIN_S)) is None
-    assert barred(told(account, (71, 4, 11)), at(71)), "the share is checked again and is still too large"
-    assert barred(told(account, (71, 4, 20)), at(71)) is None
+    assert barred(after_readings(account, (71, 4, 11)), at(71)), "the share is checked again and is still too large"
+    assert barred(after_readings(account, (71, 4, 20)), at(71)) is None
 
 
 def test_share_is_not_rechecked_while_copies_pause() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10), (20, 4, 100))
+    account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10), (20, 4, 100))
     assert barred(account, at(20))
-    assert barred(told(account, (70, 4, 101)), at(70)) is None
+    assert barred(after_readings(account, (70, 4, 101)), at(70)) is None
 
 
 def test_copies_return_when_clearly_below_their_share() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
-    assert barred(told(account, (71, 4, 14)), at(71)), "29 of 30 %"
-    assert barred(told(account, (71, 4, 18)), at(71)) is None, "22 %"
+    account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    assert barred(after_readings(account, (71, 4, 14)), at(71)), "29 of 30 %"
+    assert barred(after_readings(account, (71, 4, 18)), at(71)) is None, "22 %"
 
 
 def test_share_is_ignored_for_few_bytes() -> None:
@@ -147,18 +147,18 @@ def test_share_is_ignored_for_few_bytes() -> None:
 
 
 def test_share_ignores_bytes_carried_long_ago() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (1, 0, 1000), (2 + SHARE_S, 4, 1010))
+    account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (1, 0, 1000), (2 + SHARE_S, 4, 1010))
     assert barred(account, at(2 + SHARE_S))
 
 
 def test_bytes_count_once_after_switch_and_controller_restart() -> None:
-    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 20, 20), (2, 1, 1), (3, 15, 15))
+    account = after_readings(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 20, 20), (2, 1, 1), (3, 15, 15))
     assert account.spent.copied_bytes == 35 * MB
-    assert told(opened(A_DAY, account.spent, at(9)), (9, 16, 16)).spent.copied_bytes == 36 * MB
+    assert after_readings(opened(A_DAY, account.spent, at(9)), (9, 16, 16)).spent.copied_bytes == 36 * MB
 
 
 def test_bytes_count_once_after_a_port_returns() -> None:
-    account = told(opened(A_PART, None, at(0)), (0, 900, 9000), (1, 901, 9002))
+    account = after_readings(opened(A_PART, None, at(0)), (0, 900, 9000), (1, 901, 9002))
     account = counted(account, reading(902 * MB, 0, port=7), at(2))
     assert account.spent.copied_bytes == 2 * MB
     account = counted(opened(A_DAY, account.spent, at(9)), reading(902 * MB, 0, port=7), at(9))

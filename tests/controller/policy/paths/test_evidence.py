@@ -28,7 +28,7 @@ def at_terminal(local: str = WIFI, **more: object) -> Subflow:
     return replace(NEW, local_address=local, **more)  # type: ignore[arg-type]
 
 
-def served(remote: str = WIFI, **more: object) -> Subflow:
+def at_server(remote: str = WIFI, **more: object) -> Subflow:
     return replace(NEW, local_address=FAR, remote_address=remote, **more)  # type: ignore[arg-type]
 
 
@@ -80,14 +80,14 @@ def test_sender_with_four_times_renos_window_is_unslowed(cwnd_segments: int, ret
 @pytest.mark.parametrize("mode", list(Mode))
 def test_loss_at_a_server_counts_for_the_return_uplink(mode: Mode) -> None:
     reports = Reports(mode, "lte", at_terminal=False)
-    reports.tell(served(WIFI), served(LTE))
-    readings = reports.tell(served(WIFI, **LOST), served(LTE, segments_sent=50, bytes_acked=70_000)).readings
+    reports.tell(at_server(WIFI), at_server(LTE))
+    readings = reports.tell(at_server(WIFI, **LOST), at_server(LTE, segments_sent=50, bytes_acked=70_000)).readings
     assert readings[("client", "wifi")] == COUNTED
     assert readings[("client", "lte")] == UplinkReading(50, 0, 70_000, 0)
 
 
 def test_terminal_with_one_uplink_blames_the_active_one() -> None:
-    for reports, subflow in ((Reports(Mode.SINGLE, "lte"), at_terminal), (Reports(Mode.OFF, "lte", False), served)):
+    for reports, subflow in ((Reports(Mode.SINGLE, "lte"), at_terminal), (Reports(Mode.OFF, "lte", False), at_server)):
         reports.tell(subflow(LAN))
         assert reports.tell(subflow(LAN, **LOST)).readings == {("phone", "lte"): COUNTED}
 
@@ -125,48 +125,53 @@ def test_loss_in_the_senders_own_queue_is_no_uplink_loss(srtt_us: int, counts: b
 
 def test_path_stalls_when_data_waits_between_reports() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
-    reports.tell(served(**WAITS, since_ack_ms=900))
-    assert reports.tell(served(**WAITS, since_ack_ms=1900)).readings[("client", "wifi")].stalled_ms == 1000
-    assert reports.tell(served(**WAITS, since_ack_ms=2900)).readings[("client", "wifi")].stalled_ms == 2000
+    reports.tell(at_server(**WAITS, since_ack_ms=900))
+    assert reports.tell(at_server(**WAITS, since_ack_ms=1900)).readings[("client", "wifi")].stalled_ms == 1000
+    assert reports.tell(at_server(**WAITS, since_ack_ms=2900)).readings[("client", "wifi")].stalled_ms == 2000
 
 
 def test_stall_adds_up_at_ten_reports_a_second() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
-    told = [reports.tell(served(**WAITS, since_ack_ms=100 * at), interval_ms=100).readings for at in range(1, 7)]
+    told = [reports.tell(at_server(**WAITS, since_ack_ms=100 * at), interval_ms=100).readings for at in range(1, 7)]
     assert [each[("client", "wifi")].stalled_ms for each in told[1:]] == [100, 200, 300, 400, 500]
 
 
 def test_sender_after_a_long_idle_time_is_no_stall() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
-    reports.tell(served(bytes_acked=5000, since_ack_ms=9000))
-    assert reports.tell(served(**WAITS, since_ack_ms=10_000)).readings[("client", "wifi")].stalled_ms == 0
+    reports.tell(at_server(bytes_acked=5000, since_ack_ms=9000))
+    assert reports.tell(at_server(**WAITS, since_ack_ms=10_000)).readings[("client", "wifi")].stalled_ms == 0
 
 
 def test_stall_beside_a_progressing_subflow_is_ignored() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
-    other = served(remote_port=2000)
-    reports.tell(served(**WAITS), other)
-    readings = reports.tell(served(**WAITS, since_ack_ms=1500), replace(other, bytes_acked=1400)).readings
+    other = at_server(remote_port=2000)
+    reports.tell(at_server(**WAITS), other)
+    readings = reports.tell(at_server(**WAITS, since_ack_ms=1500), replace(other, bytes_acked=1400)).readings
     assert readings[("client", "wifi")].stalled_ms == 0
 
 
 @pytest.mark.parametrize(("delivers", "accused"), [(True, "wifi"), (False, "lte")])
 def test_stall_in_single_mode_blames_the_active_path(delivers: bool, accused: str) -> None:
     reports = Reports(Mode.SINGLE, "lte", at_terminal=False)
-    reports.tell(served(WIFI, **WAITS), served(LTE))
+    reports.tell(at_server(WIFI, **WAITS), at_server(LTE))
     acked = 10_000 if delivers else 0
-    readings = reports.tell(served(WIFI, **WAITS, since_ack_ms=1500), served(LTE, bytes_acked=acked)).readings
+    readings = reports.tell(at_server(WIFI, **WAITS, since_ack_ms=1500), at_server(LTE, bytes_acked=acked)).readings
     stalled = {uplink for (_, uplink), reading in readings.items() if reading.stalled_ms}
     assert stalled == {accused}
 
 
 def test_connections_list_who_set_backup_and_skip_plain_tcp() -> None:
-    weighed = Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(served(WIFI), served(LTE, backup_by_peer=True))
+    weighed = Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server(WIFI), at_server(LTE, backup_by_peer=True))
     assert weighed.standings["client"].connections == {7: [Held("wifi", False, False), Held("lte", False, True)]}
     assert not weighed.serves_strangers
-    assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(served("198.51.100.9")).serves_strangers
+    assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server("198.51.100.9")).serves_strangers
     plain = weigh(
-        None, (Connection(0, True, (served(),)),), 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())
+        None,
+        (Connection(0, True, (at_server(),)),),
+        0,
+        False,
+        HOMES.get,
+        lambda home: way(SITE, home.terminal, Wanted()),
     )
     assert not plain.standings
 
@@ -181,7 +186,7 @@ def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
 
     by_itself, local = Held("wifi", False, False), "10.97.1.3"
     at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
-    at_relay = told(False, served(local), served("198.51.100.9", **LOST))
+    at_relay = told(False, at_server(local), at_server("198.51.100.9", **LOST))
     for weighed in (at_gateway, at_relay):
         assert weighed.standings["client"].connections == {7: [by_itself]} and not weighed.serves_strangers
         assert not any(reading.retransmits for reading in weighed.readings.values())
@@ -190,7 +195,7 @@ def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
 COUNTERS = st.integers(0, 2**40)
 SUBFLOWS = st.builds(
     replace,
-    st.sampled_from([at_terminal(WIFI), at_terminal(LTE), served(WIFI), served(LAN), at_terminal("garbage")]),
+    st.sampled_from([at_terminal(WIFI), at_terminal(LTE), at_server(WIFI), at_server(LAN), at_terminal("garbage")]),
     segments_sent=COUNTERS,
     retransmits=COUNTERS,
     bytes_acked=COUNTERS,

@@ -42,19 +42,19 @@ def test_one_end_moves_and_only_if_it_can(reaches: list[Reach]) -> None:
         assert not moving
 
 
-def standing(*held: Held) -> TerminalConnections:
+def connections(*held: Held) -> TerminalConnections:
     return TerminalConnections({1: list(held)})
 
 
 def test_connection_is_astray_if_it_could_prefer_the_path() -> None:
     wifi, lte = Held("wifi", False, False), Held("lte", False, False)
-    assert astray(standing(wifi, lte), "lte") == {1}
-    assert astray(standing(Held("wifi", True, False), Held("lte", True, False)), "lte") == {1}
+    assert astray(connections(wifi, lte), "lte") == {1}
+    assert astray(connections(Held("wifi", True, False), Held("lte", True, False)), "lte") == {1}
     for content in (
-        standing(Held("wifi", True, False), lte),
-        standing(Held("wifi", False, True), lte),
-        standing(wifi),
-        standing(wifi, Held("lte", False, True)),
+        connections(Held("wifi", True, False), lte),
+        connections(Held("wifi", False, True), lte),
+        connections(wifi),
+        connections(wifi, Held("lte", False, True)),
     ):
         assert not astray(content, "lte")
 

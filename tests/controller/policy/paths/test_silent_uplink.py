@@ -10,10 +10,12 @@ from controller.policy.paths.arrivals import ENOUGH_PACKETS, SiteArrivals, silen
 
 def after(*reports: tuple[float, int, int], all_is_copied: bool = True) -> SiteArrivals:
     """Each report is a time and the packets that Wi-Fi and LTE have delivered by then."""
-    return told(SiteArrivals(), reports, all_is_copied)
+    return continued(SiteArrivals(), reports, all_is_copied)
 
 
-def told(site: SiteArrivals, reports: Iterable[tuple[float, int, int]], all_is_copied: bool = True) -> SiteArrivals:
+def continued(
+    site: SiteArrivals, reports: Iterable[tuple[float, int, int]], all_is_copied: bool = True
+) -> SiteArrivals:
     for now, wifi, lte in reports:
         site = silence_after(site, {"wifi": wifi, "lte": lte}, all_is_copied, now)
     return site
@@ -22,7 +24,7 @@ def told(site: SiteArrivals, reports: Iterable[tuple[float, int, int]], all_is_c
 def test_silence_needs_enough_packets_on_the_other_uplink() -> None:
     site = after((0, 9, 9), (1, 9, 9 + ENOUGH_PACKETS // 2))
     assert site.silent == {}
-    assert told(site, [(2, 9, 9 + ENOUGH_PACKETS)]).silent.keys() == {"wifi"}
+    assert continued(site, [(2, 9, 9 + ENOUGH_PACKETS)]).silent.keys() == {"wifi"}
 
 
 def test_no_uplink_is_silent_without_traffic() -> None:
@@ -36,8 +38,8 @@ def test_uplink_stays_silent_when_traffic_ends() -> None:
 def test_silence_needs_full_copying_since_the_last_report() -> None:
     site = after((0, 0, 0), (1, 0, 100), (2, 0, 200), all_is_copied=False)
     assert site.silent == {}
-    assert told(site, [(3, 0, 300)]).silent == {}  # most of these may have come while copying was partial
-    assert told(site, [(3, 0, 300), (4, 0, 400)]).silent.keys() == {"wifi"}
+    assert continued(site, [(3, 0, 300)]).silent == {}  # most of these may have come while copying was partial
+    assert continued(site, [(3, 0, 300), (4, 0, 400)]).silent.keys() == {"wifi"}
 
 
 def test_counter_reset_ends_no_silence_and_begins_none() -> None:

@@ -25,7 +25,7 @@ STALLED = UplinkReading(segments=1, retransmits=1, acked_bytes=0, stalled_ms=600
 NOTHING = UplinkReading(0, 0, 0, 0)
 
 
-def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float = 100.0) -> UplinkPath:
+def path_after(*readings: UplinkReading, path: UplinkPath | None = None, start: float = 100.0) -> UplinkPath:
     """Return a path after these reports, one a second."""
     path = path or UplinkPath()
     for second, reading in enumerate(readings):
@@ -35,66 +35,67 @@ def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float 
 
 def test_initial_loss_burst_does_not_make_an_uplink_lossy() -> None:
     burst = UplinkReading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
-    assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is UplinkHealth.GOOD
-    assert told(CLEAN, CLEAN, burst, burst, CLEAN).health is UplinkHealth.GOOD
+    assert path_after(burst, burst, CLEAN, CLEAN, CLEAN).health is UplinkHealth.GOOD
+    assert path_after(CLEAN, CLEAN, burst, burst, CLEAN).health is UplinkHealth.GOOD
 
 
 def test_few_lost_segments_do_not_make_an_uplink_lossy() -> None:
-    assert told(*[UplinkReading(4, 1, 4000, 0)] * 3).health is UplinkHealth.UNKNOWN
+    assert path_after(*[UplinkReading(4, 1, 4000, 0)] * 3).health is UplinkHealth.UNKNOWN
 
 
 def test_loss_between_the_thresholds_changes_nothing() -> None:
     edge = UplinkReading(100, 6, 130_000, 0)
-    assert told(*[edge] * 20, path=told(CLEAN)).health is UplinkHealth.GOOD
-    assert told(*[edge] * 20, path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
+    assert path_after(*[edge] * 20, path=path_after(CLEAN)).health is UplinkHealth.GOOD
+    assert path_after(*[edge] * 20, path=path_after(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
 def test_lossy_uplink_is_good_after_a_long_clean_time() -> None:
-    lossy = told(*[LOSING] * 3)
-    assert told(*[CLEAN] * 6, path=lossy, start=103).health is UplinkHealth.LOSSY
-    assert told(*[CLEAN] * 8, path=lossy, start=103).health is UplinkHealth.GOOD
+    lossy = path_after(*[LOSING] * 3)
+    assert path_after(*[CLEAN] * 6, path=lossy, start=103).health is UplinkHealth.LOSSY
+    assert path_after(*[CLEAN] * 8, path=lossy, start=103).health is UplinkHealth.GOOD
 
 
 def test_loss_at_the_clean_limit_is_clean() -> None:
     assert (
-        told(UplinkReading(segments=100, retransmits=3, acked_bytes=140_000, stalled_ms=0)).health is UplinkHealth.GOOD
+        path_after(UplinkReading(segments=100, retransmits=3, acked_bytes=140_000, stalled_ms=0)).health
+        is UplinkHealth.GOOD
     )
 
 
 def test_unacknowledged_data_kills_an_uplink_until_progress() -> None:
-    dead = told(CLEAN, STALLED)
+    dead = path_after(CLEAN, STALLED)
     assert dead.health is UplinkHealth.DEAD
-    assert told(CLEAN, path=dead, start=102).health is UplinkHealth.GOOD
+    assert path_after(CLEAN, path=dead, start=102).health is UplinkHealth.GOOD
 
 
 def test_downed_port_stays_dead_until_it_is_up() -> None:
-    down = health.port_seen(told(CLEAN), False, 101)
-    assert health.passed(told(CLEAN, path=down), 10_000).health is UplinkHealth.DEAD
+    down = health.port_seen(path_after(CLEAN), False, 101)
+    assert health.passed(path_after(CLEAN, path=down), 10_000).health is UplinkHealth.DEAD
     assert health.port_seen(down, True, 102).health is UplinkHealth.UNKNOWN
 
 
 def test_silence_makes_health_unknown() -> None:
-    for path in (told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
+    for path in (path_after(CLEAN), path_after(*[LOSING] * 3), path_after(CLEAN, STALLED)):
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S - 0.1).health is path.health
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is UplinkHealth.UNKNOWN
 
 
 def test_acknowledgements_end_death_and_prove_no_low_loss() -> None:
-    dead = told(CLEAN, STALLED)
-    assert told(UplinkReading(0, 0, 5000, 0), path=dead).health is UplinkHealth.UNKNOWN
-    assert told(UplinkReading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
+    dead = path_after(CLEAN, STALLED)
+    assert path_after(UplinkReading(0, 0, 5000, 0), path=dead).health is UplinkHealth.UNKNOWN
+    assert path_after(UplinkReading(0, 0, 5000, 0), path=path_after(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
 def test_unacknowledged_sends_do_not_revive_a_dead_uplink() -> None:
-    dead = told(CLEAN, STALLED)
-    into_it = told(*[UplinkReading(5, 0, 0, 0)] * 20, path=dead, start=102)
+    dead = path_after(CLEAN, STALLED)
+    into_it = path_after(*[UplinkReading(5, 0, 0, 0)] * 20, path=dead, start=102)
     assert into_it.health is UplinkHealth.DEAD
     silent = health.passed(into_it, dead.heard_at + health.SILENT_AFTER_S)
     assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.reason
 
 
 def test_report_without_traffic_changes_nothing() -> None:
-    path = told(CLEAN)
+    path = path_after(CLEAN)
     assert health.reported(path, NOTHING, 500) == path
 
 
@@ -106,45 +107,45 @@ ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 
 def test_lossy_uplink_is_left_for_an_unknown_one() -> None:
-    decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=UplinkPath())
+    decision = chosen(ON_WIFI, wifi=path_after(*[LOSING] * 3), lte=UplinkPath())
     reason = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
     assert decision == UplinkDecision("phone", "lte", reason + "no report yet)", 200.0, hard=False)
 
 
 def test_default_wins_among_equal_uplinks_in_any_file_order() -> None:
-    decision = chosen(ON_LTE, dsl=told(CLEAN), lte=told(STALLED), wifi=told(CLEAN))
+    decision = chosen(ON_LTE, dsl=path_after(CLEAN), lte=path_after(STALLED), wifi=path_after(CLEAN))
     assert decision and decision.prefer == "wifi"
 
 
 def test_terminal_stays_if_no_uplink_is_better() -> None:
-    for both in (UplinkPath(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
+    for both in (UplinkPath(), path_after(CLEAN), path_after(*[LOSING] * 3), path_after(CLEAN, STALLED)):
         assert chosen(ON_WIFI, wifi=both, lte=both) is None
 
 
 def test_two_lossy_uplinks_do_not_alternate() -> None:
-    silent = health.passed(told(*[LOSING] * 3, start=100.0), 102.0 + health.SILENT_AFTER_S)
+    silent = health.passed(path_after(*[LOSING] * 3, start=100.0), 102.0 + health.SILENT_AFTER_S)
     assert silent.health is UplinkHealth.UNKNOWN and silent.since == 112.0
-    lossy = told(*[LOSING] * 3, start=110.0)
+    lossy = path_after(*[LOSING] * 3, start=110.0)
     assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S - 1, wifi=silent, lte=lossy) is None
     assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S, wifi=silent, lte=lossy)
-    dead = told(CLEAN, STALLED, start=110.0)
+    dead = path_after(CLEAN, STALLED, start=110.0)
     assert chosen(ON_LTE, at=113.0, wifi=silent, lte=dead), "lossy is better than dead"
 
 
 def test_unknown_uplink_is_not_left() -> None:
-    assert chosen(ON_WIFI, wifi=UplinkPath(), lte=told(CLEAN)) is None
+    assert chosen(ON_WIFI, wifi=UplinkPath(), lte=path_after(CLEAN)) is None
 
 
 def test_default_returns_as_soon_as_it_is_good() -> None:
-    decision = chosen(ON_LTE, wifi=told(CLEAN), lte=told(CLEAN))
+    decision = chosen(ON_LTE, wifi=path_after(CLEAN), lte=path_after(CLEAN))
     assert decision and decision.prefer == "wifi" and not decision.hard
 
 
 def test_unknown_default_is_retried_after_a_doubling_pause() -> None:
     for failed, pause in ((0, RETURN_AFTER_S), (1, 2 * RETURN_AFTER_S), (2, 4 * RETURN_AFTER_S)):
         course = Course("lte", 190.0, failed)
-        assert chosen(course, 190.0 + pause - 1, wifi=UplinkPath(), lte=told(CLEAN)) is None
-        assert chosen(course, 190.0 + pause, wifi=UplinkPath(), lte=told(CLEAN))
+        assert chosen(course, 190.0 + pause - 1, wifi=UplinkPath(), lte=path_after(CLEAN)) is None
+        assert chosen(course, 190.0 + pause, wifi=UplinkPath(), lte=path_after(CLEAN))
 
 
 def test_lasting_return_clears_failures_and_a_short_one_counts() -> None:
@@ -157,15 +158,15 @@ def test_moves_are_limited_unless_the_port_is_down() -> None:
     course, at = Course("wifi", 0.0), [200.0 + step for step in range(MOST_MOVES)]
     for number, now in enumerate(at):
         to = ("lte", "wifi")[number % 2]
-        paths = {course.active: told(CLEAN, STALLED), to: told(CLEAN)}
+        paths = {course.active: path_after(CLEAN, STALLED), to: path_after(CLEAN)}
         decision = chosen(course, now, **paths)
         assert decision and decision.prefer == to, "the first moves are immediate"
         course = course.moved(to, "wifi", now)
     other = {"lte": "wifi", "wifi": "lte"}[course.active]
-    dead = {course.active: told(CLEAN, STALLED), other: told(CLEAN)}
+    dead = {course.active: path_after(CLEAN, STALLED), other: path_after(CLEAN)}
     over = at[0] + MOVES_WITHIN_S
     assert chosen(course, over - 0.1, **dead) is None and chosen(course, over, **dead)
-    down = {**dead, course.active: health.port_seen(told(CLEAN), False, over - 1)}
+    down = {**dead, course.active: health.port_seen(path_after(CLEAN), False, over - 1)}
     assert chosen(course, over - 0.1, **down), "the switch itself reports the port"
 
 
@@ -195,4 +196,7 @@ def test_random_evidence_never_moves_to_a_dead_uplink(evidence: list[tuple[str, 
 
 @pytest.mark.parametrize("gone", ["wifi", "lte"])
 def test_removed_uplink_causes_no_error(gone: str) -> None:
-    assert chosen(Course(gone, 0.0), 200.0, **{name: told(CLEAN) for name in ("wifi", "lte") if name != gone}) is None
+    assert (
+        chosen(Course(gone, 0.0), 200.0, **{name: path_after(CLEAN) for name in ("wifi", "lte") if name != gone})
+        is None
+    )
