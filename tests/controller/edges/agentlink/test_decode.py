@@ -78,7 +78,7 @@ def decoded(raw: bytes) -> object:
             return decode.probed(1, word.probed)
         case "walked":
             return decode.walked(1, word.walked)
-    raise AssertionError("a word that nobody knows was let through")
+    raise AssertionError("an unknown message was accepted")
 
 
 def decoded_or_refused(raw: bytes) -> None:

@@ -153,7 +153,7 @@ BAD: dict[str, Callable[[], object]] = {
     "an address of another family": lambda: decode.taking(taking_of(address="2a00::1")),
     "no port": lambda: decode.taking(taking_of(port=0)),
     "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
-    "a round trip that nobody waits for": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
+    "a round trip beyond any timeout": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
     "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
     "a router that is none": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
 }

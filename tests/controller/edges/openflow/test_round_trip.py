@@ -40,7 +40,7 @@ MATCHES = {
     "tcp ports of one mask over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_src="0x8000/0x8000"),
     "sctp ports of one mask": fields(eth_type=0x86DD, ip_proto=132, sctp_src="0x50/0xfff0"),
     "sctp port": fields(eth_type=0x0800, ip_proto=132, sctp_dst=80),
-    "all that a class is told apart by": fields(
+    "all fields of a class": fields(
         eth_type=0x86DD,
         in_port=1,
         ipv6_src="fd00:110::3",
@@ -49,7 +49,7 @@ MATCHES = {
         ip_dscp=46,
         udp_dst="0x2710/0xfff0",
     ),
-    "solicitation that no router touched": fields(
+    "unrouted solicitation": fields(
         eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
     ),
     "arp for a network": fields(eth_type=0x0806, arp_op=1, arp_tpa="192.168.110.0/24", in_port=1),

@@ -468,7 +468,7 @@ def test_figures_survive_a_restart_without_a_new_probe() -> None:
 
 
 def nobody_goes(_: Home) -> Way:
-    raise AssertionError("nobody reports of connections")
+    raise AssertionError("no agent reports connections")
 
 
 class Alone:
