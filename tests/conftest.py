@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import mininet.log  # noqa: F401 (for what importing it does)
+import mininet.log  # noqa: F401 (imported for its side effect)
 import pytest
 from hypothesis import settings
 
 from tests.counted import Counted, Leaving
 
-# How long an example takes says more of what else runs on the machine than of the code. `make test` tries the same
-# examples each time; `make measure` draws new ones (tests/measurement.py).
+# The time of an example depends more on the machine's load than on the code. `make test` tries the same examples each
+# time; `make measure` draws new ones (tests/measurement.py).
 settings.register_profile("same", deadline=None, derandomize=True, database=None)
 settings.load_profile("same")
 
-# Mininet, once imported, makes every logger that comes after it one of its own, which says nothing below a warning:
-# what the controller logs would depend on which tests ran before.
+# Mininet's import makes later loggers instances of its own class, which drops everything below a warning. Without this
+# line, the controller's log would depend on the tests that ran before.
 logging.setLoggerClass(logging.Logger)
 
 
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def public_path() -> Iterator[Path]:
-    """A directory that somebody who is not root may read: tmp_path stands in one that pytest closes to others."""
+    """Yield a directory that other users may read. pytest closes the parent of tmp_path to them."""
     with TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collected test reports, or is left to `make measure`: a run in which one does neither fails.
+"""A run fails if a collected test neither reports nor is left to `make measure`.
 
-pytest-xdist keeps a worker's tests by node id: of several tests with one id it runs the first alone, and says nothing.
+pytest-xdist keeps a worker's tests by node id. It silently runs only the first of several tests with one id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 MOST_SHOWN = 10
-LEFT = "tests_left"  # in what a worker sends home
+LEFT = "tests_left"  # key of a worker's output
 OF_MAKE_TEST = "not timed and not slow"
 
 
@@ -60,7 +60,7 @@ class Counted:
 
 
 class Leaving:
-    """A plugin of pytest, for a worker: it tells which tests the worker leaves out."""
+    """A plugin of pytest, for a worker: it reports the tests that the worker leaves out."""
 
     def __init__(self) -> None:
         self._left: list[str] = []

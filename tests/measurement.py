@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure a failing timed test twice more. The median of the three verdicts decides, and all three figures are printed.
 
-`make measure` loads this plugin. It wants `enable_assertion_pass_hook`, which tells it the figures of attempts that
-pass. Hypothesis draws new examples under it, and keeps those that fail.
+`make measure` loads this plugin. It needs `enable_assertion_pass_hook`, which reports the figures of
+passing attempts. Hypothesis draws new examples under it, and keeps those that fail.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Attempt:
 
     @property
     def line(self) -> int | None:
-        """The line in the test's own file at which the attempt failed."""
+        """Return the line in the test's own file at which the attempt failed."""
         entries = getattr(getattr(self._failed, "longrepr", None), "reprtraceback", None)
         return next((entry.reprfileloc.lineno for entry in entries.reprentries), None) if entries else None
 
     def figure(self, line: int | None) -> str:
-        """What the test compared, on one line: at `line` where it passed, where it failed otherwise."""
+        """Return the failed comparison on one line, or the comparison at `line` if the attempt passed."""
         if self._failed is None:
             return f"passed: {_one_line(self._held.get(line or 0, 'the assertion that failed before held'))}"
         crash = getattr(self._failed.longrepr, "reprcrash", None)
@@ -72,7 +72,7 @@ class Measurement:
         if attempts[0].passed:
             return attempts[0]
         while len(attempts) < ATTEMPTS:
-            item.session._setupstate.teardown_exact(None)  # worlds that modules share are raised again
+            item.session._setupstate.teardown_exact(None)  # shared fixtures are set up again
             attempts.append(self._attempt(item, nextitem))
         passes = sum(each.passed for each in attempts) > ATTEMPTS // 2
         line = attempts[0].line
@@ -91,7 +91,7 @@ def _one_line(text: str) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Measurement())
-    # Hypothesis itself neither draws nor keeps examples where it takes the machine for a CI's.
+    # By default, Hypothesis neither draws nor keeps examples on a machine that looks like a CI's.
     database = DirectoryBasedExampleDatabase(config.rootpath / ".hypothesis" / "examples")
     settings.register_profile("random", deadline=None, derandomize=False, database=database)
     settings.load_profile("random")

@@ -14,7 +14,7 @@ from tests.controller.edges.http.desk import TOKEN, Desk
 
 @pytest.fixture
 def api(serving: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a real controller, as the verbs find it."""
+    """Return the address of a running controller. The environment names it to the verbs."""
     monkeypatch.setenv("BICAST_API", str(serving.endpoint))
     monkeypatch.setenv("http_proxy", "http://192.0.2.1:3128")
     monkeypatch.setenv("BICAST_TOKEN", TOKEN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`enroll`, `revoke` and `agents` say what a person needs next."""
+"""`enroll`, `revoke` and `agents` print the next step for the person who typed them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
 
 
 @pytest.mark.parametrize("join", ["127.7.7.7:1", "[::1]:8656"])
-def test_enroll_warns_where_only_this_machine_reaches_the_controller(
-    api: str, front: Front, join: str, capsys: Captured
-) -> None:
+def test_enroll_warns_when_the_join_address_is_loopback(api: str, front: Front, join: str, capsys: Captured) -> None:
     front.join = join
     assert main(["enroll", "tablet"]) == OK
     _, line, warning, _, _ = capsys.readouterr().out.splitlines()
@@ -70,7 +68,7 @@ def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
     assert joins == ["192.168.1.1:8656", "10.9.0.1:8656"]
 
 
-def test_revoke_says_what_was_done(api: str, front: Front, capsys: Captured) -> None:
+def test_revoke_prints_the_result(api: str, front: Front, capsys: Captured) -> None:
     assert main(["revoke", "phone"]) == OK
     assert capsys.readouterr().out == "phone is revoked\n"
     assert main(["revoke", "phone"]) == OK
@@ -78,7 +76,7 @@ def test_revoke_says_what_was_done(api: str, front: Front, capsys: Captured) -> 
 
 
 @pytest.mark.parametrize(("words", "says"), [(["enroll", "No"], "'No'"), (["revoke", "nobody"], "laptop, phone")])
-def test_what_cannot_be_is_refused_in_one_sentence(
+def test_enroll_and_revoke_refuse_a_bad_name(
     api: str, front: Front, words: list[str], says: str, capsys: Captured
 ) -> None:
     assert main(words) == REFUSED
@@ -86,7 +84,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert out == "" and err.startswith("bicast: ") and says in err
 
 
-def test_agents_lists_who_was_enrolled(api: str, front: Front, capsys: Captured) -> None:
+def test_agents_lists_enrolled_agents(api: str, front: Front, capsys: Captured) -> None:
     assert main(["agents"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert re.split(" {2,}", lines[0]) == [
@@ -101,7 +99,7 @@ def test_agents_lists_who_was_enrolled(api: str, front: Front, capsys: Captured)
     assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["laptop", "phone"]
 
 
-def test_a_controller_that_serves_no_agents_says_what_to_write_and_its_status_is_told(
+def test_commands_name_the_missing_setting_when_agents_are_off(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
@@ -118,17 +116,17 @@ def test_a_controller_that_serves_no_agents_says_what_to_write_and_its_status_is
         running.stop()
 
 
-def test_status_names_who_was_revoked_and_still_tries(api: str, front: Front, capsys: Captured) -> None:
-    def told() -> list[str]:
+def test_status_names_a_revoked_agent_that_still_tries(api: str, front: Front, capsys: Captured) -> None:
+    def warnings() -> list[str]:
         assert main(["status"]) == OK
         return [line for line in capsys.readouterr().out.splitlines() if "still tries" in line]
 
-    assert told() == [], "its last try was long ago"
+    assert warnings() == [], "its last try was long ago"
     front.known["laptop"] = replace(front.known["laptop"], tried_at=time.time() - 90)
-    (line,) = told()
+    (line,) = warnings()
     assert line.startswith("! agent laptop: it was revoked and still tries, 1 min ago from 192.0.2.8:50000; stop it ")
     assert "`./bicast enroll laptop` and `bicast-agent join`" in line
     front.known["laptop"] = replace(front.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
-    assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in told()[0]
+    assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in warnings()[0]
     front.known["laptop"] = replace(front.known["laptop"], standing=EnrolmentState.AWAY)
-    assert told() == [], "it has joined again"
+    assert warnings() == [], "it has joined again"

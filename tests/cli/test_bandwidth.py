@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bandwidth` tells what a file of the probe says of a path."""
+"""`bandwidth` estimates the bandwidth of a path from a file of the probe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Captured = pytest.CaptureFixture[str]
 START = 1_790_000_000_000_000_000
 
 
-def written(samples: Samples, trains: int = 0) -> Iterator[str]:
+def probe_file(samples: Samples, trains: int = 0) -> Iterator[str]:
     yield "# bicast probe 1 stamps=software transport=udp"
     yield "train,length,sent_ns,received_ns,answered_ns,heard_ns"
     for length, *times in zip(
@@ -42,10 +42,10 @@ def file(tmp_path: Path, lines: Sequence[str]) -> str:
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    return list(written(HUNDRED.samples(0), trains=20))
+    return list(probe_file(HUNDRED.samples(0), trains=20))
 
 
-def test_a_path_is_told_by_packets_alone_by_trains_and_by_both(
+def test_bandwidth_prints_each_estimate_and_the_combined_one(
     tmp_path: Path, lines: list[str], capsys: Captured
 ) -> None:
     place = file(tmp_path, lines)
@@ -61,9 +61,7 @@ def test_a_path_is_told_by_packets_alone_by_trains_and_by_both(
     assert found["one_packet"]["least_bps"] < 100e6 < found["one_packet"]["most_bps"]
 
 
-def test_a_path_to_here_is_told_by_what_came_down_and_the_far_ends_clock_is_the_senders(
-    tmp_path: Path, lines: list[str], capsys: Captured
-) -> None:
+def test_bandwidth_of_a_downlink_inverts_the_clock_drift(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
     down = [lines[0] + " direction=down", lines[1], *(",".join([*line.split(",")[:4], "", ""]) for line in lines[2:])]
     place = file(tmp_path, down)
     assert main(["bandwidth", place]) == OK
@@ -75,12 +73,12 @@ def test_a_path_to_here_is_told_by_what_came_down_and_the_far_ends_clock_is_the_
     assert (found["direction"], found["path"]["bps"]) == ("down", pytest.approx(100e6, rel=0.01))
 
 
-def test_a_link_of_known_rate_tells_what_hosts_take(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
+def test_bandwidth_calibrates_alpha_from_a_known_link_rate(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
     assert main(["bandwidth", file(tmp_path, lines), "--link", "100", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)["alpha_ns_per_byte"] == pytest.approx(0.35, abs=0.1)
 
 
-def test_what_is_not_known_is_said_with_its_reason(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
+def test_bandwidth_gives_the_reason_for_an_unknown_value(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
     assert main(["bandwidth", file(tmp_path, lines[:50])]) == OK
     told = capsys.readouterr().out
     assert "one packet   not known: 48 packets came, expected 60 at least" in told
@@ -98,7 +96,9 @@ def test_what_is_not_known_is_said_with_its_reason(tmp_path: Path, lines: list[s
         ("\xff", "ascii"),
     ],
 )
-def test_what_is_no_such_file_is_one_sentence(tmp_path: Path, content: str | None, said: str, capsys: Captured) -> None:
+def test_a_bad_probe_file_is_refused_in_one_sentence(
+    tmp_path: Path, content: str | None, said: str, capsys: Captured
+) -> None:
     place = tmp_path / "path.csv"
     if content is not None:
         place.write_text(content, encoding="latin-1")
@@ -107,7 +107,7 @@ def test_what_is_no_such_file_is_one_sentence(tmp_path: Path, content: str | Non
 
 
 @pytest.mark.parametrize("words", [["--link", "0"], ["--link", "nan"], ["--alpha", "inf"], ["--alpha", "x"]])
-def test_numbers_that_make_no_sense_are_exit_code_2(words: list[str], capsys: Captured) -> None:
+def test_invalid_numbers_are_exit_code_2(words: list[str], capsys: Captured) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["bandwidth", "path.csv", *words])
     assert ended.value.code == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`caps` shows who shares the air, and `status` what needs somebody's attention there."""
+"""`caps` lists the terminals of each access point, and `status` warns of problems there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.controller.edges.http.desk import AIR, SHARED, Desk
 Captured = pytest.CaptureFixture[str]
 
 
-def test_each_terminal_is_shown_with_its_cap_its_holder_and_the_reason(api: str, desk: Desk, capsys: Captured) -> None:
+def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: Desk, capsys: Captured) -> None:
     paper = replace(
         AIR, name="attic", rule=CapRule.PAPER, tables=CapTables.JELLY_BEAN, bandwidth_bps=None, terminals=()
     )
@@ -34,7 +34,7 @@ def test_each_terminal_is_shown_with_its_cap_its_holder_and_the_reason(api: str,
     assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
 
 
-def test_status_warns_of_what_is_not_held_and_of_what_is_not_believed(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = SHARED
     assert main(["status"]) == OK
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! home: access point air: ")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast experiment` knows its experiments, loads none before it is asked for, and runs one end to end."""
+"""`bicast experiment` lists its experiments without importing them, and runs one end to end."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def parse(*words: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("module", [one.module for one in verb.EXPERIMENTS.values()])
-def test_each_experiment_of_the_table_is_there(module: str) -> None:
+def test_each_listed_experiment_has_a_module(module: str) -> None:
     assert find_spec(module) is not None
 
 
-def test_quick_is_what_is_run_unless_full_is_asked_for_and_never_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_experiment_is_quick_unless_full_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     assert not parse("transfer").full
     assert parse("transfer", "--full", "--json").full
     with pytest.raises(SystemExit) as ended:
@@ -35,7 +35,7 @@ def test_quick_is_what_is_run_unless_full_is_asked_for_and_never_both(capsys: py
     assert ended.value.code == USAGE
 
 
-def test_no_experiment_is_loaded_to_tell_their_names() -> None:
+def test_listing_experiments_imports_none_of_them() -> None:
     loaded = "import sys, cli.experiment; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], cwd=TREE, capture_output=True, text=True, check=True)
     names = done.stdout.split()
@@ -43,7 +43,7 @@ def test_no_experiment_is_loaded_to_tell_their_names() -> None:
 
 
 @pytest.mark.timed
-def test_capture_runs_from_the_command_line_and_its_document_says_that_all_holds() -> None:
+def test_capture_runs_from_the_command_line_and_all_claims_hold() -> None:
     done = subprocess.run([TREE / "bicast", "experiment", "capture", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [claim["holds"] for claim in json.loads(done.stdout)["claims"]] == [True] * 6

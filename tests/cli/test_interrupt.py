@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C, however early, is exit code 130 and no traceback."""
+"""Ctrl-C at any moment ends a command with exit code 130 and no traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from lab.stage.isolate import MARK
 
 TREE = Path(__file__).resolve().parent.parent.parent
-ENDED_BY_IT = (130, -signal.SIGINT)  # Python's own answer, or death by the signal: a shell shows 130 for both
+ENDED_BY_IT = (130, -signal.SIGINT)  # Python's own exit code, or death by the signal: a shell shows 130 for both
 
 VERB = """
 import os, signal
@@ -37,7 +37,7 @@ def run(args):
 
 
 @pytest.mark.parametrize("when", ["imported", "described", "running"])
-def test_a_verb_that_is_interrupted_says_nothing_and_does_no_more(tmp_path: Path, when: str) -> None:
+def test_an_interrupted_verb_ends_silently(tmp_path: Path, when: str) -> None:
     (tmp_path / "interrupted.py").write_text(VERB)
     script = (
         "from cli import __main__ as m; m.VERBS['status'] = ('interrupted', ''); raise SystemExit(m.main(['status']))"
@@ -53,7 +53,7 @@ def test_a_verb_that_is_interrupted_says_nothing_and_does_no_more(tmp_path: Path
 
 
 @pytest.mark.parametrize("words", [["status"], pytest.param(["run", "none.yaml"], marks=pytest.mark.slow)])
-def test_no_moment_of_the_command_shows_a_traceback(words: list[str]) -> None:
+def test_ctrl_c_never_shows_a_traceback(words: list[str]) -> None:
     codes = set()
     for step in range(12):
         with subprocess.Popen(
@@ -85,7 +85,7 @@ time.sleep(60)
 """
 
 
-def test_what_python_swallows_at_a_fork_is_heard_after_it() -> None:
+def test_an_interrupt_at_a_fork_is_delivered_afterwards() -> None:
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", SWALLOWS], cwd=TREE, capture_output=True, text=True, timeout=60)
     assert done.stderr.endswith("KeyboardInterrupt\n") and done.returncode in ENDED_BY_IT
@@ -94,7 +94,7 @@ def test_what_python_swallows_at_a_fork_is_heard_after_it() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.15, 0.4, 0.7, 1.1])
-def test_a_lab_that_is_interrupted_while_its_world_is_made_ends_without_a_traceback(after_s: float) -> None:
+def test_a_starting_lab_ends_without_traceback_on_ctrl_c(after_s: float) -> None:
     outside = {name: value for name, value in os.environ.items() if name != MARK}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid, terminal = pty.fork()
@@ -106,10 +106,10 @@ def test_a_lab_that_is_interrupted_while_its_world_is_made_ends_without_a_traceb
     time.sleep(after_s)  # the moment is what is tried
     os.write(terminal, b"\x03")
     said = b""
-    with contextlib.suppress(OSError):  # EIO: the last of those who had the terminal has ended
+    with contextlib.suppress(OSError):  # EIO: the last process with the terminal has ended
         while select.select([terminal], [], [], 60)[0]:
             said += os.read(terminal, 65536)
-        os.kill(pid, signal.SIGKILL)  # it did not hear of it
+        os.kill(pid, signal.SIGKILL)  # it ignored the interrupt
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) in ENDED_BY_IT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab leaves outside of its own world."""
+"""A killed lab removes its API token, and only its own."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ with lab._kept("secret"):
 """
 
 
-def killed(directory: Path, then_in_it: str) -> Path:
-    """A lab that was killed; the file with its token, in which there is another word since."""
+def killed_lab(directory: Path, then_in_it: str) -> Path:
+    """Start a lab, overwrite the file of its token and kill it. Return the file."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(directory), then_in_it], check=False)
     assert done.returncode == -signal.SIGKILL
     return directory / "api-8653.token"
 
 
-def test_a_lab_that_is_killed_leaves_no_token(tmp_path: Path) -> None:
-    file = killed(tmp_path, "secret\n")
+def test_a_killed_lab_leaves_no_token(tmp_path: Path) -> None:
+    file = killed_lab(tmp_path, "secret\n")
     deadline = time.monotonic() + PATIENCE_S
     while file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_it_takes_no_other_one_with_it(tmp_path: Path) -> None:
-    file = killed(tmp_path, "another\n")
+def test_a_killed_lab_leaves_the_token_of_another_lab(tmp_path: Path) -> None:
+    file = killed_lab(tmp_path, "another\n")
     while subprocess.run(["pgrep", "-f", str(tmp_path)], check=False, stdout=subprocess.DEVNULL).returncode == 0:
         time.sleep(0.01)
     assert file.read_text() == "another\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast mptcp` is the agent's own command: its output, its exit codes, its signals."""
+"""`bicast mptcp` runs the agent's command with its output, exit codes and signals."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import cli.mptcp
 from cli.__main__ import main
 
 
-def typed(*words: str) -> subprocess.CompletedProcess[str]:
+def mptcp(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "cli", "mptcp", *words], capture_output=True, text=True, check=False)
 
 
-def test_words_options_and_exit_codes_reach_the_agent_and_come_back() -> None:
-    taught = typed("list", "--help")
+def test_mptcp_passes_arguments_and_exit_codes_through() -> None:
+    taught = mptcp("list", "--help")
     assert (taught.returncode, taught.stderr) == (0, "")
     assert taught.stdout.startswith("usage: bicast mptcp list")
-    nowhere = typed("list", "--json", "--netns", "nowhere")
+    nowhere = mptcp("list", "--json", "--netns", "nowhere")
     assert nowhere.returncode == 12
     assert "/run/netns/nowhere" in nowhere.stderr
 
 
-def test_help_names_every_verb_that_the_agent_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_verb_of_the_agent(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["mptcp", "--help"])
     ours = capsys.readouterr().out.split("verbs:\n")[1].split("\n\n")[0]
-    theirs = typed("help").stdout.split("verbs:\n")[1].split("\n\n")[0]
+    theirs = mptcp("help").stdout.split("verbs:\n")[1].split("\n\n")[0]
     assert [line.split() for line in ours.splitlines()] == [line.split() for line in theirs.splitlines()]
 
 
-def test_an_agent_that_is_not_built_is_told_with_what_builds_it(
+def test_mptcp_names_make_setup_when_the_agent_is_not_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli.mptcp, "AGENT", Path("/nowhere/bicast-agent"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`relay` and `why --relay` say what a person needs next, and refuse what is none before anybody is asked."""
+"""`relay` and `why --relay` print the next step, and refuse bad arguments before any request."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ from tests.controller.edges.http.front import PHONE, Front
 Captured = pytest.CaptureFixture[str]
 
 
-def test_add_prints_the_line_that_makes_a_relay_of_a_host(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
+def test_add_prints_the_command_to_run_on_the_relay(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
     assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
-    said, good, line, *_ = capsys.readouterr().out.splitlines()
-    assert said.startswith("oslo is wished for") and good.endswith("; type on oslo:")
+    wished, prefix, line, *_ = capsys.readouterr().out.splitlines()
+    assert wished.startswith("oslo is wished for") and prefix.endswith("; type on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
     assert line == f"  {join} && bicast-agent run --role relay"
 
 
-def test_one_whose_agent_is_there_as_a_relay_gets_no_other_token(
-    api: str, desk: Desk, front: Front, capsys: Captured
-) -> None:
+def test_add_prints_no_token_for_a_connected_relay_agent(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
     front.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert desk.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
 
 
-def test_one_whose_agent_has_another_role_gets_a_token_for_this_one(api: str, desk: Desk, capsys: Captured) -> None:
+def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert "--name phone --token" in capsys.readouterr().out
 
@@ -53,16 +51,12 @@ def test_one_whose_agent_has_another_role_gets_a_token_for_this_one(api: str, de
         ["203.0.113.9", "--ports", "0"],
     ],
 )
-def test_what_is_no_place_is_refused_before_anybody_is_asked(
-    api: str, desk: Desk, typed: list[str], capsys: Captured
-) -> None:
+def test_add_refuses_a_bad_address_before_any_request(api: str, desk: Desk, typed: list[str], capsys: Captured) -> None:
     assert main(["relay", "add", "oslo", *typed]) == USAGE
     assert "expected" in capsys.readouterr().err and not desk.relays
 
 
-def test_remove_ends_what_it_carries_and_revokes_its_agent(
-    api: str, desk: Desk, front: Front, capsys: Captured
-) -> None:
+def test_remove_ends_connections_and_revokes_the_agent(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
     desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
     assert main(["relay", "remove", "phone"]) == OK
     assert "it carries 3 connections, which end with it\nphone is revoked\n" in capsys.readouterr().out
@@ -78,7 +72,7 @@ def test_drain_and_resume_say_what_becomes_of_connections(api: str, desk: Desk, 
     assert capsys.readouterr().out == "tokyo takes nothing new; it carries 3 connections\ntokyo takes what comes\n"
 
 
-def test_list_and_status_show_what_is_carried_and_who_is_not_reached(api: str, desk: Desk, capsys: Captured) -> None:
+def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["relay", "list"]) == OK
     assert "./bicast relay add" in capsys.readouterr().out
     desk.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
@@ -94,9 +88,7 @@ def test_list_and_status_show_what_is_carried_and_who_is_not_reached(api: str, d
     assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
 
 
-def test_test_tells_the_legs_and_what_is_predicted_and_fails_where_it_is_not_reached(
-    api: str, desk: Desk, capsys: Captured
-) -> None:
+def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = RELAYED
     assert main(["relay", "test", "tokyo", "8.8.8.8"]) == REFUSED
     tried = capsys.readouterr().out
@@ -107,9 +99,7 @@ def test_test_tells_the_legs_and_what_is_predicted_and_fails_where_it_is_not_rea
     assert main(["relay", "test", "tokyo"]) == OK
 
 
-def test_why_tells_by_which_relay_a_destination_is_reached_and_what_it_would_be_otherwise(
-    api: str, desk: Desk, capsys: Captured
-) -> None:
+def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
     told = capsys.readouterr().out
     assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run` writes a log that can be read where it goes: with times, but in systemd's journal, which has its own."""
+"""`run` logs with timestamps, except to systemd's journal, which adds its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMED = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO|WARNING) \S.*"
 BARE = r"(INFO|WARNING) \S.*"
 
 Where = Callable[[], AbstractContextManager[tuple[int, int]]]
-"""Two descriptors: what is written to the second is read at the first."""
+"""Makes two descriptors. Bytes written to the second are read from the first."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def _pipe() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _journal() -> Iterator[tuple[int, int]]:
-    """systemd's is a socket, too."""
+    """Yield the ends of a socket: systemd's journal is one, too."""
     ours, its = socket.socketpair()
     yield ours.fileno(), its.detach()
     ours.close()
@@ -43,7 +43,7 @@ def _journal() -> Iterator[tuple[int, int]]:
     [(_pipe, False, TIMED), (_journal, True, BARE), (_journal, False, TIMED)],
     ids=["pipe", "journal", "beside the journal"],
 )
-def test_a_line_of_the_log_has_one_time(tmp_path: Path, where: Where, journal: bool, form: str) -> None:
+def test_each_log_line_has_one_timestamp(tmp_path: Path, where: Where, journal: bool, form: str) -> None:
     (tmp_path / "gateway.yaml").write_text(SITE.format(*free_ports(4)))
     with where() as (ours, its):
         inode = os.fstat(its)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is generated equals what the code says, and each measured figure names the command that prints it."""
+"""Generated pages match the code, and each measured figure names the command that prints it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ COMMAND = re.compile(r"`(?:\./bicast|make|bicast-agent) [^`]+`")
 
 
 def test_the_page_of_results_is_generated() -> None:
-    assert results.PAGE.read_text(encoding="utf-8") == results.page(), "make results writes it anew"
+    assert results.PAGE.read_text(encoding="utf-8") == results.page(), "run `make results`"
 
 
 def test_the_reference_is_generated() -> None:
-    assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "make reference writes it anew"
-    assert reference.METRICS.read_text(encoding="utf-8") == reference.metrics(), "make reference writes it anew"
+    assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "run `make reference`"
+    assert reference.METRICS.read_text(encoding="utf-8") == reference.metrics(), "run `make reference`"
 
 
 @pytest.mark.parametrize("source", sorted((TREE / "docs/pictures").glob("*.dot")), ids=named)
-def test_each_drawing_is_that_of_its_source(source: Path) -> None:
+def test_each_drawing_matches_its_source(source: Path) -> None:
     digest = sha256(source.read_bytes()).hexdigest()
-    assert digest in source.with_suffix(".svg").read_text(encoding="utf-8"), "make pictures draws it anew"
+    assert digest in source.with_suffix(".svg").read_text(encoding="utf-8"), "run `make pictures`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

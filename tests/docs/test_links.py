@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, TREE, named, text
 
 
 def anchors(page: Path) -> Iterator[str]:
-    """The anchors that GitHub makes of headings. A repeated heading gets a number."""
+    """Yield the anchors that GitHub makes of headings. A repeated heading gets a number."""
     seen: Counter[str] = Counter()
     for heading in re.findall(r"^#+ +(.*?) *#*$", text(page), re.MULTILINE):
         words = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", heading).lower()

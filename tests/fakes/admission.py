@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch refuses to take in, with the reason it gives: Open vSwitch 3.1 speaking OpenFlow 1.3."""
+"""Checks that refuse flows and groups like Open vSwitch 3.1, with the errors of OpenFlow 1.3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_PORT = 0xFF00
 
 
 class Refused(Exception):
-    """The switch's own no: the name of the OpenFlow error, and what it is about."""
+    """A refusal by the switch: the name of the OpenFlow error and its subject."""
 
     def __init__(self, error: str, about: str) -> None:
         super().__init__(f"{error}: {about}")
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def check_flow(flow: Flow) -> None:
-    """What is wrong with a flow wherever it would go."""
+    """Check a flow against the rules of any switch."""
     if [name for name, _ in flow.match] != sorted({name for name, _ in flow.match}):
         raise IllDefined(f"a match is sorted by name and names a field once: {flow.match}")
     have = dict(flow.match)
@@ -41,7 +41,7 @@ def check_flow(flow: Flow) -> None:
 
 
 def check_place(flow: Flow, groups: Container[int], meters: Container[int]) -> None:
-    """What is wrong with a flow in this switch; Open vSwitch asks so only when it is about to put it there."""
+    """Check a flow against this switch's groups and meters. Open vSwitch does so only when it installs the flow."""
     if flow.meter is not None and flow.meter not in meters:
         raise Refused("OFPMMFC_INVALID_METER", f"there is no meter {flow.meter:#x} for {flow}")
     for action in flow.actions:
@@ -50,7 +50,7 @@ def check_place(flow: Flow, groups: Container[int], meters: Container[int]) -> N
 
 
 def check_group(group: Group) -> None:
-    """Fields and groups that a bucket names are not looked at: only a packet shows whether they make sense."""
+    """Check a group. Only a packet checks the fields and groups that a bucket names."""
     for bucket in group.buckets:
         if group.kind is GroupKind.ALL and bucket.watch_port is not None:
             raise Refused("OFPGMFC_WATCH_UNSUPPORTED", f"an ALL group watches no port: {group}")
@@ -61,7 +61,7 @@ def check_group(group: Group) -> None:
 
 
 def _check_action(action: Action) -> None:
-    """What is wrong with an action wherever it stands."""
+    """Check an action of a flow or a bucket."""
     match action:
         case SetField(name, value):
             if bits(name, value)[1] != (1 << field(name).bits) - 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts in one air: senders whose agents report them and hold them, and a gateway's agent that sees them pass."""
+"""Fake hosts of one access point: senders with agents that report and cap them, and a gateway's agent that watches."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ HANDS = {"caps": "congestion-control", "clamp": "clamp", "window": "window"}
 
 @dataclass
 class Stream:
-    """A connection of a terminal that sends while it is told to."""
+    """A connection of a terminal. It sends while its rate is positive."""
 
     terminal: str  # addresses
     other: str
     min_rtt_us: int = 16_000
     srtt_us: int = 16_000
-    rate_bps: int = 2_000_000  # 0: it rests
+    rate_bps: int = 2_000_000  # 0: idle
     bytes_sent: int = 0
     port: int = field(default_factory=lambda: next(_ports))
-    has_scale: bool = True  # the gateway saw it begin
+    has_scale: bool = True  # the gateway saw its handshake
 
     def pass_time(self, seconds: float) -> None:
         self.bytes_sent += int(self.rate_bps / 8 * seconds)
@@ -84,13 +84,13 @@ class FakeCapper(FakeHand):
         super().__init__(name, role, addresses, [], terminal=terminal)
         self.air, self.clock, self.can, self.cannot = air, clock, can, cannot or {}
         self.interval_ms = 1000
-        self.refuses: str | None = None  # to hold anything, and why
+        self.refuses: str | None = None  # why it refuses to cap anything
         self.answers = True
         self.silent = False
-        self.sees = True  # connections
-        self.loose = 0  # of its sockets, those that refuse
+        self.sees = True  # whether it reports connections
+        self.loose = 0  # number of its sockets that refuse a cap
         self.held: Caps | None = None
-        self.until = 0.0  # its lease
+        self.until = 0.0  # end of its lease
         self.caps: list[Caps] = []  # orders
         self.reported_at = float("-inf")
         self.invented: tuple[Subflow, ...] = ()
@@ -129,7 +129,7 @@ class FakeCapper(FakeHand):
         return super().carry_out(direct)
 
     def window(self, stream: Stream) -> Cap | None:
-        """What bounds this stream now."""
+        """Return the cap that bounds this stream now."""
         order = self.held if self.held is not None and self.clock() <= self.until else None
         pair = (stream.terminal, stream.other)
         there = (cap for cap in (order.caps if order else ()) if (cap.terminal_address, cap.other_address) == pair)

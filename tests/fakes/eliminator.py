@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gateway's hand that executes: it holds its orders on the ports that are there, and tells of what came in."""
+"""A fake agent of a gateway: it carries out orders on the ports that exist, and reports arrivals."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class FakeEliminator(FakeHand):
         no_tunnels: str | None = None,
         no_vxlan: str | None = None,
     ) -> None:
-        """`no_tunnels`: what it says to the order for them, and `no_vxlan`: of itself."""
+        """`no_tunnels` is the error of orders for tunnels, `no_vxlan` the reason of a missing capability."""
         super().__init__(name, role, (), [])
         self.tunnels: Tunnels | None = None
         self.of_tunnels: list[Tunnels] = []  # orders
-        self.unheard: dict[str, str] = {}  # tunnels, and why
-        self.invented: dict[str, str] = {}  # tunnels that were never ordered, and what it says of them
+        self.unheard: dict[str, str] = {}  # reasons by tunnel
+        self.invented: dict[str, str] = {}  # reported tunnels that were never ordered, with a reason
         self._no_tunnels, self._no_vxlan = no_tunnels, no_vxlan
         self.order: Eliminate | None = None
-        self.gone: dict[str, str] = {}  # ports, and why
+        self.gone: dict[str, str] = {}  # reasons by port
         self._cannot = unable
         self._came: dict[str, PathCopies] = {}
 
@@ -81,7 +81,7 @@ class FakeEliminator(FakeHand):
         return Tunnelling(tuple(ends), 1400, ())
 
     def brings(self, path: str, first: int = 0, eliminated: int = 0, unidentified: int = 0) -> None:
-        """So many more have come in by it."""
+        """Count more arrivals over a path."""
         came = self._came[path]
         self._came[path] = replace(
             came,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenFlow's header fields: what each needs before it may be named (1.3.5, section 7.2.3.8), and how values look."""
+"""OpenFlow's header fields: their prerequisites (1.3.5, section 7.2.3.8) and the form of their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Needs = dict[str, tuple[int, ...]]
 
 
 class IllDefined(Exception):
-    """The program means nothing, or not the same on every switch: what no switch refuses, but nobody may write."""
+    """The program has no meaning, or differs between switches. No switch refuses it, but no program may be so."""
 
 
 class Kind(Enum):
@@ -94,7 +94,7 @@ def satisfied(needs: Needs, have: Mapping[str, Value | None]) -> bool:
 
 @lru_cache(maxsize=65536)
 def bits(name: str, value: Value) -> tuple[int, int]:
-    """The value and the mask of one match field, as numbers; a value in any but the canonical form is a mistake."""
+    """Return value and mask of a match field as numbers. A value that is not in canonical form raises IllDefined."""
     kind, width = field(name).kind, field(name).bits
     ones = (1 << width) - 1
     if kind is Kind.NUMBER and isinstance(value, int) and 0 <= value <= ones:

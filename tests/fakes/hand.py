@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hand that executes: hosts with MPTCP connections in memory, flagged, closed and reported as agents on kernels do.
+"""A fake agent: it flags, closes and reports MPTCP connections in memory like a real one those of the kernel.
 
-A connection is one object that both of its ends see. Each end has flags of its own and cannot take back the other's;
-a subflow that either end has flagged carries data only where every subflow is flagged. Paths lose what they are told.
+Both ends share the object of a connection. Each end has its own flags and cannot clear the other's. A flagged subflow
+carries data only if every subflow is flagged. Paths lose packets as a test orders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ports, _tokens = count(20_000), count(1)
 
 @dataclass
 class End:
-    """What one end of a subflow counts and has flagged."""
+    """The counters and the flag of one end of a subflow."""
 
     backup: bool = False
     segments_sent: int = 0
@@ -54,7 +54,7 @@ class FakeSubflow:
 
 @dataclass
 class FakeConnection:
-    """Downloads: the serving end sends. `server` is its address."""
+    """A download. `server` is the address of the sender."""
 
     server: str
     subflows: list[FakeSubflow]
@@ -65,11 +65,11 @@ class FakeConnection:
         return cls(server, [FakeSubflow(address) for address in addresses])
 
     def carrying(self) -> list[FakeSubflow]:
-        """Both flagged is neither flagged: the paths carry together."""
+        """Return the subflows that carry data. If all are flagged, all of them do."""
         return [each for each in self.subflows if not each.backup] or self.subflows
 
     def download(self, segments: int, ms: int = 1000, dead: Iterable[str] = (), loss: float = 0.0) -> None:
-        """Data for a while, on every path that carries; `dead` paths swallow it, the others lose a part."""
+        """Send data on every path that carries. `dead` paths lose all of it, the others a share."""
         for subflow in self.carrying():
             end = subflow.server
             end.in_flight = 1
@@ -88,7 +88,7 @@ Mine = list[tuple[FakeSubflow, End]]  # with this host's end of each
 
 
 class FakeHand:
-    """One host with its agent. It sees those of the world's connections of which it is an end."""
+    """One host with its agent. It sees the connections of the world that end at it."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class FakeHand:
         peer: str | None = None,
     ) -> None:
         self.peer = peer or f"{addresses[0] if addresses else '192.0.2.1'}:40000"
-        self.terminal = terminal  # that it was enrolled for; None: the one of its name
+        self.terminal = terminal  # the terminal of its enrolment; None: the one of its name
         self.name, self.role, self.addresses, self.world = name, role, addresses, world
         by_role = PathManager.USERSPACE if role is Role.RELAY else PathManager.KERNEL
         self.path_manager = path_manager or by_role
@@ -113,7 +113,7 @@ class FakeHand:
         self.session = 0
         self._sequence = 0
 
-    # What it sees
+    # Observations
 
     def ends(self) -> Iterator[tuple[FakeConnection, FakeSubflow, End]]:
         for connection in self.world:
@@ -171,7 +171,7 @@ class FakeHand:
             since_ack_ms=end.since_ack_ms,
         )
 
-    # What it does
+    # Orders
 
     def carry_out(self, direct: Direct) -> Resulted:
         self.orders.append(direct.order)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site's hand, or a terminal's, that executes: it answers who was named, sends small packets by paths that lose
-what they are told, and probes links of some rate."""
+"""A fake agent of a site or a terminal that answers probes, sends health packets over lossy paths and probes links."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ HEADERS = 42
 
 @dataclass
 class Link:
-    """A path as its near end's packets find it."""
+    """A path in the direction from its near end."""
 
     bps: float = 20e6
     delay_ns: int = 5_000_000
-    loses: float = 0.0  # a part of its small packets; 1: it is dead
-    trains_bps: float | None = None  # where a shaper lets single packets pass
+    loses: float = 0.0  # share of its health packets; 1: dead
+    trains_bps: float | None = None  # rate of trains, if a shaper lets single packets pass
 
     def probed(self, order: Probe) -> Iterator[ProbePacket]:
         lengths = range(order.shortest_bytes, order.longest_bytes + 1, order.step_bytes)
@@ -41,7 +40,7 @@ class Link:
         for attempt in range(order.tries):
             for length in lengths:
                 sent = number * order.pause_us * 1000
-                wobble = (number * 7919 + attempt) % 997 * 10  # no two packets are delayed alike
+                wobble = (number * 7919 + attempt) % 997 * 10  # no two packets have the same delay
                 received = sent + self.delay_ns + wobble + round((length + HEADERS) * 8e9 / self.bps)
                 back = received + 20_000 + self.delay_ns
                 known = (None, None) if order.down else (received + 20_000, back)
@@ -69,12 +68,12 @@ class Sending:
 @dataclass(eq=False)
 class FakeMeasurer(FakeEliminator):
     name: str
-    cannot: str | None = None  # what it says of itself
-    refuses: dict[str, str] = field(default_factory=dict)  # names of orders' types, and why
-    absent: dict[str, str] = field(default_factory=dict)  # by uplink: why nothing leaves, which is tried again
+    cannot: str | None = None  # the reason of a missing capability
+    refuses: dict[str, str] = field(default_factory=dict)  # reasons by the type name of an order
+    absent: dict[str, str] = field(default_factory=dict)  # by uplink: why no packet leaves; it is retried
     links: dict[str, Link] = field(default_factory=dict)  # by uplink
     answer: AnswerProbes = field(default_factory=AnswerProbes)
-    probes: list[Direct] = field(default_factory=list)  # that it was told, and has not told of
+    probes: list[Direct] = field(default_factory=list)  # orders that it has not reported yet
     measured: list[Direct] = field(default_factory=list)  # all orders to measure
     role: Role = Role.GATEWAY
 
@@ -119,7 +118,7 @@ class FakeMeasurer(FakeEliminator):
         return replace(super().report(interval_ms), answering=answering, health=health)
 
     def probed(self, reason: str = "", packets: bool = True) -> ProbeReport:
-        """What came of the probe that it was told first."""
+        """Return the report of the oldest probe."""
         direct = self.probes.pop(0)
         assert isinstance(direct.order, Probe)
         link = self.links.get(direct.order.name, Link())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One packet as a value: the headers that OpenFlow can name, and builders that read like prose."""
+"""One packet as a value: the headers that OpenFlow can name, and functions that build common packets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE_LINK_LAYER, TARGET_LINK_LAYER = 1, 2  # RFC 4861, 4.6.1
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A header that the packet has not is None. `payload` only tells packets apart; `size` is in bytes."""
+    """A missing header is None. `payload` only distinguishes packets; `size` is in bytes."""
 
     eth_src: str
     eth_dst: str
@@ -61,7 +61,7 @@ class Packet:
         return {name: value for name, value in values.items() if value is not None}
 
     def get(self, name: str) -> Value:
-        """A field that this packet must have."""
+        """Return a field that this packet must have."""
         headers = self.headers
         if not satisfied(field(name).needs, headers) or name not in headers:
             raise IllDefined(f"this packet has no {name}: {headers}")
@@ -89,7 +89,7 @@ def sctp(source: str, destination: str, *, sctp_src: int = 40000, sctp_dst: int 
 
 
 def echo(source: str, destination: str, **more: Any) -> Packet:
-    """A ping."""
+    """Return a ping."""
     if ip_address(source).version == 4:
         return replace(ip(source, destination, 1, **more), icmpv4_type=8, icmpv4_code=0)
     return replace(ip(source, destination, 58, **more), icmpv6_type=128, icmpv6_code=0)
@@ -105,7 +105,7 @@ def ip(
     ttl: int = 64,
     payload: int = 0,
 ) -> Packet:
-    """A packet of either family; its DSCP is 0 until it is replaced. The builders above pass on what else they get."""
+    """Return a packet of either family with DSCP 0. The functions above pass on their other arguments."""
     packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, ip_dscp=0, nw_ttl=ttl, payload=payload)
     if ip_address(source).version == 4:
         return replace(packet, ipv4_src=source, ipv4_dst=destination)
@@ -113,17 +113,17 @@ def ip(
 
 
 def arp_request(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
-    """Who has `target`? Tell `source`."""
+    """Return an ARP request of `source` for `target`."""
     return Packet(eth_src, BROADCAST, 0x0806, arp_op=1, arp_spa=source, arp_tpa=target, arp_sha=eth_src, arp_tha=NO_MAC)
 
 
 def arp_reply(source: str, target: str, *, eth_src: str = TERMINAL_MAC, eth_dst: str = GATEWAY_MAC) -> Packet:
-    """`source` is at `eth_src`, said to `target`."""
+    """Return an ARP reply to `target`: `source` is at `eth_src`."""
     return Packet(eth_src, eth_dst, 0x0806, arp_op=2, arp_spa=source, arp_tpa=target, arp_sha=eth_src, arp_tha=eth_dst)
 
 
 def solicit(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
-    """A neighbour solicitation, to the solicited-node group of `target` (RFC 4861, 4.3)."""
+    """Return a neighbour solicitation to the solicited-node group of `target` (RFC 4861, 4.3)."""
     tail = int(IPv6Address(target)) & 0xFFFFFF
     group = str(IPv6Address(int(IPv6Address("ff02::1:ff00:0")) | tail))
     eth_dst = "33:33:ff:" + ":".join(f"{tail:06x}"[at : at + 2] for at in (0, 2, 4))
@@ -140,7 +140,7 @@ def solicit(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
 
 
 def advertise(source: str, destination: str, *, eth_src: str = TERMINAL_MAC, eth_dst: str = GATEWAY_MAC) -> Packet:
-    """A neighbour advertisement: `source` is at `eth_src` (RFC 4861, 4.4)."""
+    """Return a neighbour advertisement: `source` is at `eth_src` (RFC 4861, 4.4)."""
     packet = ip(source, destination, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=255)
     return replace(
         packet,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of one packet through a switch: OpenFlow 1.3's tables, actions and groups, executed.
+"""The path of one packet through a switch: OpenFlow 1.3's tables, actions and groups, executed.
 
     packet ─► table 0 ─► the matching flow of highest priority
                            meter        over its rate: the packet ends here
@@ -11,10 +11,10 @@
 
 **A bucket is an action set, not an action list** (1.3.5, sections 5.6.1 and 5.10): whatever order it is written in,
 the TTL is decremented first, then fields are set (in the order written), and last there is ONE way out: a group or an
-output. Open vSwitch takes a bucket with two outputs without a word and executes the last; the fake raises IllDefined.
+output. Open vSwitch accepts a bucket with two outputs and executes the last; the fake raises IllDefined.
 
-With its TTL a packet ends: DecTtl in a flow ends the rest of the pipeline, in a bucket only that bucket's copy.
-tests/fakes/test_switch_like_ovs.py asks a real Open vSwitch whether all of this is so.
+A packet ends when its TTL does: DecTtl in a flow ends the rest of the pipeline, in a bucket only that bucket's copy.
+tests/fakes/test_switch_like_ovs.py compares all of this with a real Open vSwitch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.fakes.packet import Packet
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """`packet` left by the port of this number."""
+    """A packet that left through the port of this number."""
 
     port: int
     packet: Packet
@@ -50,14 +50,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that became of one packet: what left, and what the controller was shown."""
+    """The outcome of one packet: the packets sent, and those shown to the controller."""
 
     sent: tuple[Sent, ...] = ()
     punted: tuple[Packet, ...] = ()
 
 
 class Tables(Protocol):
-    """What a packet meets on its way."""
+    """The tables, meters and groups of a switch, as a packet meets them."""
 
     def live(self, number: int) -> bool: ...
     def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None: ...
@@ -66,15 +66,15 @@ class Tables(Protocol):
 
 
 class Way:
-    """One packet's, from the port it came in by."""
+    """The path of one packet from its input port."""
 
     def __init__(self, switch: Tables, in_port: int) -> None:
         self.switch = switch
         self.in_port = in_port
         self.sent: list[Sent] = []
         self.punted: list[Packet] = []
-        self.inside: list[int] = []  # the groups that the packet is in just now
-        self.ended = False  # by a meter: what a bucket has sent is sent, and the buckets behind it send nothing
+        self.inside: list[int] = []  # groups that the packet is in now
+        self.ended = False  # by a meter: earlier buckets have sent, later buckets send nothing
 
     def through_table(self, table: int, packet: Packet) -> None:
         flow = self.switch.taken(table, packet, self.in_port)
@@ -88,7 +88,7 @@ class Way:
             self.through_table(flow.goto, left)
 
     def through_actions(self, actions: Iterable[Action], packet: Packet) -> Packet | None:
-        """The packet as the actions leave it, or None: its life has ended."""
+        """Return the packet after the actions, or None if its TTL has ended."""
         for action in actions:
             match action:
                 case SetField(name, value):
@@ -128,7 +128,7 @@ class Way:
 
 
 def action_set(bucket: Bucket) -> list[Action]:
-    """The order in which a bucket is executed, which is not the one it is written in (1.3.5, section 5.10)."""
+    """Return a bucket's actions in the order of their execution, not as written (1.3.5, section 5.10)."""
 
     def rank(action: Action) -> int:
         match action:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same questions to a real Open vSwitch: it compiles the program for its datapath and says what it would do.
+"""A real Open vSwitch with the interface of the fake one: it compiles a program and traces packets.
 
 Its ports are dummies and need no devices: packets are traced (ofproto/trace), never sent.
 """
@@ -44,7 +44,7 @@ TRACED = {
     "icmpv6_nd_options_type": "nd_options_type",
     "icmpv6_nd_reserved": "nd_reserved",
 }
-SET = {  # the datapath's own words for what a program may have changed
+SET = {  # the datapath's names of the fields that a program may set
     "eth": {"src": "eth_src", "dst": "eth_dst"},
     "ipv4": {"src": "ipv4_src", "dst": "ipv4_dst", "ttl": "nw_ttl"},
     "ipv6": {"src": "ipv6_src", "dst": "ipv6_dst", "hlimit": "nw_ttl"},
@@ -65,7 +65,7 @@ class RealSwitch:
         self.directory = directory
         self.live = live
         self.down = down
-        self.numbers: dict[str, int] = {}  # ports by the datapath's own numbers
+        self.numbers: dict[str, int] = {}  # OpenFlow ports by the datapath's port numbers
 
     def __enter__(self) -> Self:
         database = f"unix:{self.directory}/db.sock"
@@ -81,7 +81,7 @@ class RealSwitch:
         for number in self.down:
             self._appctl("netdev-dummy/set-admin-state", f"p{number}", "down")
         while self._ofctl("dump-ports-desc").count("LINK_DOWN") < len(self.down):
-            pass  # asking is waiting: each question is a round through the switch's main loop
+            pass  # each question waits for one round of the switch's main loop
         for ours, its in re.findall(r"p\d+ (\d+)/(\d+):", self._appctl("dpif/show")):
             self.numbers[its] = int(ours)
         return self
@@ -103,7 +103,7 @@ class RealSwitch:
         self._ofctl("del-meters")
 
     def takes(self, change: Change) -> bool:
-        """Make the change; False when it is refused."""
+        """Make the change. Return False if the switch refuses it."""
         try:
             self._change(change)
         except CommandFailed:
@@ -111,7 +111,7 @@ class RealSwitch:
         return True
 
     def held(self) -> tuple[int, set[int]]:
-        """How many flows, and which groups."""
+        """Return the number of flows and the ids of groups."""
         (flows,) = re.findall(r"flow_count=(\d+)", self._ofctl("dump-aggregate"))
         return int(flows), {int(each) for each in re.findall(r"group_id=(\d+)", self._ofctl("dump-groups"))}
 
@@ -123,7 +123,7 @@ class RealSwitch:
         return self._executed(actions, packet)
 
     def _executed(self, actions: str, packet: Packet) -> Outcome:
-        """What the datapath makes of its actions; what it sends to a port that is down is lost there."""
+        """Return the outcome of the datapath's actions. Packets to a port that is down are lost."""
         sent, punted = [], []
         for action in _split(actions):
             name, _, inner = action.partition("(")
@@ -176,7 +176,7 @@ class RealSwitch:
 
 
 def _set(packet: Packet, inner: str) -> Packet:
-    """`eth(src=...,dst=...)` -> the packet with these."""
+    """Return the packet with the fields of `eth(src=...,dst=...)`."""
     header, _, values = inner.removesuffix(")").partition("(")
     changed: dict[str, int | str] = {}
     for pair in _split(values):
@@ -186,5 +186,5 @@ def _set(packet: Packet, inner: str) -> Packet:
 
 
 def _split(text: str) -> Iterator[str]:
-    """At the commas that stand in no bracket."""
+    """Split at the commas outside of brackets."""
     return (each.group() for each in re.finditer(r"(?:[^,()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))+", text))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands that take connections and carry them: a site's, which reaches the relays that live, and relays'. Each walks in
-an Internet where it knows how far everything is."""
+"""Fake agents of relays, and of a site that intercepts connections. They trace routes of an Internet held in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ SILENT = "nobody answers"
 
 @dataclass
 class Internet:
-    """Milliseconds from an agent to an address; what is not named is silent."""
+    """Round-trip times in milliseconds from agents to addresses. An address without one does not answer."""
 
     rtt_ms: dict[tuple[str, str], float] = field(default_factory=dict)
     routers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -46,10 +45,10 @@ class Walker(FakeHand):
     def __init__(self, name: str, role: Role, internet: Internet) -> None:
         super().__init__(name, role, (), [])
         self.internet = internet
-        self.refuses: dict[str, str] = {}  # names of orders' types, and why
+        self.refuses: dict[str, str] = {}  # reasons by the type name of an order
         self.told: list[object] = []  # orders of these kinds
-        self.walks: list[Direct] = []  # that it has not told of
-        self.cannot_walk = ""  # and why
+        self.walks: list[Direct] = []  # orders that it has not reported yet
+        self.cannot_walk = ""  # the reason of a missing capability
 
     def opened(self, session: int) -> AgentOpened:
         event = super().opened(session)

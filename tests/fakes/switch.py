@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A switch that executes its flows and groups, and refuses what Open vSwitch refuses.
 
-Tests ask it what a network engineer would ask a real one: "does this packet leave port 2 with that MAC?" What a packet
-meets on its way is in pipeline.py, what is refused in admission.py; here is what the switch holds, says and counts.
+Tests ask it what a network engineer would ask a real one: "does this packet leave port 2 with that MAC?" pipeline.py
+has the path of a packet, admission.py the refusals, this module the switch's state, messages and counters.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FakeSwitch:
         self.groups: dict[int, Group] = {}
         self.meters: dict[int, Meter] = {}
         self.exhausted: set[int] = set()  # meters through which nothing passes now
-        self.changes: Counter[type[Change]] = Counter()  # by kind, the refused ones not among them
+        self.changes: Counter[type[Change]] = Counter()  # by kind, without refused ones
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._bucket_counters: dict[tuple[int, int], Counters] = {}
@@ -80,19 +80,19 @@ class FakeSwitch:
 
     @classmethod
     def with_ports(cls, *names: str) -> FakeSwitch:
-        """Ports 1, 2, ... of these names, all up."""
+        """Return a switch with ports 1, 2, ... of these names, all up."""
         return cls({name: Port(at, f"02:00:00:00:00:{at:02x}", up=True) for at, name in enumerate(names, start=1)})
 
-    # What a controller says to it
+    # Messages from a controller
 
     def load(self, program: Program) -> Self:
-        """Change what it holds of ours into this program."""
+        """Change the installed program into this one."""
         for change in diff(self.installed().program, program):
             self.change(change)
         return self
 
     def apply(self, order: Apply) -> tuple[SwitchRefused | SwitchApplied, ...]:
-        """In order; a refusal stops nothing behind it (without bundles, OpenFlow promises no more)."""
+        """Apply changes in order. A refusal does not stop later ones: without bundles, OpenFlow promises no more."""
         refusals = []
         for change in order.changes:
             try:
@@ -140,11 +140,11 @@ class FakeSwitch:
         self.changes[type(change)] += 1
 
     def add_foreign(self, flow: Flow) -> None:
-        """A flow with somebody else's cookie. (Foreign groups and meters are those outside our reserved ids.)"""
+        """Add a flow with a foreign cookie. Foreign groups and meters are those outside our reserved ids."""
         self._put(flow)
         self._foreign.add(flow.key)
 
-    # What it says to a controller
+    # Messages to a controller
 
     def opened(self, session: int) -> SwitchOpened:
         return SwitchOpened(session, self.dpid, "fake", dict(self.ports))
@@ -156,7 +156,7 @@ class FakeSwitch:
         return PortsCounted(order.session, self.installed().port_counters)
 
     def installed(self) -> Installed:
-        """As edges/openflow/speaker.py reads a switch: our flows by cookie, our groups and meters by reserved ids."""
+        """Return its state like edges/openflow/speaker.py: our flows by cookie, groups and meters by reserved ids."""
         ours = {key: flow for key, flow in self.flows.items() if key not in self._foreign}
         groups = {group_id: group for group_id, group in self.groups.items() if group_id in GROUP_IDS}
         return Installed(
@@ -179,7 +179,7 @@ class FakeSwitch:
             meter_packets={meter_id: self._meter_packets.get(meter_id, 0) for meter_id in self.meters},
         )
 
-    # What happens to its cables
+    # Links
 
     def down(self, name: str) -> None:
         self.ports[name] = replace(self.ports[name], up=False)
@@ -190,10 +190,10 @@ class FakeSwitch:
     def live(self, number: int) -> bool:
         return any(port.up for port in self.ports.values() if port.number == number)
 
-    # What it does with a packet
+    # Packets
 
     def send(self, packet: Packet, in_port: int) -> Outcome:
-        """Everything that comes of one packet that arrives at a port."""
+        """Return the outcome of one packet that arrives at a port."""
         if not self.live(in_port):
             raise ValueError(f"no packet can arrive at port {in_port}: it is down or absent; ports are {self.ports}")
         _count(self._received, in_port, packet)
@@ -204,7 +204,7 @@ class FakeSwitch:
         return Outcome(tuple(way.sent), tuple(way.punted))
 
     def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None:
-        """The flow that takes this packet in this table."""
+        """Return the flow that matches this packet in this table."""
         best = self.best(table, packet, in_port)
         if not best:
             return None
@@ -223,14 +223,14 @@ class FakeSwitch:
         raise IllDefined(f"{len(flows)} flows of one priority match {packet}: {flows}")
 
     def metered(self, meter_id: int, packet: Packet) -> bool:
-        """Whether it passes."""
+        """Count a packet at a meter. Return whether it passes."""
         if meter_id not in self.exhausted:
             self._meter_passed[meter_id] = self._meter_passed.get(meter_id, 0) + packet.size
             self._meter_packets[meter_id] = self._meter_packets.get(meter_id, 0) + 1
         return meter_id not in self.exhausted
 
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]:
-        """The buckets of a group that take this packet."""
+        """Return the buckets of a group that handle this packet."""
         if group_id not in self.groups:
             raise IllDefined(f"a bucket leads to group {group_id:#x}, which is not there")
         group = self.groups[group_id]
@@ -241,7 +241,7 @@ class FakeSwitch:
             _count(self._bucket_counters, (group_id, at), packet)
         return tuple(bucket for _, bucket in buckets)
 
-    # What it keeps
+    # State
 
     def _put(self, flow: Flow) -> None:
         check_flow(flow)
@@ -255,7 +255,7 @@ class FakeSwitch:
             self._foreign.discard(key)
 
     def _put_group(self, group: Group) -> None:
-        """Its counters begin again at nothing: Open vSwitch does so at every modification, 1.3.5 says nothing of it."""
+        """Store a group and reset its counters, like Open vSwitch does. OpenFlow 1.3.5 leaves it open."""
         check_group(group)
         self.groups[group.group_id] = group
         for at in [key for key in self._bucket_counters if key[0] == group.group_id]:

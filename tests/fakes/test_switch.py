@@ -22,7 +22,7 @@ def leaves(*flows: Flow, destination: str = "10.0.0.9") -> list[int]:
     return [sent.port for sent in switch.send(tcp("192.168.110.3", destination), HOME).sent]
 
 
-def test_two_flows_of_one_priority_for_one_packet_are_ill_defined() -> None:
+def test_a_tie_between_two_flows_is_ill_defined() -> None:
     tied = flow(WIFI, ipv4_src="192.168.110.3"), flow(LTE, ipv4_dst="10.0.0.0/8")
     with pytest.raises(IllDefined, match="2 flows of one priority"):
         leaves(*tied)

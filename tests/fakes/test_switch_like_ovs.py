@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fake switch and a real Open vSwitch agree: on what leaves where with which headers, and on what is refused."""
+"""The fake switch and a real Open vSwitch agree on output ports, headers and refusals."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ MOVES = (
     ("arp_sha", "arp_tha"),
     ("eth_src", "arp_tha"),
 )
-KINDS: tuple[Mapping[str, Value], ...] = (  # of packets: what makes a field one that the packet has
+KINDS: tuple[Mapping[str, Value], ...] = (  # kinds of packets, by the headers that decide which fields exist
     {"eth_type": 0x0800},
     {"eth_type": 0x0800, "ip_proto": 6},
     {"eth_type": 0x0800, "ip_proto": 1},
@@ -136,7 +136,7 @@ PORTS = (*LIVE, *LIVE, *DOWN, ABSENT)
 
 
 def rewrites(kind: Mapping[str, Value]) -> st.SearchStrategy[Action]:
-    """What may be done to the headers that every packet of this kind has."""
+    """Draw a change of a header that every packet of this kind has."""
     settable = [name for name in VALUES if FIELDS[name].settable and satisfied(FIELDS[name].needs, kind)]
     found: list[Action] = [SetField(name, value) for name in settable for value in VALUES[name]]
     found += [Move(source, target) for source, target in MOVES if source in settable and target in settable]
@@ -154,7 +154,7 @@ def lives(kind: Mapping[str, Value]) -> list[Action]:
 
 @st.composite
 def buckets(draw: st.DrawFn, kind: Mapping[str, Value], group_kind: GroupKind, below: list[int]) -> Bucket:
-    """An action set in any order: at most one DecTtl and one way out."""
+    """Draw an action set in any order: at most one DecTtl and one output."""
     actions = draw(st.lists(rewrites(kind), min_size=1, max_size=3))
     actions += draw(st.sampled_from([[], lives(kind)]))
     out = ways_out(below) | st.just(Resubmit(LAST_TABLE))
@@ -165,9 +165,9 @@ def buckets(draw: st.DrawFn, kind: Mapping[str, Value], group_kind: GroupKind, b
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Program, list[tuple[Packet, int]]]:
-    """Packets of one kind, and a program made for them: nothing in it rewrites a header that they have not.
+    """Draw packets of one kind and a program that rewrites only headers that they have.
 
-    Every flow has a priority of its own, so that no packet meets two of one.
+    Every flow has its own priority, so that no two flows tie.
     """
     kind = draw(st.sampled_from(KINDS))
     packets = [packet for packet in PACKETS if kind.items() <= packet.headers.items()]
@@ -206,7 +206,7 @@ def cases(draw: st.DrawFn) -> tuple[Program, list[tuple[Packet, int]]]:
 
 
 def further(kind: Mapping[str, Value]) -> st.SearchStrategy[dict[str, Value]]:
-    """One more field to match, or none."""
+    """Draw one more field to match, or none."""
     named = [name for name in VALUES if satisfied(FIELDS[name].needs, kind)]
     found: list[dict[str, Value]] = [{name: value} for name in named for value in VALUES[name]]
     found += [{name: MASKED[name]} for name in named if name in MASKED] * 4
@@ -214,7 +214,7 @@ def further(kind: Mapping[str, Value]) -> st.SearchStrategy[dict[str, Value]]:
     return st.just({}) | st.sampled_from(found)
 
 
-# Not shrunk: every try is a dozen questions to the real switch.
+# No shrinking: every example asks the real switch a dozen questions.
 BOUNDED = settings(
     max_examples=60,
     deadline=None,
@@ -225,9 +225,7 @@ BOUNDED = settings(
 
 @BOUNDED
 @given(case=cases())
-def test_a_packet_leaves_both_switches_in_the_same_way(
-    real: RealSwitch, case: tuple[Program, list[tuple[Packet, int]]]
-) -> None:
+def test_both_switches_forward_a_packet_alike(real: RealSwitch, case: tuple[Program, list[tuple[Packet, int]]]) -> None:
     program, arrivals = case
     switch = fake().load(program)
     real.load(program)
@@ -239,7 +237,7 @@ some_action = st.sampled_from(
     [Output(1), Output(ABSENT), Output(0xFF00), DecTtl(), SetField("ipv4_src", "10.0.0.1"), Move("arp_spa", "arp_tpa")]
 )
 some_id = st.integers(1, 2)
-# No match without its prerequisites: ovs-ofctl itself mends those, the switch never sees them.
+# Each match has its prerequisites: ovs-ofctl adds missing ones, so the switch never sees the mistake.
 some_match = st.sampled_from(
     [
         fields(),
@@ -292,9 +290,7 @@ BEGINNING: tuple[Change, ...] = (
 
 @settings(BOUNDED, max_examples=20)
 @given(changes=st.lists(some_change, min_size=4, max_size=10))
-def test_both_switches_refuse_the_same_changes_and_hold_the_same_after_them(
-    real: RealSwitch, changes: list[Change]
-) -> None:
+def test_both_switches_accept_and_refuse_the_same_changes(real: RealSwitch, changes: list[Change]) -> None:
     switch = fake()
     real.clear()
     for change in (*BEGINNING, *changes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Open vSwitch takes compiled programs whole, and leads packets as the one that executes them here does."""
+"""A real Open vSwitch accepts compiled programs and forwards packets like the fake switch."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def assert_same(place: Path, fake: FakeSwitch, packets: list[tuple[str, Packet]]
             assert set(real.send(packet, number).sent) == set(fake.send(packet, number).sent), f"{packet} by {port}"
 
 
-def test_a_program_with_relaying_is_taken_whole_and_means_the_same_there(tmp_path: Path) -> None:
+def test_ovs_runs_a_relaying_program_like_the_fake(tmp_path: Path) -> None:
     site = relayed_site.site()
     assert_same(tmp_path, relayed_site.switch_with(site, relayed_site.known(site)), RELAYED)
 
 
-def test_a_written_mac_is_enforced_there(tmp_path: Path) -> None:
-    """That strangers are refused, program/test_compile.py holds; the phone's MAC is learned, and any is believed."""
+def test_ovs_enforces_a_configured_mac_like_the_fake(tmp_path: Path) -> None:
+    """The phone's MAC is learned, so any is accepted. program/test_compile.py checks that strangers are refused."""
     site = sites.paper_site()
     own = [tcp(CLIENT, SERVER, eth_dst=CLIENT_GATEWAY_MAC), tcp(CLIENT6, SERVER6, eth_dst=CLIENT_GATEWAY_MAC)]
     phone = tcp(PHONE, SERVER, eth_src=STRANGER_MAC, eth_dst=PORTS["lan0"].mac)

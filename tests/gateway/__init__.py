@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The preparation of a host, against a real Open vSwitch and the real kernel, in namespaces of their own."""
+"""A host is prepared with a real Open vSwitch and the real kernel, in namespaces of its own."""

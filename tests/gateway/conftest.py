@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world for pytest, in it for each test a network namespace of its own, and a private Open vSwitch where asked."""
+"""pytest runs in an isolated world. Each test gets a network namespace, and a private Open vSwitch on request."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not isolate.inside():
         capture = config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
-            capture.suspend_global_capture(in_=True)  # or the second pytest's words would be kept from the terminal
+            capture.suspend_global_capture(in_=True)  # or the second pytest could not write to the terminal
         isolate.enter()
 
 
 @pytest.fixture(autouse=True)
 def network() -> Iterator[None]:
-    """A fresh network namespace: what a test changes in it ends with it."""
+    """Run a test in a fresh network namespace, which ends with it."""
     libc = ctypes.CDLL(None, use_errno=True)
     before = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
@@ -75,7 +75,7 @@ sites:
 
 @pytest.fixture
 def gateway_file(tmp_path: Path) -> Callable[..., str]:
-    """Writes a gateway.yaml of one site with the ports w0, l0 and c0."""
+    """Return a function that writes a gateway.yaml of one site with the ports w0, l0 and c0."""
 
     def write(*, tls: bool = False, port: int = 6653, local: Path | None = None) -> str:
         place = tmp_path / "gateway.yaml"
@@ -90,6 +90,6 @@ def gateway_file(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def ports() -> None:
-    """The three ports, as veth ends whose other ends are up."""
+    """Make the three ports as ends of veth pairs. Their other ends are up."""
     for name in ("w0", "l0", "c0"):
         shell(f"ip link add {name} type veth peer name {name}-far && ip link set {name}-far up")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./bicast bridge` promises, kept on a real Open vSwitch."""
+"""`./bicast bridge` keeps its promises on a real Open vSwitch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def home() -> ovs.SeenBridge:
 
 
 def listing() -> str:
-    """The whole database but what OVS itself counts and reports."""
+    """Return the whole database without the columns that OVS itself writes."""
     columns = {
         "Bridge": "name,datapath_type,other_config,protocols,fail_mode,external_ids,ports,controller",
         "Interface": "name,ofport,ofport_request,external_ids",
@@ -57,7 +57,7 @@ def listing() -> str:
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_bridge_becomes_what_the_file_says(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bridge_applies_the_configuration(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     done(capsys, gateway_file())
     made = home()
     assert (made.datapath, made.dpid, made.fail_mode) == ("netdev", "00000000000000a1", "secure")
@@ -84,7 +84,7 @@ def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: p
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_the_dry_run_s_commands_are_those_that_do_it(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     file = gateway_file(tls=True)
     commands = done(capsys, file, "--dry-run")
     assert not ovs.read().bridges
@@ -94,9 +94,7 @@ def test_the_dry_run_s_commands_are_those_that_do_it(gateway_file: Files, capsys
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_what_somebody_changed_is_put_right_and_nothing_else(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     file = gateway_file()
     done(capsys, file)
     before = listing()
@@ -130,9 +128,7 @@ def test_ports_keep_their_numbers(gateway_file: Files, capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_offloads_are_off_on_a_userspace_datapath_s_ports(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0", "c0")}
     assert {"tso", "gso", "tx"} <= before["w0"]
     file = gateway_file()
@@ -143,9 +139,7 @@ def test_offloads_are_off_on_a_userspace_datapath_s_ports(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_kernel_datapath_s_ports_keep_offloads_and_room(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     file = gateway_file()
     Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
     commands = done(capsys, file, "--dry-run")
@@ -155,7 +149,7 @@ def test_a_kernel_datapath_s_ports_keep_offloads_and_room(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_missing_interface_fails_is_named_and_taken_when_it_appears(
+def test_a_missing_interface_is_named_and_used_when_it_appears(
     gateway_file: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell("ip link delete w0")
@@ -181,10 +175,10 @@ def test_a_missing_interface_fails_is_named_and_taken_when_it_appears(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_bridge_that_open_vswitch_cannot_make_fails_each_time_and_is_good_with_its_own_datapath(
+def test_bridge_fails_until_ovs_has_the_datapath(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a kernel without the datapath: the type goes into the database, and nothing comes of it."""
+    """The type goes into the database and has no effect, like on a kernel without the datapath."""
     file = gateway_file()
     config = load(file)
     monkeypatch.setattr("cli.host.load", lambda _file: config)
@@ -206,7 +200,7 @@ def test_a_bridge_that_open_vswitch_cannot_make_fails_each_time_and_is_good_with
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_remove_takes_all_of_it_away_and_no_more(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev")
     before = listing()
     file = gateway_file(tls=True)
@@ -218,7 +212,7 @@ def test_remove_takes_all_of_it_away_and_no_more(gateway_file: Files, capsys: py
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_bridge_of_somebody_else_is_not_removed(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
     done(capsys, gateway_file())
     code, _, err = bridge(capsys, gateway_file(), "--remove")
@@ -243,7 +237,7 @@ def test_a_bridge_of_somebody_else_is_not_removed(gateway_file: Files, capsys: p
         ("ovs-vsctl set-ssl /some.key /some.pem /some-ca.pem", "/some.pem"),
     ],
 )
-def test_what_would_cut_somebody_off_is_refused_before_anything_is_touched(
+def test_bridge_refuses_to_cut_off_others_without_force(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], before: str, named: str
 ) -> None:
     shell(before)
@@ -261,7 +255,7 @@ def test_what_would_cut_somebody_off_is_refused_before_anything_is_touched(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_the_way_of_an_ssh_session_is_recognised_behind_sudo_too(
+def test_an_ssh_session_is_recognised_under_sudo(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell("ip address add 198.51.100.7/24 dev w0 && ip link set w0 up")
@@ -319,7 +313,7 @@ def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: pytest.
 
 
 @pytest.mark.usefixtures("ports")
-def test_keys_are_nobody_else_s_and_nothing_is_written_over(
+def test_keys_are_private_and_never_overwritten(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
 ) -> None:
     file = gateway_file(tls=True)
@@ -355,7 +349,7 @@ def test_keys_are_nobody_else_s_and_nothing_is_written_over(
     ],
 )
 @pytest.mark.usefixtures("ports")
-def test_half_a_set_of_certificates_is_refused(
+def test_an_incomplete_set_of_certificates_is_refused(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, gone: list[str], named: str
 ) -> None:
     file = gateway_file(tls=True)
@@ -379,10 +373,8 @@ def test_a_remote_bridge_needs_the_ca_and_its_own_pair_only(
 
 
 @pytest.mark.usefixtures("ports", "ovs")
-def test_each_bridge_gets_a_certificate_of_its_own_wherever_it_is(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Those on other hosts are to be carried there; one Open vSwitch has one for all its bridges."""
+def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    """A person copies the certificates of other hosts there. One Open vSwitch has one for all its bridges."""
     file = Path(gateway_file(tls=True))
     written = yaml.safe_load(file.read_text())
     far = copy.deepcopy(written["sites"]["home"]) | {"dpid": "00000000000000a2", "bridge": "br-far"}
@@ -409,7 +401,7 @@ def test_each_bridge_gets_a_certificate_of_its_own_wherever_it_is(
 
 
 @pytest.mark.usefixtures("ports")
-def test_a_stolen_switch_s_key_cannot_play_the_controller(
+def test_a_switch_key_cannot_impersonate_the_controller(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
 ) -> None:
     file = gateway_file(tls=True)
@@ -429,8 +421,8 @@ def test_a_stolen_switch_s_key_cannot_play_the_controller(
 
 @pytest.mark.parametrize("within_s", [60, pytest.param(3, marks=pytest.mark.timed)])
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_controller_that_comes_and_goes_is_found_again(gateway_file: Files, within_s: int) -> None:
-    """Where nobody touches its database Open vSwitch waits 1, 2, 4, then 8 s."""
+def test_a_bridge_reconnects_to_a_returning_controller(gateway_file: Files, within_s: int) -> None:
+    """Open vSwitch alone waits 1, 2, 4, then 8 s before it tries again."""
     file = gateway_file()
     bridge = subprocess.Popen([ROOT / "bicast", "bridge", file, "--until-connected"], stdout=subprocess.DEVNULL)
     with socket.create_server(("127.0.0.1", 6653)) as listener, bridge:
@@ -448,7 +440,7 @@ def test_a_controller_that_comes_and_goes_is_found_again(gateway_file: Files, wi
 
 
 @pytest.mark.usefixtures("ports")
-def test_another_s_open_vswitch_is_never_guessed(
+def test_bridge_uses_only_the_ovs_of_ovs_rundir(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, tmp_path: Path
 ) -> None:
     with PrivateOvs(tmp_path / "second"):
@@ -459,7 +451,7 @@ def test_another_s_open_vswitch_is_never_guessed(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_the_controller_itself_takes_the_prepared_bridge_by_tls(
+def test_the_controller_accepts_the_prepared_bridge_over_tls(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = gateway_file(tls=True)
@@ -478,7 +470,7 @@ def test_the_controller_itself_takes_the_prepared_bridge_by_tls(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_bridge_finds_its_controller_at_a_unix_socket_also_after_a_kill(
+def test_a_bridge_reconnects_over_a_unix_socket_after_a_kill(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "run" / "openflow.sock"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./bicast doctor` promises: it finds what is wrong, and the line it shows mends it."""
+"""`./bicast doctor` finds defects, and the commands that it suggests fix them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SYSCTL_DEFECTS = {
     "net.mptcp.blackhole_timeout": "net.mptcp.blackhole_timeout=3600",
     "net.mptcp.stale_loss_cnt": "net.mptcp.stale_loss_cnt=4",
 }
-# finding, what breaks it
+# finding: the command that causes it
 DEFECTS = {
     **{name: f"sysctl -w {setting}" for name, setting in SYSCTL_DEFECTS.items()},
     "br-home fail_mode": "ovs-vsctl set-fail-mode br-home standalone",
@@ -68,7 +68,7 @@ def scene_of(file: str) -> Scene:
 
 @pytest.fixture
 def prepared(ovs: PrivateOvs, ports: None, gateway_file: Files) -> str:
-    """A gateway as `bridge` leaves it, on a host that is in order."""
+    """Return the file of a gateway that `bridge` has prepared, on a sound host."""
     file = gateway_file(tls=True)
     assert main(["bridge", file]) == 0
     shell("sysctl -w net.mptcp.blackhole_timeout=0 net.mptcp.stale_loss_cnt=1 net.ipv4.ip_forward=0")
@@ -76,7 +76,7 @@ def prepared(ovs: PrivateOvs, ports: None, gateway_file: Files) -> str:
 
 
 def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The controller does not run, and this machine's clock may be nobody's: these are warnings."""
+    """The controller does not run, and no server may set this machine's clock: both are warnings."""
     not_ok = {name for name, finding in findings(scene_of(prepared)).items() if finding.state is not State.OK}
     assert not_ok <= {"br-home connection", "clock"}
     assert main(["doctor", prepared]) == 0
@@ -84,8 +84,8 @@ def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_each_mending_line_mends(prepared: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = (versions.__name__, kernel.__name__)  # and not concerned
+def test_each_suggested_fix_works(prepared: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = (versions.__name__, kernel.__name__)  # and irrelevant here
     monkeypatch.setattr(doctor, "CHECKS", [check for check in doctor.CHECKS if check.__module__ not in slow])
     shell(DEFECTS[name])
     found = findings(scene_of(prepared))[name]
@@ -96,7 +96,7 @@ def test_each_mending_line_mends(prepared: str, name: str, monkeypatch: pytest.M
     assert name not in after or after[name].state is State.OK
 
 
-def test_a_defect_makes_the_exit_code_one_and_is_in_the_json(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_exit_code_1_and_listed_in_json(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell("ovs-vsctl set-fail-mode br-home standalone")
     capsys.readouterr()
     assert main(["doctor", prepared, "--json"]) == 1
@@ -112,7 +112,7 @@ def test_a_defect_makes_the_exit_code_one_and_is_in_the_json(prepared: str, caps
     assert told["bad"] == 1
 
 
-def test_each_mending_line_of_a_host_with_two_ways_out_mends() -> None:
+def test_suggested_routes_fix_a_host_with_two_uplinks() -> None:
     for dev, net in (("wi", 100), ("lt", 200)):
         shell(f"ip link add {dev} type veth peer name {dev}-far && ip link set {dev}-far up && ip link set {dev} up")
         shell(f"ip address add 192.168.{net}.2/24 dev {dev} && ip -6 address add 2001:db8:{net}::2/64 dev {dev} nodad")
@@ -130,7 +130,7 @@ def test_each_mending_line_of_a_host_with_two_ways_out_mends() -> None:
     assert wrong <= mended.keys()
 
 
-def test_strict_filters_are_bad_on_a_host_of_two_networks_and_a_warning_on_others() -> None:
+def test_strict_rp_filter_is_bad_only_with_two_networks() -> None:
     shell("ip link add w type veth peer name l && sysctl -w net.ipv4.conf.all.rp_filter=1")
     shell("ip address add 192.168.100.2/24 dev w")
     assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.WARNING
@@ -138,14 +138,14 @@ def test_strict_filters_are_bad_on_a_host_of_two_networks_and_a_warning_on_other
     assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.BAD
 
 
-def test_loose_wins_over_strict_as_in_the_kernel() -> None:
-    """ip-sysctl: the highest of `all` and the interface's own is used."""
+def test_loose_rp_filter_wins_over_strict() -> None:
+    """The kernel uses the higher of `all` and the interface's own value (ip-sysctl)."""
     shell("ip link add w type veth peer name l")
     shell("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.w.rp_filter=1")
     assert findings(Scene(), sysctls.rp_filter)["rp_filter w"].state is State.OK
 
 
-def test_a_port_taken_by_a_stranger_is_freed_by_the_mending_line(gateway_file: Files) -> None:
+def test_the_suggested_fix_frees_an_occupied_port(gateway_file: Files) -> None:
     program = "import socket; s = socket.create_server(('127.0.0.1', 6653)); print(flush=True); s.accept()"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as stranger:
         assert stranger.stdout is not None
@@ -171,7 +171,7 @@ NAMES = {"ca": "CA", "switch-a1": "switch"}
 
 
 @pytest.mark.parametrize("which", ["ca", "controller", "switch-a1"])
-def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str) -> None:
+def test_expiring_certificates_are_found_and_renewed(prepared: str, which: str) -> None:
     pem = Path(prepared).with_name("tls") / f"{which}.pem"
     ends_s = time.time() + 3650 * 86400
     assert certificates.lifetime("x", pem, ends_s - 40 * 86400, None).state is State.OK
@@ -202,7 +202,7 @@ def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str)
         ("rm {tls}/switch-a1.pem {tls}/switch-a1.key", "switch certificate"),
     ],
 )
-def test_tls_files_that_do_not_belong_together_are_seen_and_mended(prepared: str, broken: str, name: str) -> None:
+def test_mismatched_tls_files_are_found_and_fixed(prepared: str, broken: str, name: str) -> None:
     tls = Path(prepared).with_name("tls")
     name = name.format(tls=tls)
     shell(broken.format(tls=tls))
@@ -214,7 +214,7 @@ def test_tls_files_that_do_not_belong_together_are_seen_and_mended(prepared: str
     assert not {finding.name for finding in after.values() if finding.state is State.BAD}
 
 
-def test_a_host_without_open_vswitch_is_told_so_once(
+def test_a_missing_open_vswitch_is_reported_once(
     gateway_file: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
@@ -223,7 +223,7 @@ def test_a_host_without_open_vswitch_is_told_so_once(
     assert told[0].mend == host.START_OVS
 
 
-def test_an_interface_that_is_not_there_is_no_port_that_is_ok(ovs: PrivateOvs, gateway_file: Files) -> None:
+def test_a_port_without_its_interface_is_bad(ovs: PrivateOvs, gateway_file: Files) -> None:
     file = gateway_file()
     assert main(["bridge", file]) == 1
     found = findings(scene_of(file))
@@ -243,7 +243,7 @@ def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("tool", host.PACKAGE_OF)
-def test_each_tool_is_in_the_package_that_would_be_installed(tool: str) -> None:
+def test_each_tool_belongs_to_its_suggested_package(tool: str) -> None:
     where = shutil.which(tool)
     assert where is not None
     # merged /usr: dpkg knows /bin/ip, the shell finds /usr/bin/ip
@@ -265,7 +265,7 @@ def test_old_programs_are_bad(name: str, text: str, state: State) -> None:
     assert versions.compared(name, text).state is state
 
 
-def test_chains_are_read_as_nft_writes_them() -> None:
+def test_nft_chains_are_parsed() -> None:
     shell("ip link add w0 type veth peer name c0")
     shell(
         """nft -f - <<END
@@ -292,7 +292,7 @@ END"""
     )
 
 
-def test_the_kernel_is_asked_in_a_namespace_that_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_checks_leave_the_host_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     before = shell("ip -json link show; tc qdisc show; nft list ruleset")
     told = findings(Scene(), kernel.lab)
     assert {finding.found for finding in told.values()} <= {"yes", "no"}
@@ -302,7 +302,7 @@ def test_the_kernel_is_asked_in_a_namespace_that_is_thrown_away(monkeypatch: pyt
     assert shell("ip -json link show; tc qdisc show; nft list ruleset") == before
 
 
-def test_a_kernel_datapath_that_is_not_there_is_bad_only_where_it_is_wanted(gateway_file: Files) -> None:
+def test_a_missing_kernel_datapath_is_bad_only_if_configured(gateway_file: Files) -> None:
     there = subprocess.run(["genl", "ctrl", "get", "name", "ovs_datapath"], capture_output=True).returncode == 0
     file = gateway_file()
     assert findings(scene_of(file), kernel.datapath)["kernel openvswitch"].state is State.OK
@@ -320,7 +320,7 @@ AIR = """\
 """
 
 
-def test_the_hands_that_hold_windows_are_told_where_an_access_point_has_a_rule(gateway_file: Files) -> None:
+def test_cap_enforcers_are_listed_if_a_rule_is_configured(gateway_file: Files) -> None:
     file = gateway_file()
     assert not findings(scene_of(file), caps.hands)
     Path(file).write_text(Path(file).read_text() + AIR.replace("paper", "off"))
@@ -331,7 +331,7 @@ def test_the_hands_that_hold_windows_are_told_where_an_access_point_has_a_rule(g
     assert "of air " in found.expected
 
 
-def test_a_kernel_that_lowers_no_windows_is_a_warning_with_the_agent_s_reason(
+def test_a_kernel_without_window_caps_is_a_warning(
     gateway_file: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = gateway_file()

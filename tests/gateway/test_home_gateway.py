@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page for a person at home says what is so."""
+"""The examples in docs/how-to/home.md work."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_the_remote_part_fits_into_the_example(example: str, tmp_path: Path) -> 
     assert str(settings.openflow) == "192.0.2.10:6653"
 
 
-def test_the_example_becomes_a_bridge_and_goes_again(example: str, ovs: PrivateOvs) -> None:
-    """In userspace here, for not every kernel has the datapath."""
+def test_the_example_makes_a_bridge_and_removes_it(example: str, ovs: PrivateOvs) -> None:
+    """The bridge is in userspace here, because not every kernel has the datapath."""
     Path(example).write_text(Path(example).read_text().replace("datapath: system", "datapath: netdev"))
     for name in ("enp1s0", "enp2s0", "enp3s0", "enp4s0"):
         shell(f"ip link add {name} type veth peer name {name}-far")

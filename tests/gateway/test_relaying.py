@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./bicast bridge` and `./bicast doctor` promise of ports by which TCP is taken, on a real Open vSwitch."""
+"""`./bicast bridge` and `./bicast doctor` handle relaying ports on a real Open vSwitch."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ sites:
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_the_ports_that_the_agent_makes_are_awaited_and_left_as_it_made_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bridge_awaits_the_relaying_ports_of_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(GATEWAY.format(place=tmp_path))
     told = [prepared(file, capsys) for _ in range(2)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits on one uplink of a userspace datapath is no reason to drop what leaves by another."""
+"""A queue on one uplink of a userspace datapath does not cause drops on another."""
 
 from __future__ import annotations
 
@@ -22,65 +22,67 @@ from tests.gateway.conftest import shell
 Files = Callable[..., str]
 FRAMES = 200
 FRAME_BYTES = 1500
-# What is to leave by w0 waits; by default, some ninety frames may.
+# Frames wait at w0. The default buffer has room for some ninety of them.
 SLOW = "tc qdisc replace dev w0 root tbf rate 8kbit burst 10kb limit 4mb"
 ETH_P_TEST = 0x88B6
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_what_waits_on_one_uplink_keeps_nothing_from_another(gateway_file: Files) -> None:
+def test_a_queue_on_one_uplink_does_not_block_another(gateway_file: Files) -> None:
     assert main(["bridge", gateway_file()]) == 0
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=c0,actions=output:w0,output:l0")
     shell(SLOW)
-    assert arrived() == FRAMES
+    assert sent_through() == FRAMES
     (waiting,) = re.findall(r"backlog \d+[KM]?b (\d+)p", shell("tc -s qdisc show dev w0"))
     assert int(waiting) > 0.9 * FRAMES
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_with_the_default_room_it_would(gateway_file: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the test above is one of the room, and not of a kernel that charges nobody for what waits."""
+def test_a_queue_blocks_another_uplink_with_default_buffers(
+    gateway_file: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This control shows that the buffer decides the test above: some kernels may not charge for waiting frames."""
     assert main(["bridge", gateway_file()]) == 0
     monkeypatch.setattr(sending, "ROOM_BYTES", 212_992)
     sending.widen("br-home")
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=c0,actions=output:w0,output:l0")
     shell(SLOW)
-    assert arrived() < 0.7 * FRAMES
+    assert sent_through() < 0.7 * FRAMES
 
 
-def arrived() -> int:
-    """Frames that came out of l0, of those put into c0."""
+def sent_through() -> int:
+    """Send frames into c0 and return how many leave l0."""
     raw = (socket.AF_PACKET, socket.SOCK_RAW)
-    with socket.socket(*raw) as ear, socket.socket(*raw) as mouth:
-        ear.bind(("l0-far", ETH_P_TEST))
-        mouth.bind(("c0-far", 0))
+    with socket.socket(*raw) as receiver, socket.socket(*raw) as sender:
+        receiver.bind(("l0-far", ETH_P_TEST))
+        sender.bind(("c0-far", 0))
         head = bytes.fromhex("020000000002 020000000003") + ETH_P_TEST.to_bytes(2, "big")
         seen: set[bytes] = set()
         for number in range(FRAMES):
-            mouth.send(head + number.to_bytes(4, "big") + bytes(FRAME_BYTES - 18))
-            seen |= heard(ear, 0.01)  # so that what reads them in between, by turns, has time
-        return len(seen if len(seen) == FRAMES else seen | heard(ear, 3))
+            sender.send(head + number.to_bytes(4, "big") + bytes(FRAME_BYTES - 18))
+            seen |= received(receiver, 0.01)  # time for Open vSwitch, which reads its ports in turns
+        return len(seen if len(seen) == FRAMES else seen | received(receiver, 3))
 
 
-def heard(ear: socket.socket, within_s: float) -> set[bytes]:
-    """The numbers of those that came until none did for so long."""
-    ear.settimeout(within_s)
+def received(receiver: socket.socket, within_s: float) -> set[bytes]:
+    """Return the numbers of the frames that arrive until none does for so long."""
+    receiver.settimeout(within_s)
     numbers: set[bytes] = set()
     while True:
         try:
-            numbers.add(ear.recv(2048)[14:18])
+            numbers.add(receiver.recv(2048)[14:18])
         except TimeoutError:
             return numbers
 
 
 @pytest.mark.usefixtures("ports")
-def test_room_is_given_again_after_open_vswitch_has_started_anew(
+def test_bridge_widens_buffers_again_after_ovs_restarts(
     ovs: PrivateOvs, gateway_file: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = gateway_file()
     assert main(["bridge", file]) == 0
     assert sending.room() == sending.ROOM_BYTES
-    again(ovs)
+    restart(ovs)
     assert sending.room() != sending.ROOM_BYTES
     capsys.readouterr()
     assert main(["doctor", file]) == 1
@@ -91,8 +93,8 @@ def test_room_is_given_again_after_open_vswitch_has_started_anew(
     assert sending.room() == sending.ROOM_BYTES
 
 
-def again(ovs: PrivateOvs) -> None:
-    """As systemd starts ovs-vswitchd again after a crash."""
+def restart(ovs: PrivateOvs) -> None:
+    """Kill ovs-vswitchd and start it again, like systemd after a crash."""
     pid = int((ovs.directory / "ovs-vswitchd.pid").read_text())
     death = os.pidfd_open(pid)
     signal.pidfd_send_signal(death, signal.SIGKILL)
@@ -113,13 +115,11 @@ def test_other_sockets_of_this_host_are_left_alone(gateway_file: Files) -> None:
 
 
 def room_of_others() -> set[int]:
-    """Of the packet sockets by which Open vSwitch listens, each bound to a port."""
+    """Return the buffer sizes of Open vSwitch's receiving packet sockets, each bound to a port."""
     return {int(each) for each in re.findall(r"\*:\w0 .*?\btb(\d+)", shell("ss --packet --all --memory"), re.DOTALL)}
 
 
-def test_a_stranger_with_the_pid_of_an_open_vswitch_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_process_with_the_ovs_pid_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
     (tmp_path / "ovs-vswitchd.pid").write_text(f"{os.getpid()}\n")
     assert sending.room() is None
@@ -128,10 +128,8 @@ def test_a_stranger_with_the_pid_of_an_open_vswitch_is_left_alone(
 
 
 @pytest.mark.usefixtures("ports")
-def test_an_open_vswitch_that_stands_still_is_not_waited_for(
-    ovs: PrivateOvs, gateway_file: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that has not sent yet must be made to send, and does not answer."""
+def test_widen_fails_when_ovs_hangs(ovs: PrivateOvs, gateway_file: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Open vSwitch that has sent nothing yet must be asked to send, and does not answer."""
     assert main(["bridge", gateway_file()]) == 0
     monkeypatch.setattr(sending, "ANSWERS_WITHIN_S", 1)
     monkeypatch.setattr(sending, "_numbers", lambda pid: iter(()))
@@ -144,7 +142,7 @@ def test_an_open_vswitch_that_stands_still_is_not_waited_for(
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_pidfile_that_is_none_is_said_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_widen_fails_when_the_pidfile_is_a_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
     os.mkfifo(tmp_path / "ovs-vswitchd.pid")
     with pytest.raises(sending.Unreachable, match="no ovs-vswitchd runs here"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./bicast bridge` and `./bicast doctor` promise of uplinks of kind tunnel, kept on a real Open vSwitch."""
+"""`./bicast bridge` and `./bicast doctor` handle uplinks of kind tunnel on a real Open vSwitch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ sites:
 """
 VNIS = {"tn-l": 0xA1 * 8 + 1, "tn-w": 0xA1 * 8 + 2}
 SOON_S = 60.0
-# finding, what breaks it
+# finding: the command that causes it
 DEFECTS = {
     "l0 underlay": "ip link set l0 down",
     "rp_filter w0": "sysctl -w net.ipv4.conf.w0.rp_filter=1",
@@ -84,7 +84,7 @@ def written(tmp_path: Path, wifi: str) -> str:
 
 @pytest.fixture
 def host(ports: None) -> None:
-    """w0 and l0 are two ways out, as DHCP gives them, and both merge packets."""
+    """Make w0 and l0 uplinks like those that DHCP configures. Both merge received packets."""
     for number, name in enumerate(("w0", "l0"), 1):
         shell(f"ip address add 192.168.3{number}.2/24 dev {name} && ip link set {name} up && ethtool -K {name} gro on")
         shell(f"ip route add default via 192.168.3{number}.1 dev {name} metric {number}00")
@@ -111,12 +111,12 @@ def findings(file: str, *checks: Check) -> dict[str, Finding]:
 
 
 def make(name: str) -> None:
-    """As the agent does."""
+    """Make a tunnel's device like the agent does."""
     shell(f"ip link add {name} type vxlan id {VNIS[name]} dstport 4789 dev l0 && ip link set {name} up")
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_a_tunnel_s_port_is_awaited_and_not_missed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         told = prepare(file, capsys)
         assert "awaited  tn-w: the site's agent makes it (bicast-agent run --role gateway)" in told
@@ -133,9 +133,7 @@ def test_a_tunnel_s_port_is_awaited_and_not_missed(file: str, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_what_merges_packets_under_a_tunnel_is_off_and_nothing_else_of_that_device(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0")}
     assert all("gro" in on for on in before.values())
     prepare(file, capsys)
@@ -147,8 +145,8 @@ def test_what_merges_packets_under_a_tunnel_is_off_and_nothing_else_of_that_devi
 
 
 @pytest.mark.usefixtures("host")
-def test_it_is_off_for_the_kernel_s_datapath_as_well(tmp_path: Path) -> None:
-    """This kernel has none: what is planned is carried out without the bridge."""
+def test_receive_merging_is_off_for_the_kernel_datapath(tmp_path: Path) -> None:
+    """This kernel lacks that datapath, so the test runs the planned commands without a bridge."""
     (site,) = (replace(each, datapath=Datapath.SYSTEM) for each in load(written(tmp_path, "device: w0, ")).sites[:1])
     here = {link.name: link for link in links.read()}
 
@@ -165,8 +163,8 @@ def test_it_is_off_for_the_kernel_s_datapath_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_a_port_that_was_made_anew_is_read_again(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Open vSwitch by itself goes on with a socket of the device that is gone."""
+def test_a_recreated_port_is_reopened(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Open vSwitch alone keeps the socket of the deleted device."""
     prepare(file, capsys)
     shell("ip link del c0 && ip link add c0 type veth peer name c0-far && ip link set c0-far up && ip link set c0 up")
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=3,actions=drop")
@@ -174,12 +172,12 @@ def test_a_port_that_was_made_anew_is_read_again(file: str, capsys: pytest.Captu
     assert (
         "changed  c0 port: in br-home with number 3 (was: made anew since Open vSwitch opened it, and not read)" in told
     )
-    assert heard()
+    assert receives_from_c0()
     assert "nothing to change" in prepare(file, capsys)
 
 
-def heard() -> bool:
-    """Whether the bridge reads what comes from the other end of c0."""
+def receives_from_c0() -> bool:
+    """Return whether the bridge receives packets from the other end of c0."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as other:
         other.bind(("c0-far", 0))
         other.send(bytes(6 * [0xFF] + 6 * [2]) + b"\x88\xb5" + bytes(46))
@@ -188,13 +186,13 @@ def heard() -> bool:
         (packets,) = re.findall(r"n_packets=(\d+)", shell("ovs-ofctl -O OpenFlow13 dump-flows br-home in_port=3"))
         if packets != "0":
             return True
-        time.sleep(0.1)  # nobody tells when a flow has counted
+        time.sleep(0.1)  # no event reports that a flow has counted
     return False
 
 
 @pytest.mark.parametrize("name", DEFECTS)
 @pytest.mark.usefixtures("ovs", "host")
-def test_each_mending_line_mends(file: str, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_each_suggested_fix_works(file: str, capsys: pytest.CaptureFixture[str], name: str) -> None:
     prepare(file, capsys)
     checks = (switch.prepared,) if name == "w0 merging" else ()
     shell(DEFECTS[name])
@@ -207,7 +205,7 @@ def test_each_mending_line_mends(file: str, capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.usefixtures("host")
-def test_a_way_to_the_other_end_by_the_device_is_missed_whatever_the_others_have(file: str) -> None:
+def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
     assert findings(file, tunnels.routes)["tn-l route"].state is State.OK
     shell("ip route del default dev l0")
     missed = findings(file, tunnels.routes)
@@ -217,7 +215,7 @@ def test_a_way_to_the_other_end_by_the_device_is_missed_whatever_the_others_have
 
 
 @pytest.mark.usefixtures("host")
-def test_without_a_device_it_is_said_what_to_do(tmp_path: Path) -> None:
+def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
     found = findings(written(tmp_path, ""), tunnels.merging)["home merging"]
     assert found.state is State.WARNING
     assert "`device: NAME`" in found.expected
@@ -231,8 +229,8 @@ def test_without_a_device_it_is_said_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_no_tunnel_of_ours_is_taken_for_somebody_else_s(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both ends of one are in the file, here by agents in two namespaces; the devices of one are elsewhere."""
+def test_own_tunnels_are_not_reported_as_foreign(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file has both ends of a tunnel, made by agents in two namespaces, and an agent may move devices elsewhere."""
     prepare(file, capsys)
     make("tn-w")
     shell("ip netns add other && ip -n other link set lo up")
@@ -254,7 +252,7 @@ def bad(file: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("host")
-def test_what_an_agent_has_made_is_its_own_to_take_away(file: str) -> None:
+def test_an_old_tunnel_of_an_agent_is_only_a_warning(file: str) -> None:
     shell(f"ip link add old type vxlan id {VNIS['tn-l']} dstport 4789 && ip link set old alias 'bicast-tunnel 1'")
     found = findings(file)["tn-l number"]
     assert found.state is State.WARNING
@@ -263,7 +261,7 @@ def test_what_an_agent_has_made_is_its_own_to_take_away(file: str) -> None:
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize(("wifi", "by"), [("device: l0, ", "l0"), ("", "")])
-def test_two_tunnels_by_one_device_protect_nobody(tmp_path: Path, wifi: str, by: str) -> None:
+def test_two_tunnels_over_one_device_are_a_warning(tmp_path: Path, wifi: str, by: str) -> None:
     place = Path(written(tmp_path, wifi))
     if not wifi:
         place.write_text(place.read_text().replace("device: l0, ", ""))
@@ -274,7 +272,7 @@ def test_two_tunnels_by_one_device_protect_nobody(tmp_path: Path, wifi: str, by:
 
 
 @contextmanager
-def taking(port: int) -> Iterator[subprocess.Popen[str]]:
+def occupied(port: int) -> Iterator[subprocess.Popen[str]]:
     words = (
         f"import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', {port})); print(1, flush=True); input()"
     )
@@ -288,8 +286,8 @@ def taking(port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.usefixtures("host")
-def test_who_has_the_port_is_named(file: str) -> None:
-    with taking(4789) as process:
+def test_the_process_using_the_udp_port_is_named(file: str) -> None:
+    with occupied(4789) as process:
         found = findings(file, tunnels.taken)["UDP port 4789"]
         assert found.state is State.BAD
         assert f"process {process.pid}" in found.found

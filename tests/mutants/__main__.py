@@ -73,7 +73,7 @@ def mutated(mutant: Mutant, number: int) -> Iterator[None]:
 
 
 def command(tests: Iterable[str]) -> list[str]:
-    """`tests` are all of one language."""
+    """Return the command that runs these tests, all of one language."""
     split = [test.partition("::") for test in dict.fromkeys(tests)]
     if split[0][0].endswith(".py"):
         ids = [path + colons + name for path, colons, name in split]
@@ -84,7 +84,7 @@ def command(tests: Iterable[str]) -> list[str]:
 
 
 def tried(tests: Iterable[str], within_s: float) -> tuple[Verdict, str]:
-    """Run the tests in a world of their own; the verdict with the test that failed first, or with all output."""
+    """Run the tests in an isolated world. Return the verdict with the first failed test, or with all output."""
     argv = [PYTHON, "-m", "lab.stage.isolate", *command(tests)]
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:

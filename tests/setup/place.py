@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the set-up's parts stand."""
+"""The tree's root, and functions that run and make programs."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from tests.system.evidence import until
 
 PATIENCE_S = 60.0
 
-# What is written inside stays in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
+# Writes inside stay in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
 # read-only, as systemd expects of a container, so that no unit changes the machine's settings. Mounts are shared, or
-# units would not see their credentials: in a container systemd leaves that to who made it.
+# units would not see their credentials: in a container systemd leaves that to its creator.
 BOOT = """
 mount --make-rprivate /
 echo $$ >{group}/cgroup.procs
@@ -52,11 +52,11 @@ class Systemd:
         self._inside = ("nsenter", f"--target={first}", "--mount", "--pid", "--net")
 
     def ctl(self, *words: str) -> str:
-        """What systemctl prints."""
+        """Return what systemctl prints."""
         return self.run("systemctl", *words)
 
     def run(self, *words: str) -> str:
-        """What a command prints that root types there."""
+        """Run a command as root inside and return its output."""
         done = run([*self._inside, *words], os.environ)
         if done.returncode:
             raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr}")
@@ -74,7 +74,7 @@ class Systemd:
 
 @contextmanager
 def booted(place: Path, prepare: str) -> Iterator[Systemd]:
-    """A systemd that has started nothing yet; `prepare` runs before it, where /etc may be written."""
+    """Yield a systemd that has started no unit yet. `prepare` runs before it and may write to /etc."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     group = Path(next(fields[1] for fields in mounts if fields[2] == "cgroup2")) / f"bicast-test-{os.getpid()}"
     group.mkdir()
@@ -99,7 +99,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _removed(group: Path) -> bool:
-    """Whether the group and those in it could be removed: their last processes may be ending."""
+    """Return whether the group and those in it could be removed: their last processes may still be ending."""
     try:
         for directory, _, _ in os.walk(group, topdown=False):
             Path(directory).rmdir()

@@ -19,7 +19,7 @@ WORLD = ("unshare", "--pid", "--fork", "--kill-child=KILL")
 
 @contextmanager
 def running(tree: Path, *prefix: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of that tree that says when it is there and then stays."""
+    """Yield a running process that carries the mark of that tree."""
     process = subprocess.Popen(
         [*prefix, "sh", "-c", "echo here; exec sleep infinity"],
         env=dict(os.environ, BICAST_TREE=str(tree)),
@@ -42,7 +42,7 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
-def test_runs_of_this_tree_end_and_nothing_else_does(tree: Path) -> None:
+def test_clean_ends_runs_of_this_tree_only(tree: Path) -> None:
     with ExitStack() as stack:
         ours = stack.enter_context(running(tree, *WORLD))
         neighbour = stack.enter_context(running(tree / "other", *WORLD))
@@ -51,10 +51,10 @@ def test_runs_of_this_tree_end_and_nothing_else_does(tree: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert ours.wait(60) != 0
         assert neighbour.poll() is None
-        assert service.poll() is None  # a controller that serves a gateway lives in no world of ours
+        assert service.poll() is None  # a controller in service runs in no namespace of ours
 
 
-def test_runs_of_a_container_at_the_same_path_go_on(tree: Path) -> None:
+def test_clean_spares_a_container_at_the_same_path(tree: Path) -> None:
     elsewhere = ("sh", "-ec", f'mount -t tmpfs none {tree}; exec "$@"', "sh")
     with ExitStack() as stack:
         container = stack.enter_context(running(tree, *WORLD, "--uts"))
@@ -65,7 +65,7 @@ def test_runs_of_a_container_at_the_same_path_go_on(tree: Path) -> None:
         assert other_tree.poll() is None
 
 
-def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
+def test_clean_removes_build_products_and_keeps_sources(tree: Path) -> None:
     for name in (
         ".venv/bin",
         ".venv-ryu",

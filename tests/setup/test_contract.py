@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Go and Python read of the contract is what its tools make of it now."""
+"""The committed Go and Python files of the contract equal what its tools generate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def generated(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_what_is_committed_is_what_the_tools_make(tmp_path: Path) -> None:
+def test_committed_files_equal_generated_files(tmp_path: Path) -> None:
     done = run([TREE / "setup/proto.sh", tmp_path], os.environ)
     assert done.returncode == 0, done.stderr
     made = generated(tmp_path)

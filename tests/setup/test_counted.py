@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that was collected and did not report fails the run, with workers and without."""
+"""A collected test that does not report fails the run, with and without workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(place: Path, more: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @WORKERS
-def test_a_test_that_does_not_report_fails_the_run_and_is_named(tmp_path: Path, workers: tuple[str, ...]) -> None:
+def test_an_unreported_test_fails_the_run_and_is_named(tmp_path: Path, workers: tuple[str, ...]) -> None:
     ended = run(tmp_path, SILENT, *workers)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 of 2 collected tests did not report" in ended.stdout

@@ -23,7 +23,7 @@ def compiled(tree: Path) -> Done:
     return run([tree / "setup/emulator.sh"], os.environ, cwd=Path("/"))
 
 
-def test_it_is_compiled_once_and_again_when_a_source_is_newer(tree: Path) -> None:
+def test_emulator_is_recompiled_only_when_a_source_is_newer(tree: Path) -> None:
     program = tree / "build/link-emulator"
     assert compiled(tree).returncode == 0
     first = program.stat()
@@ -34,7 +34,7 @@ def test_it_is_compiled_once_and_again_when_a_source_is_newer(tree: Path) -> Non
     assert program.stat().st_ino != first.st_ino
 
 
-def test_a_source_that_does_not_compile_leaves_the_last_program(tree: Path) -> None:
+def test_a_compile_error_keeps_the_last_program(tree: Path) -> None:
     assert compiled(tree).returncode == 0
     (tree / "lab/links/emulator/way.c").write_text("int nothing(void) { int unused; }\n")
     done = compiled(tree)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""setup/venv.sh and the pins: an environment is made once, made again when it must be, and made alike everywhere."""
+"""setup/venv.sh makes an environment once and updates it when needed. Every version in it is pinned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.setup.place import TREE, Done, run
 
 
 def make(directory: Path) -> Done:
-    # Without an index pip can only fail, were it to look for something.
+    # Without an index, pip fails if it looks for anything.
     environment = dict(os.environ, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(directory))
     done = run([TREE / "setup/venv.sh", "venv", "requirements.txt", "constraints.txt"], environment, cwd=directory)
     assert done.returncode == 0, done.stderr
@@ -32,11 +32,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_a_second_run_makes_nothing(made: Path) -> None:
+def test_a_second_run_installs_nothing(made: Path) -> None:
     assert make(made).stdout == ""
 
 
-def test_changed_requirements_are_installed_into_what_is_there(made: Path) -> None:
+def test_changed_requirements_update_the_environment(made: Path) -> None:
     kept = made / "venv/kept"
     kept.touch()
     (made / "requirements.txt").write_text("# nothing, said otherwise\n")
@@ -46,14 +46,14 @@ def test_changed_requirements_are_installed_into_what_is_there(made: Path) -> No
 
 
 @pytest.mark.slow
-def test_an_environment_that_was_moved_is_made_anew(made: Path, tmp_path: Path) -> None:
+def test_a_moved_environment_is_rebuilt(made: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(made, moved, symlinks=True)
     make(moved)
     assert str(moved) in (moved / "venv/bin/pip").read_text()
 
 
-def test_an_installation_that_failed_is_tried_again(made: Path) -> None:
+def test_a_failed_installation_is_retried(made: Path) -> None:
     (made / "requirements.txt").write_text("no-such-distribution==1\n")
     environment = dict(os.environ, PIP_NO_INDEX="1")
     command: list[str | Path] = [TREE / "setup/venv.sh", "venv", "requirements.txt", "constraints.txt"]
@@ -74,7 +74,7 @@ def canonical(name: str) -> str:
 
 
 def needed(names: list[str]) -> set[str]:
-    """These distributions and all that they need on this machine."""
+    """Return these distributions and their dependencies on this machine."""
     found: set[str] = set()
     while names:
         name = canonical(names.pop())
@@ -88,13 +88,13 @@ def needed(names: list[str]) -> set[str]:
     return found
 
 
-def test_every_requirement_is_pinned_and_all_that_they_bring_with_them() -> None:
+def test_requirements_and_their_dependencies_are_pinned() -> None:
     required = {**pins("requirements.txt"), **pins("requirements-dev.txt")}
     held = pins("constraints.txt")
     assert needed(list(required)) <= held.keys()
     assert {name: held[name] for name in required} == required
 
 
-def test_what_is_installed_here_is_what_is_pinned() -> None:
+def test_installed_versions_equal_the_pins() -> None:
     held = pins("constraints.txt")
     assert {name: distribution(name).version for name in held} == held

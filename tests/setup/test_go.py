@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""setup/go.sh: the machine's own Go when it will do, else one that is what we know it to be, or none."""
+"""setup/go.sh uses the machine's Go if it is recent enough, else a download with a known checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.setup.place import TREE, Done, program, run
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree whose go.mod asks for more than any Go that this machine has outside the tree's PATH."""
+    """Return a tree whose go.mod asks for a newer Go than this machine has outside the tree's PATH."""
     shutil.copytree(TREE / "setup", tmp_path / "setup")
     (tmp_path / "go.mod").write_text("module bicast\n\ngo 9.24.0\n")
     return tmp_path
@@ -29,22 +29,22 @@ def has(tree: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["9.24.0", "9.24.1", "9.100.0", "10.0.0"])
-def test_a_go_that_is_new_enough_is_used(tree: Path, version: str) -> None:
+def test_a_recent_go_is_used(tree: Path, version: str) -> None:
     has(tree, version)
     assert go(tree).stdout == f"go {version} does version\n"
 
 
 @pytest.mark.parametrize("version", ["9.23.9", "9.3.0", "1.19.8"])
-def test_an_older_go_is_not_and_what_is_fetched_instead_must_be_what_we_know(tree: Path, version: str) -> None:
+def test_a_fetched_go_must_have_the_known_checksum(tree: Path, version: str) -> None:
     has(tree, version)
     program(tree / "bin", "curl", 'while [ "$1" != --output ]; do shift; done; echo something else >"$2"')
     done = go(tree)
     assert done.returncode != 0
     assert "is not what we know by its SHA-256" in done.stderr
-    assert {path.name for path in (tree / ".go").iterdir()} <= {"config"}  # of the Go that was asked its version
+    assert {path.name for path in (tree / ".go").iterdir()} <= {"config"}  # made by `go env`
 
 
-def test_a_machine_that_we_know_no_go_for_is_told_so(tree: Path) -> None:
+def test_go_names_a_machine_without_a_known_download(tree: Path) -> None:
     has(tree, "1.19.8")
     program(tree / "bin", "uname", "echo s390x")
     done = go(tree)

@@ -18,7 +18,7 @@ PATIENCE_S = 300
 
 
 def timed() -> Iterator[tuple[str, str]]:
-    """Package and name of each."""
+    """Yield package and name of each timed test."""
     for file in TREE.glob("[!.]*/**/*_test.go"):
         for name in TIMED.findall(file.read_text()):
             yield f"./{file.parent.relative_to(TREE)}", name

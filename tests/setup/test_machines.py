@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines' own scripts, run on interfaces with the paper's MACs in a network of their own."""
+"""The machines' scripts run in a network namespace, on interfaces with the paper's MACs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from tests.setup.place import TREE, Done, program, run
 from tests.setup.test_vagrantfile import machines, provisions
 
-MOUNTED = ("/etc/systemd/system", "/var/www/html")  # what server.sh writes goes to the memory of its own world
+MOUNTED = ("/etc/systemd/system", "/var/www/html")  # server.sh writes here: into memory that ends with its namespace
 
 
 def as_machine(name: str, directory: Path, then: str) -> Done:
-    """Run what Vagrant runs on that machine, where its interfaces are, and then look."""
+    """Run the scripts that Vagrant runs on that machine, with its interfaces, and then a command."""
     programs = directory / "bin"
     program(programs, "systemctl", f'echo "$@" >>{shlex.quote(str(directory / "systemctl"))}')
     macs = [network["mac"] for network in machines()[name]["networks"]]
@@ -34,7 +34,7 @@ def as_machine(name: str, directory: Path, then: str) -> Done:
     return done
 
 
-def test_the_client_has_a_subflow_address_and_a_way_on_each_side_and_lte_is_backup(tmp_path: Path) -> None:
+def test_the_client_has_a_route_and_an_endpoint_per_uplink(tmp_path: Path) -> None:
     ways = [f"ip -j route get 192.168.0.2 {source}" for source in ("", "from 192.168.110.3", "from 192.168.210.3")]
     *told, shown = as_machine("client", tmp_path, "; ".join([*ways, "ip mptcp endpoint show"])).stdout.split("\n", 3)
     begins, first, second = (json.loads(line)[0] for line in told)
@@ -48,13 +48,13 @@ def test_the_client_has_a_subflow_address_and_a_way_on_each_side_and_lte_is_back
 
 
 @pytest.mark.parametrize("machine", ["client", "server"])
-def test_copies_from_the_wrong_side_are_accepted(machine: str, tmp_path: Path) -> None:
+def test_machines_switch_reverse_path_filters_off(machine: str, tmp_path: Path) -> None:
     done = as_machine(machine, tmp_path, "sysctl -n net.ipv4.conf.all.rp_filter net.ipv4.conf.eth1.rp_filter")
     assert done.stdout.split() == ["0", "0"]
 
 
 @pytest.mark.parametrize("wish", ["cubic", "bbr"])
-def test_the_server_knows_the_ways_back_with_the_wished_congestion_control(
+def test_server_routes_have_the_chosen_congestion_control(
     wish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONGESTION_CONTROL", wish)
@@ -64,7 +64,7 @@ def test_the_server_knows_the_ways_back_with_the_wished_congestion_control(
     assert f"congctl {wish}" in shown
 
 
-def test_the_server_offers_the_papers_file_over_an_nginx_that_speaks_mptcp(tmp_path: Path) -> None:
+def test_the_server_runs_nginx_with_mptcp_and_the_papers_file(tmp_path: Path) -> None:
     look = "stat -c %s /var/www/html/500MB; cat /etc/systemd/system/nginx.service.d/mptcp.conf"
     shown = as_machine("server", tmp_path, look).stdout
     assert shown.startswith("500000000\n")
@@ -72,7 +72,7 @@ def test_the_server_offers_the_papers_file_over_an_nginx_that_speaks_mptcp(tmp_p
     assert "restart nginx" in (tmp_path / "systemctl").read_text().splitlines()
 
 
-def test_a_machine_without_the_papers_interface_says_which_is_missing(tmp_path: Path) -> None:
+def test_a_machine_names_a_missing_interface(tmp_path: Path) -> None:
     command = provisions("client")["network"].replace("/opt/bicast", str(TREE))
     done = run(["unshare", "--net", "bash", "-c", command], os.environ)
     assert done.returncode != 0

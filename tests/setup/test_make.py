@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test` leaves nothing behind, whoever ends it: the terminal, or the kernel."""
+"""`make test` leaves no process behind if the terminal or the kernel ends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from tests.setup.place import TREE, program
 
-# A suite that starts a process of its own, says so and does not end.
+# A suite that starts a process, reports it and does not end.
 ENDLESS = """
 import pathlib, subprocess
 
@@ -31,7 +31,7 @@ ENDS_WITHIN_S = 60
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The real Makefile, the real test run, and nothing to set up or to check."""
+    """Return a tree with the real Makefile and test run, and nothing to set up or to check."""
     for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
         monkeypatch.delenv(name, raising=False)
     for name in ("setup", "topologies", "lab"):
@@ -46,8 +46,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def of(tree: Path) -> dict[int, str]:
-    """The processes that carry the tree's mark, with their command lines."""
+def processes_of(tree: Path) -> dict[int, str]:
+    """Return the processes that carry the tree's mark, with their command lines."""
     mark = f"BICAST_TREE={tree}".encode()
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -55,7 +55,7 @@ def of(tree: Path) -> dict[int, str]:
             if mark in (process / "environ").read_bytes().split(b"\0"):
                 found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # ended while it was looked at
+            continue  # it has ended meanwhile
     return found
 
 
@@ -83,14 +83,14 @@ def endless_run(tree: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def all_end(tree: Path) -> None:
     deadline = time.monotonic() + ENDS_WITHIN_S
-    while left := of(tree):
+    while left := processes_of(tree):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 
 
 def test_killing_make_ends_the_whole_run(tree: Path) -> None:
     with endless_run(tree) as make:
-        assert any("sleep infinity" in command for command in of(tree).values())
+        assert any("sleep infinity" in command for command in processes_of(tree).values())
         make.kill()
         all_end(tree)
 
@@ -103,7 +103,7 @@ def test_a_signal_from_the_terminal_ends_the_whole_run(tree: Path, number: signa
         assert make.wait(ENDS_WITHIN_S) != 0
 
 
-def test_a_failing_test_fails_make_and_the_last_line_says_so(tree: Path) -> None:
+def test_a_failing_test_fails_make_and_ends_its_output(tree: Path) -> None:
     (tree / "test_bad.py").write_text("def test_bad():\n    assert False\n")
     done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode != 0

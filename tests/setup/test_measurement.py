@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A timed test that fails is measured twice more; every test runs in `make test` or in `make measure`."""
+"""A timed test that fails is measured twice more. The majority of its three attempts decides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.setup.place import TREE
 
-# A figure of each attempt; the file is what remains between them.
+# One figure for each attempt. The file keeps the figures of later attempts.
 SUITE = """
 import pathlib, pytest
 
@@ -34,7 +34,7 @@ def test_always():
 MARKER = "[pytest]\nmarkers = timed: time decides it\n"
 
 
-def measured(place: Path, figures: str, suite: str = SUITE) -> subprocess.CompletedProcess[str]:
+def run_suite(place: Path, figures: str, suite: str = SUITE) -> subprocess.CompletedProcess[str]:
     (place / "test_one.py").write_text(suite)
     (place / "figures").write_text(figures)
     (place / "pytest.ini").write_text(MARKER)
@@ -48,7 +48,7 @@ def figures(text: str) -> list[str]:
 
 
 def test_measurement_passes_when_two_of_three_attempts_pass(tmp_path: Path) -> None:
-    ended = measured(tmp_path, "14 20 19")
+    ended = run_suite(tmp_path, "14 20 19")
     assert ended.returncode == 0, ended.stdout
     assert figures(ended.stdout) == [("failed", "14"), ("passed", "20"), ("passed", "19")]
     assert "2 passed" in ended.stdout.splitlines()[-1]
@@ -56,20 +56,20 @@ def test_measurement_passes_when_two_of_three_attempts_pass(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("rates", ["14 13 12", "14 20 12"])
 def test_measurement_fails_when_two_of_three_attempts_fail(tmp_path: Path, rates: str) -> None:
-    ended = measured(tmp_path, rates)
+    ended = run_suite(tmp_path, rates)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED
     assert [rate for _, rate in figures(ended.stdout)] == rates.split()
     assert "1 failed, 1 passed" in ended.stdout.splitlines()[-1]
 
 
-def test_measurement_raises_a_world_again_whose_set_up_failed(tmp_path: Path) -> None:
+def test_measurement_sets_up_a_world_again_after_a_failure(tmp_path: Path) -> None:
     broken = """
     rates = FIGURES.read_text().split()
     if rates[0] == "0":
         FIGURES.write_text(" ".join(rates[1:]))
         raise OSError("no world")
     return rates"""
-    ended = measured(tmp_path, "0 20 19", SUITE.replace("\n    return FIGURES.read_text().split()", broken))
+    ended = run_suite(tmp_path, "0 20 19", SUITE.replace("\n    return FIGURES.read_text().split()", broken))
     assert ended.returncode == 0, ended.stdout
     assert "    failed: OSError: no world" in ended.stdout
     assert "2 passed" in ended.stdout.splitlines()[-1]

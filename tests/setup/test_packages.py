@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""setup/packages.sh on a Debian of three shell scripts: what dpkg has installed, what apt knows, what apt was asked."""
+"""setup/packages.sh runs on a fake Debian: shell scripts replace dpkg-query, apt-cache and apt-get."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Debian:
         (self.root / ("archive" if after_update else "known")).write_text("".join(f"{name}\n" for name in names))
 
     def asked(self) -> list[str]:
-        """What apt-get was told, without its options."""
+        """Return the commands of apt-get, without its options."""
         log = self.root / "log"
         if not log.exists():
             return []
@@ -36,7 +36,7 @@ class Debian:
     def wish(self, *lines: str, user: str = "0") -> Done:
         (self.root / "list.txt").write_text("\n".join(["# what is wished", *lines, ""]))
         environment = {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}", "DEBIAN": str(self.root)}
-        script = shutil.copy(TREE / "setup/packages.sh", self.root)  # the tree may be closed to others
+        script = shutil.copy(TREE / "setup/packages.sh", self.root)  # other users may not read the tree
         return run(["setpriv", f"--reuid={user}", script, self.root / "list.txt"], environment)
 
 
@@ -68,7 +68,7 @@ def debian(public_path: Path) -> Debian:
     return debian
 
 
-def test_apt_is_asked_for_what_is_missing_and_known_alone(debian: Debian) -> None:
+def test_apt_installs_only_missing_packages_it_knows(debian: Debian) -> None:
     debian.has("curl", "iproute2")
     assert debian.wish("curl", "iproute2", "vagrant?").returncode == 0
     assert debian.asked() == []
@@ -83,11 +83,11 @@ def test_the_lists_are_updated_when_apt_does_not_know_a_package(debian: Debian) 
     assert debian.asked() == ["update", "install ethtool"]
 
 
-def test_a_package_that_nobody_has_ends_the_set_up(debian: Debian) -> None:
+def test_an_unknown_package_ends_the_set_up(debian: Debian) -> None:
     assert debian.wish("no-such-thing").returncode != 0
 
 
-def test_somebody_who_is_not_root_is_told_what_is_missing_and_nothing_is_tried(debian: Debian) -> None:
+def test_packages_only_prints_the_command_without_root(debian: Debian) -> None:
     debian.offers("ethtool")
     done = debian.wish("ethtool", user=NOBODY)
     assert done.returncode == 77

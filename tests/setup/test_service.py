@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller as a service: units that systemd accepts, and a start with no more rights than they leave it."""
+"""systemd accepts the units of the service, and the controller starts with the rights that they leave it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.system.evidence import until
 
 SITES = CONTROLLER_SECTION.sub("", (TREE / "topologies/paper.yaml").read_text())
 NOBODY = 65534
-STARTED_WITHIN_S = 60.0  # beside others
+STARTED_WITHIN_S = 60.0  # while other tests run
 TOKEN = "0123456789abcdef" * 4
 TLS = {"certificate": "controller.pem", "key": "controller.key", "ca": "ca.pem"}
 SETTINGS = ("[Unit]", "DefaultDependencies=no", "[Service]", "StandardError=append:{log}")
@@ -28,7 +28,7 @@ LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
 
 def in_opt(*lines: str) -> list[str]:
-    """A command that runs these with this tree in /opt/bicast, where the units say it is, on a loopback of its own."""
+    """Return a command that runs these lines with this tree in /opt/bicast, where the units expect it."""
     place = (
         "mount -t tmpfs -o mode=755 none /opt",
         "mkdir /opt/bicast",
@@ -38,13 +38,13 @@ def in_opt(*lines: str) -> list[str]:
     return ["unshare", "--mount", "--net", "bash", "-ec", "\n".join([*place, *lines])]
 
 
-def test_systemd_finds_nothing_wrong_with_the_units() -> None:
+def test_systemd_accepts_the_units() -> None:
     units = " ".join(f"/opt/bicast/deploy/bicast{kind}" for kind in (".service", ".socket", "-bridge.service"))
     done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_controller_has_memory_for_a_large_house_and_not_all_of_the_gateways() -> None:
+def test_the_memory_limit_fits_a_large_house() -> None:
     lines = (TREE / "deploy/bicast.service").read_text().splitlines()
     limits = dict(line.split("=", 1) for line in lines if line.startswith("Memory"))
     high, most = (int(limits[key][:-1]) << {"M": 20, "G": 30}[limits[key][-1]] for key in ("MemoryHigh", "MemoryMax"))
@@ -52,8 +52,8 @@ def test_the_controller_has_memory_for_a_large_house_and_not_all_of_the_gateways
 
 
 @pytest.mark.parametrize("role", ["gateway", "terminal", "relay"])
-def test_systemd_finds_nothing_wrong_with_the_unit_of_an_agents_role(role: str) -> None:
-    """As deploy/install-agent.sh installs it over that of another role, and with all that both files give."""
+def test_systemd_accepts_the_agent_unit_of_each_role(role: str) -> None:
+    """deploy/install-agent.sh installs the role over another one. systemd reads the unit with its drop-in."""
     other = {"gateway": "terminal", "terminal": "relay", "relay": "gateway"}[role]
     place = (
         "for each in /usr/local/bin /etc/systemd/system /var/lib; do mount -t tmpfs none $each; done",
@@ -84,7 +84,7 @@ def test_a_tree_elsewhere_is_not_installed() -> None:
     assert "the service runs from /opt/bicast" in done.stderr
 
 
-def test_a_configuration_that_is_no_good_is_not_installed(tmp_path: Path) -> None:
+def test_an_invalid_configuration_is_not_installed(tmp_path: Path) -> None:
     bad = tmp_path / "gateway.yaml"
     bad.write_text("sites: 7\n")
     forgotten = "mount -t tmpfs none /etc/systemd/system"
@@ -94,7 +94,7 @@ def test_a_configuration_that_is_no_good_is_not_installed(tmp_path: Path) -> Non
     assert not Path("/etc/bicast/gateway.yaml").exists()
 
 
-def test_the_service_is_given_copies_of_the_secrets_that_are_there(tmp_path: Path) -> None:
+def test_the_service_gets_copies_of_existing_secrets(tmp_path: Path) -> None:
     place = (
         "for each in /etc/systemd/system /usr/local/sbin; do mount -t tmpfs none $each; done",
         "mkdir -p /etc/bicast && mount -t tmpfs none /etc/bicast",
@@ -118,7 +118,7 @@ def test_the_service_is_given_copies_of_the_secrets_that_are_there(tmp_path: Pat
     ]
 
 
-def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path) -> None:
+def test_the_controller_needs_only_to_write_its_state(public_path: Path) -> None:
     state = public_path / "state"
     state.mkdir()
     os.chown(state, NOBODY, NOBODY)
@@ -138,7 +138,7 @@ def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path)
         assert controller.wait() == 0, said
 
 
-def test_a_controller_that_crashes_says_why_and_systemd_starts_it_again(tmp_path: Path) -> None:
+def test_systemd_restarts_a_crashed_controller(tmp_path: Path) -> None:
     log = tmp_path / "controller.log"
     prepare = (
         "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
@@ -160,7 +160,8 @@ def test_a_controller_that_crashes_says_why_and_systemd_starts_it_again(tmp_path
     assert "Fatal Python error: Segmentation fault" in log.read_text()
 
 
-def test_the_hardened_service_reads_roots_secrets_and_its_group_reads_the_token_that_it_makes(tmp_path: Path) -> None:
+def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
+    """Its group reads the token that it makes itself."""
     log, secrets = tmp_path / "controller.log", tmp_path / "secrets"
     secrets.mkdir()
     authority = Authority(secrets, "ca")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Vagrantfile says of four machines what topologies/paper.py says of four namespaces: the paper's table 2."""
+"""The Vagrantfile and topologies/paper.py both describe the paper's table 2: four machines, or four namespaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topologies.paper import BRIDGE, PaperTopo
 
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 ADDRESS = re.compile(r"192\.168\.\d+\.\d+(?:/\d+)?")
-NAME_OF = {BRIDGE: "ovs"}  # the paper calls the gateway so
+NAME_OF = {BRIDGE: "ovs"}  # the paper's name of the gateway
 
 
 def ruby(script: str, *arguments: str | Path, **environment: str) -> Done:
@@ -36,7 +36,7 @@ def provisions(machine: str, **environment: str) -> dict[str, str]:
 
 
 def cables() -> set[frozenset[tuple[str, str]]]:
-    """Table 2's cables: a machine's name and a MAC at either end."""
+    """Return the cables of table 2: a machine's name and a MAC at either end."""
     return {
         frozenset(
             (NAME_OF.get(node, node), options[key])
@@ -51,7 +51,7 @@ def addresses(machine: str) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("vagrant") is None, reason="this distribution has no package vagrant")
-def test_vagrant_finds_it_valid(tmp_path: Path) -> None:
+def test_vagrant_accepts_the_vagrantfile(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "VAGRANT_DOTFILE_PATH": str(tmp_path / "dot")}
     done = run(["vagrant", "validate", "--ignore-provider"], environment, cwd=TREE)  # neither provider is here
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +67,7 @@ def test_the_four_machines_are_cabled_as_in_table_2() -> None:
     assert {frozenset(each) for each in ends.values()} == cables()
 
 
-def test_no_address_of_the_lab_is_given_to_the_host() -> None:
+def test_the_host_has_no_address_in_the_lab() -> None:
     for machine in machines().values():
         for network in machine["networks"]:
             assert network["auto_config"] is False
@@ -75,14 +75,14 @@ def test_no_address_of_the_lab_is_given_to_the_host() -> None:
 
 
 @pytest.mark.parametrize("machine", ["client", "server"])
-def test_the_ends_get_table_2s_addresses_by_mac(machine: str) -> None:
+def test_client_and_server_get_table_2_addresses_by_mac(machine: str) -> None:
     script = provisions(machine)["network"]
     own = {mac for cable in cables() for name, mac in cable if name == machine}
     assert set(MAC.findall(script)) == own
     assert addresses(machine) <= set(ADDRESS.findall(script))
 
 
-def test_the_gateways_ports_get_the_names_of_its_configuration() -> None:
+def test_gateway_ports_get_the_configured_names() -> None:
     script = provisions("ovs")["network"]
     named = dict(reversed(pair.split(",")) for pair in re.findall(rf"{MAC.pattern},[\w-]+", script))
     assert named == {
@@ -93,7 +93,7 @@ def test_the_gateways_ports_get_the_names_of_its_configuration() -> None:
     }
 
 
-def test_the_router_gets_table_2s_addresses_and_the_ways_back() -> None:
+def test_the_router_gets_table_2_addresses_and_routes() -> None:
     commands = provisions("router")["network"]
     assert set(re.findall(r"address (192\.\S+)", commands)) == addresses("router")
     assert set(MAC.findall(commands)) == {mac for cable in cables() for name, mac in cable if name == "router"}
@@ -101,7 +101,7 @@ def test_the_router_gets_table_2s_addresses_and_the_ways_back() -> None:
     assert routes == {(route.to, route.via) for route in PaperTopo().nodeInfo("router")["routes"]}
 
 
-def test_rate_and_loss_of_each_direction_come_from_the_environment() -> None:
+def test_rates_and_losses_come_from_the_environment() -> None:
     wish = {"WIFI_UP_LOSS": "10", "WIFI_DOWN_LOSS": "5", "LTE_MBPS": "20"}
     assert "link.sh gw-wifi 100 10 " in provisions("ovs", **wish)["links"]
     assert "link.sh gw-lte 20 1" in provisions("ovs", **wish)["links"]
@@ -110,7 +110,7 @@ def test_rate_and_loss_of_each_direction_come_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize("loss", ["five", "-1", "1; reboot"])
-def test_a_loss_that_is_no_number_is_refused_by_name(loss: str) -> None:
+def test_a_loss_must_be_a_number(loss: str) -> None:
     done = ruby("setup/machines/vyos.rb", WIFI_DOWN_LOSS=loss)
     assert done.returncode != 0
     assert f"WIFI_DOWN_LOSS={loss}: expected a number" in done.stderr

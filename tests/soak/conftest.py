@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What wants hours: `make soak` runs it. Elsewhere it is not collected."""
+"""Soak tests take hours. Only `make soak` collects them."""
 
 from __future__ import annotations
 

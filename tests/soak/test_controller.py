@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One controller lives through hours of what befalls tunnels, and needs no more memory at the end."""
+"""A controller's memory does not grow in hours of changes at its tunnels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tunnelled(place: Path) -> Iterator[Tunnelled]:
         yield both
 
 
-def test_a_controller_outlives_changes_of_nat_strangers_and_agents_that_come_and_go(
+def test_memory_is_stable_through_nat_changes_and_restarts(
     tunnelled: Tunnelled, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began, rounds, first = time.monotonic(), 0, 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The promises that hold on Open vSwitch's userspace datapath hold on the kernel's, on bridges made by `bicast bridge`.
 
-These tests want a kernel that has that datapath, and netem: `make vm` boots one. Elsewhere they are not collected.
+These tests need a kernel with that datapath and netem: `make vm` boots one. Elsewhere they are not collected.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from topologies.wide import WideTopo
 __all__ = ["place", "snoop", "wish"]
 
 IN_THE_VM = os.environ.get("BICAST_VM") == "1"  # setup/vm/inside.sh
-client.TIMEOUT_S *= SLOWNESS  # of a question to the controller; it is read at each
-# Of sites that are each other's ends: where all is slow, copies of a packet are apart for longer.
+client.TIMEOUT_S *= SLOWNESS  # of a request to the controller; each request reads it
+# For peer sites: on a slow machine, the copies of a packet arrive further apart.
 FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (load.COPIES.floor_ms, load.COPIES.ceiling_ms))
 COPIES = f"\n    copies: {{window_floor_ms: {FLOOR_MS}, window_ceiling_ms: {CEILING_MS}}}"
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def keep_logs(place: Path) -> None:
-    """Copy what the controllers, the agents and Open vSwitch have written so far."""
+    """Copy the logs of controllers, agents and Open vSwitch."""
     logs = [each for each in isolate.RUN_DIRECTORY.rglob("*log") if each.is_file()]
     for log in logs:
         kept = place / log.relative_to(isolate.RUN_DIRECTORY)
@@ -66,7 +66,7 @@ def keep_logs(place: Path) -> None:
 
 
 class Insistent(Client):
-    """Whose questions are asked again where the core was too slow to answer: that says `try again`."""
+    """A client that asks again if the core was too slow to answer and said `try again`."""
 
     def get(self, *path: str) -> Any:
         for _ in range(SLOWNESS - 1):
@@ -78,7 +78,7 @@ class Insistent(Client):
 
 
 class Patient(Controller):
-    """On an emulated processor all takes longer."""
+    """A controller with longer timeouts, for an emulated processor."""
 
     PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
     started: ClassVar[list[Controller]] = []
@@ -90,7 +90,7 @@ class Patient(Controller):
 
 
 class Prepared(Gateway):
-    """A gateway whose bridge is what `bicast bridge` makes of a gateway.yaml, and nothing is added to it."""
+    """A gateway whose bridge `bicast bridge` makes from a gateway.yaml, without additions."""
 
     def __init__(self, name: str, file: Path, **options: Any) -> None:
         super().__init__(name, **options)
@@ -102,7 +102,7 @@ class Prepared(Gateway):
 
 
 def on_the_kernel(topo: type[Topo], file: Path, gateway: type[Prepared]) -> Topo:
-    """Without rates and losses: Open vSwitch removes what shapes its ports, unless it is told of it."""
+    """Return the topology without rates and losses: Open vSwitch removes queueing disciplines that it does not know."""
 
     class OnTheKernel(topo):  # type: ignore[misc,valid-type]
         def addSwitch(self, name: str, **options: Any) -> str:  # Mininet's name

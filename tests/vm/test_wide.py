@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three uplinks, four terminals and two families on the kernel's datapath, and what is special about it."""
+"""Three uplinks, four terminals and two families on the kernel's datapath."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.system.evidence import arrivals, pings, reaches
 from tests.system.test_wide import *  # noqa: F403
 from topologies.wide import BRIDGE, SERVER6, both
 
-REACHABLE_MS = 1000  # of what is confirmed; else a terminal asks its neighbours again only after half a minute
+REACHABLE_MS = 1000  # after a confirmation; by default a terminal asks again only after half a minute
 
 
-def test_doctor_finds_the_datapath_of_a_bridge_that_bicast_made(wide: Home) -> None:
+def test_doctor_finds_the_kernel_datapath(wide: Home) -> None:
     told = run("./bicast", "doctor", "--json", str(wide.controller.file), check=False).stdout
     findings = {finding["name"]: finding for finding in json.loads(told)["findings"]}
     assert findings["kernel openvswitch"]["state"] == "ok"
@@ -29,13 +29,13 @@ def test_packets_are_forwarded_by_the_kernel(wide: Home) -> None:
     assert "system@ovs-system" in run("ovs-appctl", "dpctl/show").stdout
 
 
-def test_after_bridge_a_second_bridge_changes_nothing(wide: Home) -> None:
+def test_a_second_bridge_command_changes_nothing(wide: Home) -> None:
     told = json.loads(run("./bicast", "bridge", "--json", str(wide.controller.file)).stdout)
     assert told["changed"] == 0
 
 
-def test_links_lose_by_netem_here(wide: Home) -> None:
-    """What its loss is worth, tests/stage/test_links.py finds out, on this kernel too."""
+def test_links_drop_packets_with_netem(wide: Home) -> None:
+    """tests/stage/test_links.py measures the loss, on this kernel too."""
     router, towards_gateway = wide.net.machine("router"), wide.net.uplink("wifi").backward
     try:
         towards_gateway.set(loss_percent=100)
@@ -46,8 +46,8 @@ def test_links_lose_by_netem_here(wide: Home) -> None:
     assert reaches(router, both(100, 1)[0], both(100, 2)[0])
 
 
-def test_with_the_controller_dead_neighbours_find_the_gateway_and_keep_it(wide: Home) -> None:
-    """No flow can advertise here; that the gateway solicits in return is enough to be found, and found again."""
+def test_neighbours_find_the_gateway_without_a_controller(wide: Home) -> None:
+    """No flow can advertise on this datapath. The gateway's own solicitations are enough for its neighbours."""
     laptop, source = wide.net.machine("laptop"), both(110, 3)
     wide.controller.kill()
     try:
@@ -69,7 +69,7 @@ def _found_and_kept(wide: Home, laptop: Machine, source: list[str]) -> None:
         laptop.run("ip", "neigh", "flush", "dev", "wifi")
         laptop.run("ip", "-6", "neigh", "flush", "dev", "wifi")
         assert "3 received" in pings(laptop, address, own)
-    # Datagrams that nobody answers: what ping hears would confirm the gateway.
+    # Datagrams without an answer: replies to ping would confirm the gateway.
     send = (
         "import socket,time\n"
         "s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sites at the ends of the same uplinks on the kernel's datapath: raised once, for raising takes long there."""
+"""Two peer sites on the kernel's datapath, set up once because that takes long there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
 
 
 class Lossy(Prepared):
-    """One whose ports lose what their links shall lose: Open vSwitch is told to leave their queues alone."""
+    """A gateway whose ports keep netem's losses: QoS of type linux-noop makes Open vSwitch leave their queues alone."""
 
     def start(self, controllers: Sequence[Any]) -> None:
         super().start(controllers)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who eliminates on ports of the kernel's datapath may end at any moment, too.
+"""An agent that eliminates on ports of the kernel's datapath may end at any moment, too.
 
-What a controller believes when it comes back is no affair of the datapath, and is believed for some seconds only: not
-long enough for agents of an emulated processor to come back.
+The deleted test does not depend on the datapath. A returning controller trusts its state for some seconds only, too
+short for agents on an emulated processor to reconnect.
 """
 
 from tests.system.test_elimination_ends import *  # noqa: F403
