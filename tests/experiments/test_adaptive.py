@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode auto beside copies always and never: what was seen is judged phase by phase, and the script runs."""
+"""Mode auto is compared with copies always and never, phase by phase, and the script runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_run(
     copied: tuple[float, ...] = (1,) * len(SCRIPT),
     stalled: str = "",
 ) -> ScriptRun:
-    """`came` and `copied` are parts of 4 Mbit/s, by phase."""
+    """Return a run. `came` and `copied` are shares of 4 Mbit/s, by phase."""
     moments, come, sizes = [BEGAN], [0.0], [0]
     for since, part, copy in zip(MOMENTS, came, copied, strict=False):
         moments.append(since + PHASE_S)
@@ -59,7 +59,7 @@ def judged(*seen: ScriptRun | BudgetRun) -> dict[str, Figure]:
     return {one.what.strip(): one for one in figures(seen)}
 
 
-def test_a_bad_phase_that_never_has_copies_is_told() -> None:
+def test_a_bad_phase_without_copies_breaks_the_promise() -> None:
     run = a_run(ADAPTIVE, KNOWN, begun(BURSTY + 0.5))
     assert run.is_to_decide(run.parts[1]) and run.decided_s(run.parts[1]) is None
     told = judged(run, a_run(ALWAYS))
@@ -68,7 +68,7 @@ def test_a_bad_phase_that_never_has_copies_is_told() -> None:
     assert told["copies begin, from a bad phase's beginning on"].n == 1
 
 
-def test_all_that_is_promised_is_met_by_a_run_that_does_so() -> None:
+def test_a_good_run_meets_all_promises() -> None:
     told = judged(
         a_run(ADAPTIVE, *AS_PROMISED, copied=BAD_ALONE), a_run(ALWAYS), a_run(NEVER, came=(1, 0.5, 0.1, 0, 1))
     )
@@ -79,7 +79,7 @@ def test_all_that_is_promised_is_met_by_a_run_that_does_so() -> None:
     assert told["adaptive saves, of what always copies"].value == pytest.approx(100 * (1 - 3.85 / 5))
 
 
-def test_goodput_that_falls_short_in_one_phase_of_one_round_is_told() -> None:
+def test_low_goodput_in_one_phase_breaks_the_promise() -> None:
     came = tuple(0.96 if each == 2 else 1.0 for each in range(len(SCRIPT)))
     good = [a_run(mode, number=each) for mode in (ADAPTIVE, ALWAYS) for each in (1, 2)]
     short = [run for run in good if run.task != good[1].task] + [a_run(ADAPTIVE, number=2, came=came)]
@@ -87,17 +87,17 @@ def test_goodput_that_falls_short_in_one_phase_of_one_round_is_told() -> None:
     assert verdicts == [each != 2 for each in range(len(SCRIPT))]
 
 
-def test_copies_that_stay_on_while_it_is_clean_are_too_many() -> None:
+def test_too_many_copies_in_clean_phases_break_the_promise() -> None:
     kept = judged(a_run(ADAPTIVE, *AS_PROMISED, copied=(0.1, 1, 1, 1, 1)), a_run(ALWAYS))
     assert kept["adaptive, of what always copies in the bad phases"].met is False
 
 
-def test_to_and_fro_in_one_phase_is_told() -> None:
+def test_two_mode_changes_in_one_phase_break_the_promise() -> None:
     flapping = a_run(ADAPTIVE, *AS_PROMISED, ended(DEAD + 1), begun(DEAD + 2))
     assert (judged(flapping)["changes in a phase"].value, judged(flapping)["changes in a phase"].met) == (2, False)
 
 
-def test_what_a_stalled_machine_measured_counts_nowhere() -> None:
+def test_runs_on_a_stalled_machine_are_not_counted() -> None:
     good = [a_run(ADAPTIVE, *AS_PROMISED), a_run(ALWAYS)]
     assert list(figures([*good, a_run(ADAPTIVE, number=2, stalled=LATE)])) == list(figures(good))
     assert not list(figures([a_run(ALWAYS, stalled=LATE)]))
@@ -109,7 +109,7 @@ def under(budget_bytes: int, *sizes: int) -> BudgetRun:
     return BudgetRun(budget_bytes, BEGAN, Carried(moments, sizes), streamed, moments[-1], "lte: used up until 0:00", "")
 
 
-def test_a_byte_above_the_budget_breaks_it() -> None:
+def test_a_byte_above_the_budget_breaks_the_promise() -> None:
     what = "a download under a budget: copies, as LTE's far end counts"
     assert judged(under(1_000_000, 90, 700_000, 1_000_000))[what].met is True
     assert judged(under(1_000_000, 90, 700_000, 1_000_001))[what].met is False
@@ -134,7 +134,7 @@ def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys:
 
 
 @pytest.mark.timed
-def test_the_script_runs_and_a_dead_path_costs_always_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mode_always_keeps_goodput_over_a_dead_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "STEADY_S", 0.2)
     run = measure.run_script(Task(ALWAYS, 1, 0.5), tmp_path)
     assert run.streamed.whole

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads through one air are counted as they came; what is promised is judged; what the machine spoilt counts not."""
+"""Uploads through one access point are counted and judged. Runs on a stalled machine do not count."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ TEN = Scene(10, "64")
 
 
 @pytest.mark.timed
-def test_an_upload_is_counted_as_it_came(tmp_path: Path) -> None:
+def test_an_upload_is_measured_at_the_receiver(tmp_path: Path) -> None:
     with laboratory(NOBODY, tmp_path, terminals=3) as lab:
         run = run_upload(lab, Task(Scene(3, MIX), OFF), 2.5)
-    assert 0.3 * AIR_BPS < run.total_bps < 1.05 * AIR_BPS  # what waits for a hole to be filled comes at once
+    assert 0.3 * AIR_BPS < run.total_bps < 1.05 * AIR_BPS  # data behind a filled hole arrives at once
     assert len(run.bps) == len(run.sampled) == 3 and all(run.bps)
     assert [least > 200 for least in run.least_rtt_ms] == [False, True, False]
     assert all(least >= 4 for least in run.least_rtt_ms) and run.ping_ms >= 4
@@ -66,11 +66,11 @@ def a_run(scene: Scene, variant: Variant, mbps: float, **changes: Any) -> Run:
 
 
 def judged(*runs: Run) -> dict[str, bool | None]:
-    """By what is measured, of the last variant that has it."""
+    """Return the verdicts by figure, from the last variant that has the figure."""
     return {one.what.strip(): one.met for one in figures(runs)}
 
 
-def test_the_ideal_window_is_judged_beside_none() -> None:
+def test_the_ideal_window_is_compared_with_no_caps() -> None:
     off = a_run(TEN, OFF, 18.0)
     assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.7))["of off's"] is True
     assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.6))["of off's"] is False
@@ -86,17 +86,17 @@ def test_the_ideal_window_is_judged_beside_none() -> None:
 
 
 @pytest.mark.parametrize(("terminals", "kept", "broken"), [(1, 6.8, 6.6), (10, 12.7, 12.5)])
-def test_under_loss_the_floor_is_judged_by_how_much_more_comes(terminals: int, kept: float, broken: float) -> None:
+def test_under_loss_the_floor_is_judged_by_the_gain(terminals: int, kept: float, broken: float) -> None:
     lossy = Scene(terminals, "256", loss_percent=1.0)
     off = a_run(lossy, OFF, 0.67 if terminals == 1 else 6.3)
     assert judged(off, a_run(lossy, IDEAL_TERMINALS, kept))["of off's"] is True
     assert judged(off, a_run(lossy, IDEAL_TERMINALS, broken))["of off's"] is False
-    assert judged(off, a_run(lossy, IDEAL_GATEWAY, broken))["of off's"] is None  # has no floor
-    near = replace(lossy, rtt="64")  # reported
+    assert judged(off, a_run(lossy, IDEAL_GATEWAY, broken))["of off's"] is None  # the gateway has no floor
+    near = replace(lossy, rtt="64")  # reported without a verdict
     assert judged(a_run(near, OFF, 6.0), a_run(near, IDEAL_TERMINALS, 6.0))["of off's"] is None
 
 
-def test_caps_that_nobody_held_are_told() -> None:
+def test_unenforced_caps_are_reported() -> None:
     forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, held=9)
     assert judged(forgotten)["runs whose caps were not held as wanted"] is False
     assert "HELD at 9 terminals" in str(forgotten)
@@ -104,14 +104,14 @@ def test_caps_that_nobody_held_are_told() -> None:
     assert "NOT HELD" not in summary([a_run(TEN, OFF, 18.0)])
 
 
-def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path) -> None:
+def test_runs_on_a_stalled_machine_are_not_counted(tmp_path: Path) -> None:
     good, spoilt = a_run(TEN, OFF, 18.0), a_run(TEN, OFF, 1.0, stalled="on air 9 of 10 packets")
     assert list(figures([good, spoilt])) == list(figures([good]))
     CAMPAIGN.keep_rows([good, spoilt], tmp_path / "runs.csv")
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
 
 
-def test_a_link_is_spoilt_by_more_than_one_late_packet_in_a_thousand() -> None:
+def test_more_than_one_late_packet_in_1000_spoils_a_link() -> None:
     late = {name: Lateness(3.0, 4000, 10, 20, 4900, 0) for name in ("s4", "s16", "s64", "s256")}
     net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
     lab = Laboratory(net, None)  # type: ignore[arg-type]
@@ -121,24 +121,24 @@ def test_a_link_is_spoilt_by_more_than_one_late_packet_in_a_thousand() -> None:
     assert lab.spoilt() == f"on air 5 of 4000 packets left more than {STALL_MS} ms late, the latest by 17.1 ms"
 
 
-def test_what_came_is_told_apart_by_sender_and_read_over_any_span() -> None:
+def test_arrivals_are_counted_by_sender_over_any_span() -> None:
     reads = [1.0, 11.0, 1000.0, 2.0, 12.0, 500.0, 2.0, 11.0, 3000.0, 4.0, 11.0, 1000.0]
     first, second, third = received(reads, ["192.168.50.11", "192.168.50.12", "192.168.50.13"])
     assert (first.bps(0.5, 4.5), second.bps(0.0, 4.0), third.bps(0.0, 4.0)) == (10_000, 1000, 0)
     assert first.bps(1.5, 3.5) == 12_000
 
 
-def test_a_newcomer_has_its_part_when_it_came_for_so_long() -> None:
+def test_a_newcomer_reaches_its_share_when_it_lasts() -> None:
     moments = [10 + number / 10 for number in range(40)]
     before = [0.0]
-    for number in range(40):  # 80 kbit/s, and from the second second on ten times that
+    for number in range(40):  # 80 kbit/s in the first second, then ten times that
         before.append(before[-1] + (1000 if number < 10 else 10_000))
     come = Received(moments, before)
     assert come.reaches(700_000, 10.0, 0.5) == pytest.approx(1.5, abs=0.11)
     assert come.reaches(900_000, 10.0, 0.5) is None
 
 
-def test_sockets_are_counted_within_the_span_alone() -> None:
+def test_socket_samples_outside_the_span_are_ignored() -> None:
     rows = [(moment, 5000.0 + 1000 * moment, 4000.0, 10.0, 3 * moment) for moment in range(10)]
     seen = sampled([value for row in rows for value in row], 1, 5, 9)
     assert seen == Sampled(srtt_ms=12.0, min_rtt_ms=4.0, cwnd=10.0, retransmits=27)

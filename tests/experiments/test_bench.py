@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench says what was promised beside what was measured, keeps both, and judges by the moment of sending."""
+"""The bench prints and saves each promise beside its measurement, and judges datagrams by their time of sending."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.results.figures import at_least, below, middle, worst
 from lab.traffic.numbered import Counted
 
 
-def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unmet_promise_is_named_and_fails_the_bench(capsys: pytest.CaptureFixture[str]) -> None:
     met, broken, nothing = (
         middle("a", [2.0], "ms", below(3)),
         worst("  b", [0.5], "", at_least(0.85)),
@@ -44,7 +44,7 @@ def test_a_minute_of_the_bench_meets_its_promises() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_of_its_runs() -> None:
+def test_elimination_speed_is_judged_by_its_median() -> None:
     lines = [
         f"BenchmarkSpeed/native/{length}/room_4096-2   12  136.0 KiB  1.9 copy:Mpps  4.2 copy:idle-Mpps  0.4 copy:ratio"
         f"  1.2 pair:Mpps  1.8 pair:idle-Mpps  {ratio} pair:ratio"
@@ -57,7 +57,7 @@ def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_o
     assert (large.value, large.met) == (0.3, None)
 
 
-def test_what_windows_cost_is_judged_for_a_gateway_with_offloads_and_for_sockets_that_have_no_cap() -> None:
+def test_window_costs_are_judged_with_offloads_and_for_sock_ops() -> None:
     said = """goos: linux
 BenchmarkGoodput/with_offloads-2       100   0.97 median-ratio   26000 with-Mbit/s   25800 without-Mbit/s
 BenchmarkGoodput/packet_by_packet-2    100   0.89 median-ratio    4800 with-Mbit/s    5400 without-Mbit/s
@@ -75,25 +75,25 @@ PASS"""
 
 
 def round_of(*datagrams: tuple[float, int]) -> Round:
-    """Asked for `single` at 10 s and for `bicast` at 11 s; each datagram: when it was sent, how often it came."""
+    """Return a round with mode `single` from 10 s and `bicast` from 11 s. Datagrams are (sent at, arrivals)."""
     changes = [ModeChange("single", 10.0, 10.01), ModeChange("bicast", 11.0, 11.01)]
     copies = Counter({number: count for number, (_, count) in enumerate(datagrams)})
     sent_at = {number: at for number, (at, _) in enumerate(datagrams)}
     return Round(changes, Counted(len(datagrams) + 1, 0.0, copies, sent_at), 2.0, 0, 0)
 
 
-def test_a_transition_lasts_to_the_sending_of_the_last_datagram_treated_as_before() -> None:
+def test_a_transition_ends_at_the_last_datagram_in_the_old_mode() -> None:
     each = round_of((9.99, 2), (10.002, 2), (10.004, 1), (10.006, 2), (10.008, 1), (11.003, 1), (11.02, 2))
     assert each.transitions_s("single") == [pytest.approx(0.006)]
     assert each.transitions_s("bicast") == [pytest.approx(0.003)]
     assert (each.late("single"), each.counted.lost) == (0, [7])
 
 
-def test_a_copy_that_was_sent_after_any_transition_is_late() -> None:
+def test_a_copy_sent_after_the_transition_is_late() -> None:
     assert round_of((10 + LATE_S - 0.001, 2), (10 + LATE_S + 0.001, 2), (10.5, 2), (10.9, 1)).late("single") == 2
 
 
-def test_of_the_downloads_the_promises_are_told_with_their_widest_spread() -> None:
+def test_download_promises_have_their_widest_spread() -> None:
     cubic, bbr = Setting("cubic", True), Setting("bbr", True)
     seconds = {"plain": (20.0, 22.0, 24.0), "bicast": (8.0, 10.0, 11.0)}
     rows = [
@@ -109,7 +109,7 @@ def test_of_the_downloads_the_promises_are_told_with_their_widest_spread() -> No
 
 
 @pytest.mark.slow
-def test_a_part_is_measured_and_kept_as_csv_and_json(
+def test_a_part_of_the_bench_is_saved_as_csv_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)

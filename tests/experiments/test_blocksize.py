@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads in blocks share an access point for real; what they come to stands beside what paper 003 says."""
+"""Uploads in blocks share a real access point, and their rates are compared with paper 003."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.results.figures import Figure
 
 SIZE_BYTES = 600_000
 MARK_BYTES = 8192
-SEGMENT_BYTES = 1 << 16  # that the kernel fills before it looks at the mark again
+SEGMENT_BYTES = 1 << 16  # the kernel fills one before it checks the mark again
 LATE = "on the air 3 of 900 packets left more than 15 ms late, the latest by 27.1 ms"
 
 
@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 
 @pytest.mark.timed
-def test_every_terminal_s_upload_arrives_at_no_more_than_the_air_lets_through(runs: list[Run]) -> None:
+def test_uploads_arrive_below_the_rate_of_the_access_point(runs: list[Run]) -> None:
     assert [len(run.uploads) for run in runs] == [1, 1, 3]
     for run in runs:
         assert 0 < run.bps < GOODPUT_BPS
@@ -39,19 +39,19 @@ def test_every_terminal_s_upload_arrives_at_no_more_than_the_air_lets_through(ru
 
 
 @pytest.mark.timed
-def test_the_window_is_seen_to_grow_from_the_kernel_s_first_ten_segments(runs: list[Run]) -> None:
+def test_the_sampled_window_grows_from_its_initial_size(runs: list[Run]) -> None:
     for one in (upload for run in runs for upload in run.uploads):
         assert list(one.moments) == sorted(one.moments)
         assert one.window_segments[0] < max(one.window_segments)
 
 
 @pytest.mark.timed
-def test_a_mark_keeps_a_large_write_from_waiting_in_the_socket(runs: list[Run]) -> None:
+def test_a_mark_limits_the_unsent_bytes_of_a_large_write(runs: list[Run]) -> None:
     _, marked, free = runs
     assert marked.unsent_bytes <= MARK_BYTES + SEGMENT_BYTES < free.unsent_bytes
 
 
-def test_what_is_marked_is_within_what_the_paper_found_best() -> None:
+def test_marked_block_sizes_are_within_the_papers_best_range() -> None:
     best = {one.terminals: one for one in paper003.statements() if one.what == paper003.BEST}
     assert set(best) == set(TERMINALS)
     for terminals, bytes_ in zip(TERMINALS, BLOCK_BYTES, strict=True):
@@ -67,18 +67,18 @@ def a_run(task: Task, *mbit_s: float, stalled: str = "") -> Run:
     return Run(task, tuple(map(an_upload, mbit_s)), stalled)
 
 
-def told(*runs: Run) -> dict[str, Figure]:
+def judged(*runs: Run) -> dict[str, Figure]:
     return {one.what.strip(): one for one in figures(runs)}
 
 
-def test_together_is_all_bytes_from_the_first_beginning_to_the_last_end() -> None:
-    run = Run(Task(2, 32, 0), (an_upload(8.0), an_upload(8.0, began=100.6)), "")  # 0.6 s each, one after the other
+def test_the_total_rate_spans_first_start_to_last_end() -> None:
+    run = Run(Task(2, 32, 0), (an_upload(8.0), an_upload(8.0, began=100.6)), "")  # two uploads of 0.6 s in sequence
     assert run.bps == pytest.approx(8e6)
     assert run.spread_bps == pytest.approx(0)
 
 
-def test_what_the_paper_found_best_is_held_against_the_best_here() -> None:
-    those = told(a_run(Task(1, 32, 0), 10), a_run(Task(1, 131072, 0), 16), a_run(Task(1, MOST_BYTES, 0), 20))
+def test_the_papers_best_is_compared_with_the_best_measured() -> None:
+    those = judged(a_run(Task(1, 32, 0), 10), a_run(Task(1, 131072, 0), 16), a_run(Task(1, MOST_BYTES, 0), 20))
     assert those["writes of 128 KB to 512 KB, the paper's best: of the best here"].value == pytest.approx(80)
     assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
     theirs = [one for what, one in those.items() if what.startswith("paper 003")]
@@ -86,9 +86,7 @@ def test_what_the_paper_found_best_is_held_against_the_best_here() -> None:
 
 
 @pytest.mark.slow
-def test_a_stalled_run_counts_nowhere_and_the_files_have_a_line_for_each_upload(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_files_have_a_line_for_each_upload_not_stalled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan("short", SIZE_BYTES, 4, 1)
     good = [a_run(Task(3, block, 0), 5, 6, 7) for block in TRACED_BYTES] + [a_run(Task(1, MOST_BYTES, MARK_BYTES), 15)]
     late = a_run(Task(2, 128, 0), 1, 2, stalled=LATE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables 3 and 4 of paper 002: what the client sends rides twice, seen in real captures; and a false one is told."""
+"""Tables 3 and 4 of paper 002 hold in real captures: the client's segments are copied, and a forged one is found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATTEMPTS = 5  # TCP retransmits while the machine stalls, and the claims count e
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
-    """One conversation in bicast, and one with bicast off."""
+    """Return one conversation in mode bicast, and one in mode off."""
     found = {}
     with controlled(plan.FILE) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
         controller.await_steady()
@@ -58,7 +58,7 @@ def broken(conversation: Conversation) -> Iterator[Claim]:
     return (claim for claim in claims(conversation) if not claim.holds)
 
 
-def test_each_client_segment_rides_twice_as_the_paper_says(bicast: Conversation) -> None:
+def test_each_client_segment_is_copied_as_in_the_paper(bicast: Conversation) -> None:
     assert [f"{claim.sentence}: {claim.counter_examples}" for claim in broken(bicast)] == []
     assert len(bicast.answers) == 2 * plan.WORDS
 
@@ -68,14 +68,14 @@ def test_the_active_subflow_is_switched_in_the_middle(bicast: Conversation) -> N
     assert sources == [BEFORE] * plan.WORDS + [AFTER] * plan.WORDS
 
 
-def test_the_copies_are_those_of_one_segment_and_leave_by_different_ports(bicast: Conversation) -> None:
+def test_each_segment_has_one_copy_at_each_port(bicast: Conversation) -> None:
     identities = [each.identity for each in bicast.answers]
     assert len(set(identities)) == len(identities)
     for port in (bicast.router_wifi, bicast.router_lte):
         assert [each.identity for each in port if each.destination == SERVER and each.payload_bytes] == identities
 
 
-def test_the_tables_read_as_the_papers(bicast: Conversation) -> None:
+def test_the_tables_read_like_those_of_the_paper(bicast: Conversation) -> None:
     word, answer, acknowledged = "Flags [P.], seq {}:{}, ack", "Flags [P.], seq {}:{}, ack", "Flags [.], ack {}"
     for number, address in zip(bicast.shown, (BEFORE, AFTER), strict=True):
         sequence, client_sequence = 1 + 4 * (number % bicast.words), 1 + number % bicast.words
@@ -86,7 +86,7 @@ def test_the_tables_read_as_the_papers(bicast: Conversation) -> None:
         assert list(map(str, bicast.exchange(bicast.client, number))) == [said, sent, heard, heard]
 
 
-def test_without_bicast_the_claims_of_the_copies_do_not_hold(seen: dict[str, Conversation]) -> None:
+def test_claims_about_copies_fail_without_bicast(seen: dict[str, Conversation]) -> None:
     sentences = [claim.sentence for claim in broken(seen["off"])]
     assert any("reaches the server twice" in each for each in sentences)
     assert any("two acknowledgements" in each for each in sentences)
@@ -104,7 +104,7 @@ def test_a_copy_with_another_sequence_number_is_no_copy(bicast: Conversation) ->
 
 
 @pytest.mark.parametrize("truth", [("1", "0"), ("True", "False")])
-def test_flags_are_read_of_every_tshark(truth: tuple[str, str]) -> None:
+def test_flags_are_parsed_from_every_tshark_version(truth: tuple[str, str]) -> None:
     yes, no = truth
     numbers = ["4000000000", "5", "9", "4"]
     segment = measure._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])

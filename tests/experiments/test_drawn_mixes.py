@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes that a seed draws, and the shares of their terminals."""
+"""A seed draws mixes of terminals, and shares are computed from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_seed_draws_the_same_mixes() -> None:
     assert all(not mix.is_written and mix.capped[0].burst_s is None for mix in drawn(3, 20, written=False))
 
 
-def test_share_is_at_most_the_mean_of_terminals_that_send_alike() -> None:
+def test_share_is_capped_at_the_mean_of_equal_senders() -> None:
     mix = Drawn(
         (Capped(4, "cubic", None), Capped(16, "cubic", None), Capped(4, "bbr", (0.5, 2.5))), NONE, 4, None, False, True
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A path dies under a transfer: it arrives whole by the other one, and the pause is told beside what was promised."""
+"""A transfer survives the death of its path on the other one, and its pause is judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = f"on lte 3 of 900 packets left more than {STALL_MS} ms late, the latest b
 
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the machine stalls is nothing to behaviour."""
+    """Measure once: a stall of the machine does not change behaviour."""
     monkeypatch.setattr(failover.measure, "ATTEMPTS", 1)
 
 
@@ -45,7 +45,7 @@ def test_a_transfer_survives_its_path(fault: str, direction: str, way: Protectio
 
 
 @pytest.mark.timed
-def test_what_was_done_for_one_run_is_undone_before_the_next(tmp_path: Path) -> None:
+def test_each_run_restores_the_lab_for_the_next(tmp_path: Path) -> None:
     tasks = [Task(DOWN, UPLOAD, ORPHANED, 1), Task(BLACK, DOWNLOAD, BOTH, 1)]
     runs = [run for run in carry_out(tasks, tmp_path) if run.streamed.whole and run.moved_bytes]
     assert [run.task for run in runs] == tasks
@@ -57,7 +57,7 @@ def a_run(way: Protection, pause_s: float, stalled: str = "", number: int = 1, w
     return Run(Task(BLACK, DOWNLOAD, way, number), reads, died, 1, None, stalled)
 
 
-def test_the_promise_is_of_the_best_way_and_the_kernel_s_own_is_beside_it() -> None:
+def test_the_best_protection_is_judged_beside_the_default() -> None:
     runs = [a_run(DEFAULT, 0.05), a_run(SETUP, 0.6), a_run(BOTH, 0.1), a_run(ORPHANED, 0.01)]
     told = {one.what.strip(): one for one in figures(runs)}
     median, worst = (told[f"the best way ({BOTH.name}), {which}"] for which in ("median", "worst"))
@@ -67,17 +67,17 @@ def test_the_promise_is_of_the_best_way_and_the_kernel_s_own_is_beside_it() -> N
     assert [one.value for one in later.values() if one.what.endswith(f"{DEFAULT.name}, median")] == [pytest.approx(150)]
 
 
-def test_what_a_stalled_machine_measured_counts_nowhere() -> None:
+def test_runs_on_a_stalled_machine_are_not_counted() -> None:
     assert list(figures([a_run(BOTH, 0.1), a_run(BOTH, 2.0, stalled=LATE)])) == list(figures([a_run(BOTH, 0.1)]))
 
 
-def test_the_link_that_the_machine_held_up_is_named_with_how_long() -> None:
+def test_a_stalled_link_is_named_with_its_lateness() -> None:
     late = {"wifi": Lateness(3.0, 900, 10, 20, 4900, 0), "lte": Lateness(3.0, 900, 10, 20, 7100, 3)}
     net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
     assert Laboratory(net, None).stalled() == LATE  # type: ignore[arg-type]
 
 
-def test_a_byte_that_differs_is_told() -> None:
+def test_a_differing_byte_breaks_the_promise() -> None:
     told = {one.what: one for one in figures([a_run(BOTH, 0.1), a_run(BOTH, 0.1, number=2, whole=False)])}
     assert (told["transfers whose bytes differ"].value, told["transfers whose bytes differ"].met) == (1, False)
 

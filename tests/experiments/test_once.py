@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything is copied and comes once: a short run of each kind on real parts, and how their figures are come by."""
+"""Every packet is copied and arrives once: a short run of each kind on real parts, and their figures."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lab.traffic.streaming import Streamed
 SHORT = Plan("short", 1, 40, (0,), (Losses(20, 0),), 0.4, 0.4, 1, 1, 5_000, 0.5, 1, 1, 1)
 LATE = "on lte 3 of 900 packets left more than 15 ms late, the latest by 18.1 ms"
 CLEAN = SCENARIOS[0]
-SELDOM = 0.1  # a copy that a loaded machine holds up for longer than the window passes; without elimination all do
+SELDOM = 0.1  # a loaded machine delays some copies beyond the window; without elimination, all arrive
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """All kinds of them, each once, whether the machine stalls or not."""
+    """Return one run of each kind, even from a stalled machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.once.measure.ATTEMPTS", 1)
         patch.setattr("experiments.once.datagrams.CUT_S", 0.4)
         patch.setattr("experiments.once.transfers.UPLOAD_STEADY_S", 0.2)
         patch.setattr(
             "experiments.laboratories.two_sites.TOLD_S", 0.2
-        )  # none is dead for long enough to be named, but one
+        )  # only one path is dead for long enough to be reported
         patch.setattr("experiments.once.transfers.DOWNLOAD_BYTES", 4_000_000)
         patch.setattr("experiments.once.transfers.BLACK_S", 0.6)
         patch.setattr("experiments.once.transfers.BULK_STEADY_S", 0.2)
@@ -45,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 
 @pytest.mark.timed
-def test_a_cut_takes_from_one_path_alone_and_nothing_from_both(runs: list[Run]) -> None:
+def test_a_cut_loses_packets_only_without_copies(runs: list[Run]) -> None:
     ours, alone = (run for run in runs if isinstance(run, CutRun))
     assert [ours.lost(way) for way in (UP, DOWN)] == [[0], [0]]
     assert all(way.duplicates < SELDOM * way.sent for way in ours.ways.values())
@@ -53,7 +53,7 @@ def test_a_cut_takes_from_one_path_alone_and_nothing_from_both(runs: list[Run]) 
 
 
 @pytest.mark.timed
-def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: list[Run]) -> None:
+def test_requests_and_uploads_complete_in_every_mode(runs: list[Run]) -> None:
     run_requests = [run for run in runs if isinstance(run, RequestRun)]
     assert [run.mode for run in run_requests] == [ONCE, SINGLE, OFF]
     assert all(0 < took_s < 60 for run in run_requests for took_s in run.took_s)
@@ -63,14 +63,14 @@ def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: lis
 
 
 @pytest.mark.timed
-def test_of_a_deluge_every_packet_is_accounted_for_and_none_is_lost_by_elimination(runs: list[Run]) -> None:
+def test_elimination_loses_no_packet_of_a_flood(runs: list[Run]) -> None:
     (deluge,) = (run for run in runs if isinstance(run, FloodRun))
     assert (deluge.sent, deluge.lost_by_elimination) == (5_000, 0)
     assert deluge.delivered + deluge.lost_by_both == 5_000
 
 
 @pytest.mark.timed
-def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Run]) -> None:
+def test_dsacks_rise_only_without_elimination(runs: list[Run]) -> None:
     bulk = [run for run in runs if isinstance(run, BulkRun)]
     assert [(run.how, run.way, run.whole) for run in bulk] == [
         (how, way, True) for how in (ONCE, SINGLE, TWICE) for way in (UP, DOWN)
@@ -81,7 +81,7 @@ def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Ru
 
 
 @pytest.mark.timed
-def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides_that_alone(runs: list[Run]) -> None:
+def test_a_download_with_copies_stalls_less_in_a_blackout(runs: list[Run]) -> None:
     ours, alone = (run for run in runs if isinstance(run, BlackoutRun))
     assert ours.streamed.whole and alone.streamed.whole
     assert ours.stall_s < alone.stall_s > 0.6
@@ -89,11 +89,11 @@ def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides
 
 
 def a_stream(sent: int, *numbers: int) -> Counted:
-    """These came, in this order; number N was sent N / THIN_PPS after the moment 100."""
+    """Return these arrivals in this order. Number N was sent at 100 + N / THIN_PPS."""
     return Counted(sent, 0.0, Counter(numbers), {number: 100 + number / THIN_PPS for number in numbers})
 
 
-def told(*runs: Run) -> dict[str, Figure]:
+def judged(*runs: Run) -> dict[str, Figure]:
     return {one.what.strip(): one for one in figures(runs)}
 
 
@@ -105,51 +105,51 @@ def told(*runs: Run) -> dict[str, Figure]:
         ("9 packets transmitted, 0 received, +3 errors, 100% packet loss, time 9ms", (9, 9, 0)),
     ],
 )
-def test_what_ping_says_of_answers_and_duplicates_is_read(summary: str, expected: tuple[int, int, int]) -> None:
+def test_ping_counts_reads_losses_and_duplicates(summary: str, expected: tuple[int, int, int]) -> None:
     assert ping_counts(f"--- 192.168.0.2 ping statistics ---\n{summary}\n") == expected
 
 
 def test_a_lost_datagram_belongs_to_the_cut_before_it() -> None:
     whole = a_stream(400, *range(400))
-    # Sent after 99, 100 and 350: at 102, 102.02 and 107.02; and the first two of all.
+    # Lost after 99, 100 and 350: sent at 102, 102.02 and 107.02; and the first two.
     holed = a_stream(400, *(number for number in range(400) if number not in (0, 1, 100, 101, 351)))
     run = CutRun(ONCE, (101.5, 105.5), {UP: whole, DOWN: holed}, "")
     assert (run.lost(UP), run.lost(DOWN)) == ([0, 0], [4, 1])
-    assert told(run)["Wi-Fi cut and healed every 2 s, 50 datagrams/s each way; bicast, lost at a cut"].met is False
+    assert judged(run)["Wi-Fi cut and healed every 2 s, 50 datagrams/s each way; bicast, lost at a cut"].met is False
 
 
-def test_a_pause_at_a_cut_is_judged_whatever_waits_on_the_path_that_remains() -> None:
+def test_the_pause_limit_is_the_same_for_both_queue_lengths() -> None:
     for queue_ms, pause_s, met in ((48, 0.099, True), (48, 0.101, False), (120, 0.121, False), (120, 0.099, True)):
         reads = Streamed([9.0, 10.0, 10.0 + pause_s], [1.0, 2.0, 3.0], whole=True)
         name = f"bicast, {queue_ms} ms waiting on LTE, longest pause at a cut"
-        assert told(UploadRun(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
+        assert judged(UploadRun(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
 
 
 def test_the_interval_is_that_of_a_binomial_distribution() -> None:
     least, most = interval(100_000, 0.04)  # sigma is 62
     assert least == pytest.approx(4000 - 4.5 * 62, abs=5)
     assert most == pytest.approx(4000 + 4.5 * 62, abs=5)
-    assert interval(4000, 0.0025) == (0, 27)  # 10 in the mean: skewed, and never less than none
+    assert interval(4000, 0.0025) == (0, 27)  # a mean of 10: skewed, and never below 0
 
 
-def test_what_both_lose_is_held_against_chance_and_of_other_modes_nothing_is_promised() -> None:
+def test_losses_on_both_paths_are_judged_against_chance() -> None:
     ten = Losses(10, 10)
     for lost, kept in ((10, True), (0, True), (60, False)):
         stream = a_stream(1000, *range(lost, 1000))
-        those = told(*(DatagramRun(mode, ten, {UP: stream}, "") for mode in (ONCE, SINGLE)))
+        those = judged(*(DatagramRun(mode, ten, {UP: stream}, "") for mode in (ONCE, SINGLE)))
         head = "1000 datagrams, both ways, Wi-Fi losing 10 %, LTE 10 %"
         assert those[f"{head}, bicast: lost"].met is kept
         assert those[f"{head}, single: lost"].met is None
         assert those[f"{head}, single: lost"].value == pytest.approx(lost / 10)
 
 
-def test_a_datagram_that_comes_twice_breaks_the_promise() -> None:
+def test_a_duplicate_datagram_breaks_the_promise() -> None:
     for numbers, kept in (((0, 1), True), ((0, 1, 1), False)):
-        those = told(DatagramRun(ONCE, Losses(0, 0), {UP: a_stream(2, *numbers)}, ""))
+        those = judged(DatagramRun(ONCE, Losses(0, 0), {UP: a_stream(2, *numbers)}, ""))
         assert those["duplicated in all of these in bicast"].met is kept
 
 
-def test_pings_are_judged_by_the_worst_of_their_runs() -> None:
+def test_pings_are_judged_by_their_worst_run() -> None:
     lossy = SCENARIOS[2]
     those = list(
         figures([PingRun(CLEAN, 400, 0, 0, ""), PingRun(CLEAN, 400, 1, 1, ""), PingRun(lossy, 400, 0, 40, "")])
@@ -158,9 +158,7 @@ def test_pings_are_judged_by_the_worst_of_their_runs() -> None:
     assert [one.met for one in figures([PingRun(lossy, 400, 0, 41, "")])] == [True, False]
 
 
-def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and_way(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_files_have_a_line_for_each_run_and_direction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reads = Streamed([9.0, 10.5, 11.0], [1.0, 2.0, 3.0], whole=True)
     good: list[Run] = [
         PingRun(CLEAN, 400, 0, 0, ""),
@@ -192,15 +190,15 @@ def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and
 A_DELUGE = FloodRun(1000, 2, 998, 0, 3, 1, 0, 4, 500.0, 4096, 8192, 0.5)
 
 
-def test_one_packet_lost_by_elimination_breaks_the_promise() -> None:
+def test_a_packet_lost_by_elimination_breaks_the_promise() -> None:
     for lost in (0, 1):
-        those = told(replace(A_DELUGE, lost_by_elimination=lost))
+        those = judged(replace(A_DELUGE, lost_by_elimination=lost))
         head = "1000 packets of 1000 flows, skew 0 to 200 ms, jitter, bursts of loss: lost by elimination"
         assert those[head].met is (lost == 0)
 
 
-def test_a_death_is_judged_by_the_latest_telling_and_the_slowest_switch() -> None:
-    those = told(DeathRun(1.0, {"home": 0.1, "far": 0.2}, "", ""), DeathRun(2.1, {"home": 0.1, "far": 1.1}, "", ""))
+def test_a_death_is_judged_by_slowest_report_and_slowest_switch() -> None:
+    those = judged(DeathRun(1.0, {"home": 0.1, "far": 0.2}, "", ""), DeathRun(2.1, {"home": 0.1, "far": 1.1}, "", ""))
     assert those["Wi-Fi dies silently: told after"].met is False
     assert those["then out of all groups at home within"].met is True
     assert those["then out of all groups at far within"].met is False

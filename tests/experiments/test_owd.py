@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment that tells links' rates: what the probe wrote is read, and what was found is counted up."""
+"""The experiment on link rates reads the probe's files and counts its findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.owd.plan import Link
 from experiments.owd.report import figures
 
 
-def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
+def test_drift_is_added_only_to_the_far_clock() -> None:
     sent = np.linspace(0, 10, 1000)
     near = Samples(np.full(1000, 16.0), sent, sent + 1e-3, sent + 2e-3, sent + 3e-3)
     far, added = measure.add_drift(near, 0)
@@ -31,7 +31,7 @@ def run(bps: float, off: float, link: Link, stalled: str = "") -> Run:
     return Run(link, 0, 12, samples, 31e-6, slope, slope, slope, slope, found, found, slope, slope, Alpha(0), stalled)
 
 
-def test_bias_cover_and_skew_are_judged() -> None:
+def test_bias_coverage_and_skew_are_judged() -> None:
     link = Link(100_000_000)
     runs = [run(100.5e6, 0.01, link), run(99.9e6, 0.01, link), run(102e6, 0.01, link), run(90e6, 0, link)]
     told = {one.what: one for one in figures([*runs, run(50e6, 0.1, link, stalled="on link")])}
@@ -43,7 +43,7 @@ def test_bias_cover_and_skew_are_judged() -> None:
     assert told["  paper 004, table 6: UDP one-way, alpha taken off"].value == 100.3
 
 
-def test_of_a_token_bucket_no_single_packet_is_to_tell() -> None:
+def test_one_packet_must_give_no_rate_of_a_token_bucket() -> None:
     link = Link(100_000_000, bucket=True)
     told = {one.what: one for one in figures([run(101e6, 0.01, link), run(100e6, 0, link)])}
     assert told["100 Mbit/s by a token bucket: not told by one packet"].met is False

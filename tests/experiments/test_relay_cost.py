@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pair costs is judged beside the direct connection of the same run; and the real pair is measured once."""
+"""The cost of the pair is judged beside the direct connection of the same run. The real pair is measured once."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def judged(*those: Run) -> dict[str, tuple[Any, bool | None]]:
     return {one.what.strip(): (one.value, one.met) for one in figures(those)}
 
 
-def test_rates_are_told_beside_direct_s_and_the_pair_is_to_be_the_fastest_with_mutual_tls() -> None:
+def test_the_pair_must_be_the_fastest_with_mutual_tls() -> None:
     others = [a_transfer(DIRECT, 20.0), a_transfer(HAPROXY, 2.0), a_transfer(SING_BOX, 3.0)]
     told = judged(*others, *(a_transfer(PAIR, rate) for rate in (0.5, 4.0, 5.0)))
     assert told[f"{PAIR}, of the fastest other's with mutual TLS ({SING_BOX})"] == (pytest.approx(4 / 3), True)
-    assert told["of direct's"][0] == 0.15  # sing-box's, the last
+    assert told["of direct's"][0] == 0.15  # the last is sing-box's
     assert told["processor at the gateway, of all its transfers"][0] == pytest.approx(0.1)
     assert told["processor at the relay, of all its transfers"][0] == pytest.approx(0.2)
     slower = judged(*others, a_transfer(PAIR, 2.9))
     assert slower[f"{PAIR}, of the fastest other's with mutual TLS ({SING_BOX})"][1] is False
 
 
-def test_a_transfer_that_breaks_is_told_and_what_others_spoilt_counts_nowhere() -> None:
+def test_broken_transfers_count_and_stalled_ones_do_not() -> None:
     good = a_transfer(PAIR, 4.0, UP)
     broken = f"transfers that broke, or of which bytes are missing: {PAIR}"
     assert judged(good)[broken] == (0, True)
@@ -65,14 +65,14 @@ def test_a_transfer_that_breaks_is_told_and_what_others_spoilt_counts_nowhere() 
 
 
 @pytest.mark.parametrize(("first_ms", "met"), [(64.0, True), (65.0, False)])
-def test_the_first_byte_is_judged_in_direct_s_round_trips(first_ms: float, met: bool) -> None:
+def test_the_first_byte_is_judged_in_direct_round_trips(first_ms: float, met: bool) -> None:
     told = judged(reaching(DIRECT, 40.0, 80.0), reaching(PAIR, 0.3, first_ms))
     assert told["added, in direct's round trips"] == (pytest.approx((first_ms - 80) / 40), met)
     other = judged(reaching(DIRECT, 40.0, 80.0), reaching(HAPROXY, 0.3, 104.0))
     assert other["added, in direct's round trips"] == (0.6, None)
 
 
-def test_who_does_not_answer_in_a_crowd_is_told_and_memory_is_for_a_thousand() -> None:
+def test_a_crowd_counts_unanswered_and_memory_per_thousand() -> None:
     told = judged(CrowdRun(PAIR, 5000, 4999, gateway_mb=200, relay_mb=150))
     assert told[f"5000 open at once, {PAIR}: unanswered"] == (1, False)
     assert told["memory at the gateway for 1000 idle"][0] == 40
@@ -82,7 +82,7 @@ def test_who_does_not_answer_in_a_crowd_is_told_and_memory_is_for_a_thousand() -
     assert told["memory at the relay, more than before"][0] == 15
 
 
-def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -> None:
+def test_a_leak_is_more_files_or_late_growth_of_memory() -> None:
     def told(*at_gateway: ProcessUsage) -> dict[str, tuple[Any, bool | None]]:
         return judged(ShortRun(PAIR, 5000, 5000, at_gateway, (ProcessUsage(20, 26),) * len(at_gateway)))
 
@@ -97,7 +97,7 @@ def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -
     assert leaking["memory at the relay, grown in the second half"] == (0, True)
 
 
-def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
+def test_load_of_other_processes_spoils_a_transfer() -> None:
     before = ClockReading(run_short=1000, working=500, interrupted=100, ours=300)
     assert other_load(before, ClockReading(1200, 640, 120, 430)) == ""  # a tenth of ours is interrupts'
     assert other_load(before, ClockReading(1200, 640, 120, 400)) == "others had 25 % of the processors for 0.5 s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What transfers at home come to: of the line's limit, of one's who is left alone; and what counts nowhere."""
+"""Transfers at home are compared with the line's limit and with a lone user. Stalled runs do not count."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def found(runs: list[Run], what: str) -> list[Figure]:
 
 
 @pytest.mark.parametrize(("of_limit", "met"), [(1.25, True), (1.26, False)])
-def test_the_promise_is_of_downloads_in_copies(of_limit: float, met: bool) -> None:
+def test_only_bicast_downloads_have_a_promise(of_limit: float, met: bool) -> None:
     runs = [run("bicast", of_limit), run("single", 9.0), run("bicast", 9.0, direction=UP)]
     (judged,) = [each for each in found(runs, "of the line's limit") if each.met is not None]
     assert judged.value == pytest.approx(of_limit)
     assert judged.met is met
 
 
-def test_rates_stand_beside_one_s_who_is_left_alone() -> None:
+def test_rates_are_compared_with_a_lone_user() -> None:
     (beside,) = found([run("bicast", 1.0), run(ALONE, 40.0)], "of one's who is")
     assert beside.value == pytest.approx(40.0)
 
 
-def test_a_run_in_which_the_machine_stalled_counts_nowhere_and_a_broken_one_breaks_a_promise() -> None:
+def test_stalled_runs_do_not_count_and_broken_ones_do() -> None:
     assert found([run("bicast", 1.0, stalled="on core 20 ms")], "") == []
     (broken,) = found([run("bicast", 1.0, whole=False), run("bicast", 1.0)], "not what was sent")
     assert (broken.value, broken.met) == (1, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planet on which relays are chosen: its physics, its policies, and what is counted up of it."""
+"""The planet on which relays are chosen: its physics, its policies and its figures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def readings(request: pytest.FixtureRequest) -> Readings:
 
 
 @pytest.mark.slow
-def test_who_sends_to_one_host_goes_the_same_way_from_where_ways_have_met(readings: Readings) -> None:
-    """By what traceroute names: the side that a packet comes in by. Only so do shared routers mean anything."""
+def test_routes_to_one_host_stay_together_after_they_meet(readings: Readings) -> None:
+    """Routers are compared like in traceroute, by the side that a packet enters. Shared routers need that."""
     receiver, *others = readings.hosts
     ways = [[hop.router for hop in readings.routes.way(other, receiver).hops] for other in others]
     for one, other in pairwise(ways):
@@ -33,7 +33,7 @@ def test_who_sends_to_one_host_goes_the_same_way_from_where_ways_have_met(readin
         assert one[one.index(met) :] == other[other.index(met) :]
 
 
-def test_no_customer_carries_what_goes_between_its_providers() -> None:
+def test_routes_are_valley_free() -> None:
     networks = Networks(SEED).by_name
     with_hosts = {name for name, one in networks.items() if not one.research}
     for destination in sorted(with_hosts):
@@ -49,7 +49,7 @@ def test_no_customer_carries_what_goes_between_its_providers() -> None:
 
 
 @pytest.mark.slow
-def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
+def test_our_choice_takes_no_relay_because_of_noise() -> None:
     run = choose_relays("Asia-US", SEED)
     assert len(run.pairs) == paper001.counts("Asia-US").pairs
     told = {one.what.strip(): one for one in figures([run])}
@@ -59,7 +59,7 @@ def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
     assert all(pair.any_count and pair.any_distance for pair in run.pairs if pair.survives)
 
 
-def test_shares_are_of_those_with_a_better_relay() -> None:
+def test_shares_count_pairs_with_a_better_relay() -> None:
     kept, lost = RelayChoice("kept", 0.5), RelayChoice("lost", 0.1)
     pairs = (
         Pair("a", "b", 100.0, kept, kept, kept, 0.2, 0.95, True, True, True),

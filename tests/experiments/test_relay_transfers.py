@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a relay gains by real transfers: the plan of them, the arithmetic, and two of them in short."""
+"""The gain of a relay is measured by real transfers: their plan, the arithmetic, and two short ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def task(chosen_by: str = "ping, ours", crowded: bool = False, lossless: bool = 
     return Task("US-Europe", "a", "b", "r", chosen_by, FAR_RTTS_MS, busy=crowded, lossless=lossless)
 
 
-def test_ping_takes_the_crowded_relay_and_ours_another() -> None:
+def test_ping_chooses_the_crowded_relay_and_ours_does_not() -> None:
     tasks = choose_tasks(12, {False: 0.3, True: 700.0})
     crowded = [each for each in tasks if each.busy]
     assert crowded and {each.chosen_by for each in crowded} == {"ping"}
@@ -29,7 +29,7 @@ def test_ping_takes_the_crowded_relay_and_ours_another() -> None:
     }
 
 
-def test_gains_and_errors_are_counted_by_who_chose() -> None:
+def test_gains_and_errors_are_counted_by_chooser() -> None:
     def run(relayed_bps: float, chosen_by: str, crowded: bool = False, stalled: str = "") -> Run:
         moved = (Rates(4e6, 5e6), Rates(relayed_bps, relayed_bps))
         return Run(task(chosen_by, crowded), 4_000_000, 700.0 if crowded else 0.0, *moved, stalled)
@@ -45,7 +45,7 @@ def test_gains_and_errors_are_counted_by_who_chose() -> None:
     assert runs[0].predicted_relayed_bps < runs[0].predicted_direct_bps < runs[1].predicted_relayed_bps
 
 
-def test_what_the_pair_gains_is_held_against_half_the_way() -> None:
+def test_halfway_gains_are_compared_with_the_prediction() -> None:
     runs = [Halved(100.0, "up", 4e6, 8e6, ""), Halved(100.0, "down", 4e6, 5e6, "")]
     assert [round(each.off) for each in runs] == [0, 60]
     told = {one.what: one for one in halved_figures([*runs, Halved(100.0, "up", 1.0, 9e9, "on near")])}
@@ -54,7 +54,7 @@ def test_what_the_pair_gains_is_held_against_half_the_way() -> None:
 
 
 @pytest.mark.timed
-def test_a_relay_half_way_is_faster_and_a_crowded_one_slower() -> None:
+def test_a_halfway_relay_is_faster_and_a_crowded_one_slower() -> None:
     with raised(LanesTopo(2)) as net:
         lanes = [Lane(net, number) for number in range(2)]
         tasks = [(task(crowded=crowded, lossless=True), 300_000) for crowded in (False, True)]

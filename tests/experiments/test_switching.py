@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live download is switched by every hand that can, arrives whole, and what came of it is told with its promises."""
+"""Every actor switches a live download, which arrives whole, and the figures are judged."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 
 @pytest.mark.timed
 @pytest.mark.parametrize("hand", ACTORS, ids=lambda hand: hand.name)
-def test_one_switch_moves_a_live_download_and_not_a_byte_of_it_changes(
-    hand: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(switching.measure, "ATTEMPTS", 1)  # whether the machine stalls is nothing to behaviour
+def test_a_switch_moves_a_live_download_intact(hand: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching.measure, "ATTEMPTS", 1)  # a stall of the machine does not change behaviour
     runs = list(carry_out(Plan("one", 1, 1, (hand,), (QUEUE,)), tmp_path))
     assert all(run.streamed.whole for run in runs)
     unswitched, switched = runs[0], runs[-1]
@@ -50,14 +48,14 @@ def a_run(switches: tuple[Switch, ...] = (), stalled: str = "", **others: object
 ONE = Switch("wifi", "lte", ordered=1.0, answered_after_s=0.01, priority=1.005, first_data=1.045, last_data=1.08)
 
 
-def test_a_pause_is_told_of_the_reads_on_its_both_sides() -> None:
+def test_a_pause_lasts_from_one_read_to_the_next() -> None:
     assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s() == pytest.approx(0.28)
     assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(since=0.1, until=0.2) == pytest.approx(0.28)
     assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(since=0.3) == pytest.approx(0.02)
     assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(until=0.02) == pytest.approx(0.02)
 
 
-def test_each_promise_is_judged_by_what_was_measured() -> None:
+def test_each_promise_is_judged_by_its_measurement() -> None:
     late = replace(ONE, first_data=1.2)
     for switch, kept in ((ONE, True), (late, False)):
         told = {one.what.strip(): one for one in figures([a_run(), a_run((switch,))])}
@@ -73,7 +71,7 @@ def test_each_promise_is_judged_by_what_was_measured() -> None:
     assert next(one for one in figures([a_run(), slow]) if "differ" in one.what).value == 1
 
 
-def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_on_a_stalled_machine_are_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, counted = Plan("some", 1, 1), [a_run(), a_run((ONE,))]
     late = a_run((replace(ONE, first_data=9.0),), stalled=LATE)
     assert list(figures([*counted, late])) == list(figures(counted))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A corner of the paper's grid end to end: real downloads, the rows of them, the tables, the plots, and going on."""
+"""A corner of the paper's grid runs end to end: real downloads, rows, tables, plots, and continuation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TASKS = tuple(Task(CUBIC, 10, 0, how, 1) for how in ("plain", "bicast"))
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """Measured once; the tests read."""
+    """Measure the rows once for all tests."""
     rows = Rows(tmp_path_factory.mktemp("transfer") / "corner.csv")
     measure.measure_missing(Plan("corner", SIZE_BYTES, TASKS), rows)
     return rows
 
 
-def test_each_way_of_sending_brings_the_whole_file_by_mptcp(rows: Rows) -> None:
+def test_each_mode_delivers_the_whole_file_over_mptcp(rows: Rows) -> None:
     found = rows.read()
     assert [row.task for row in found] == list(TASKS)
     assert [(row.size_bytes, row.sha256_ok, row.mptcp) for row in found] == [(SIZE_BYTES, True, True)] * 2
@@ -46,7 +46,7 @@ def test_each_way_of_sending_brings_the_whole_file_by_mptcp(rows: Rows) -> None:
     assert all(fastest < row.seconds < 60 for row in found)
 
 
-def test_what_is_there_is_not_measured_again(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_rows_are_not_measured_again(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Task] = []
 
     def none(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
@@ -59,9 +59,7 @@ def test_what_is_there_is_not_measured_again(rows: Rows, monkeypatch: pytest.Mon
     assert asked == [another]
 
 
-def test_a_download_that_proves_nothing_is_made_again(
-    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_without_mptcp_is_repeated(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = Rows(tmp_path / "rows.csv")
     again.append(Row(TASKS[0], 1.0, SIZE_BYTES, sha256_ok=True, mptcp=False))
     fresh = Row(TASKS[0], 2.0, SIZE_BYTES, sha256_ok=True, mptcp=True)
@@ -83,7 +81,7 @@ def test_the_document_names_the_files_and_the_verdicts(rows: Rows, capsys: pytes
     assert (cell["plain"]["n"], cell["bicast"]["n"]) == (1, 1)
 
 
-def test_each_download_is_made_under_what_its_task_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_download_runs_with_the_settings_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
     found = []
 
@@ -99,7 +97,7 @@ def test_each_download_is_made_under_what_its_task_says(monkeypatch: pytest.Monk
         (flagged,) = re.findall(r"id 2 subflow( backup)?", client.run("ip", "mptcp", "endpoint", "show").stdout)
         (sender,) = re.findall(r"congctl lock (\w+)", server.run("ip", "route", "show", "default").stdout)
         (mode,) = {one["mode"] for one in Client(API).get("status")["terminals"]}
-        # The client's TCP leaves by as many buckets of an ALL group.
+        # The client's TCP leaves through this many buckets of an ALL group.
         most = max(line.count("bucket=") for line in ovs.ofctl("dump-groups", BRIDGE).splitlines())
         found.append((*losses, sender, bool(flagged), mode, most))
         return Download(1.0, 1000, "", True)

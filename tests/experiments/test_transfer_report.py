@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan, the paper's tables, the rows on file, the limit and the verdicts: all that needs no laboratory."""
+"""The plan, the paper's tables, the rows on file, the limit and the verdicts need no laboratory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row(setting: Setting, cell: tuple[int, int], how: str, seconds: float, numbe
     return Row(Task(setting, *cell, how, number), seconds, SIZE_BYTES, sha256_ok=True, mptcp=True)
 
 
-def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+def test_rows_are_read_as_written(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "there" / "rows.csv")
     assert rows.read() == []
     written = [
@@ -35,7 +35,7 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert rows.read() == []
 
 
-def test_half_a_line_of_a_killed_run_is_dropped_and_the_next_row_stands_by_itself(tmp_path: Path) -> None:
+def test_a_partial_last_line_is_dropped(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "rows.csv")
     first, second = row(CUBIC, (0, 0), "plain", 4.0), row(CUBIC, (0, 0), "bicast", 5.0)
     rows.append(first)
@@ -46,7 +46,7 @@ def test_half_a_line_of_a_killed_run_is_dropped_and_the_next_row_stands_by_itsel
     assert rows.read() == [first, second]
 
 
-def test_half_a_header_of_a_killed_run_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_partial_header_is_replaced(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "rows.csv")
     rows.file.write_text("wifi_up")
     assert rows.read() == []
@@ -65,7 +65,7 @@ def test_half_a_header_of_a_killed_run_is_no_hindrance(tmp_path: Path) -> None:
         (",".join(HEADER) + "\n1,2\n", "rows.csv:2: "),
     ],
 )
-def test_a_file_that_is_not_ours_is_refused_and_stays(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_foreign_file_is_refused_and_kept(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "rows.csv"
     file.write_text(text)
     with pytest.raises(ExperimentFailed, match=sentence):
@@ -73,12 +73,12 @@ def test_a_file_that_is_not_ours_is_refused_and_stays(tmp_path: Path, text: str,
     assert file.read_text() == text
 
 
-def test_the_limit_is_what_the_usable_paths_shapers_let_through() -> None:
+def test_the_limit_is_the_sum_of_usable_shaper_rates() -> None:
     assert limit_bps(CUBIC) == pytest.approx(100e6 * 1420 / 1514)
     assert limit_bps(CUBIC_BOTH) == pytest.approx(110e6 * 1420 / 1514)
 
 
-def test_a_cell_is_the_median_of_its_good_rows_with_its_spread() -> None:
+def test_a_cell_is_the_median_of_its_good_rows_with_spread() -> None:
     rows = [row(CUBIC, PROMISED, "plain", seconds, number) for number, seconds in enumerate((9.0, 5.0, 6.0))]
     bad = Row(Task(CUBIC, *PROMISED, "plain", 9), 1.0, 5, sha256_ok=False, mptcp=True)
     results = Results([*rows, bad], SIZE_BYTES)
@@ -91,7 +91,7 @@ def test_a_cell_is_the_median_of_its_good_rows_with_its_spread() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "met", "word"), [(6.5, True, "MET "), (6.6, False, "NOT MET")])
-def test_cubic_is_judged_by_the_ratio_at_the_promised_corner(seconds: float, met: bool, word: str) -> None:
+def test_cubic_is_judged_by_the_ratio_at_one_corner(seconds: float, met: bool, word: str) -> None:
     rows = [row(CUBIC, PROMISED, "plain", 10.0), row(CUBIC, PROMISED, "bicast", seconds)]
     results = Results(rows, SIZE_BYTES)
     cubic, *others = verdicts(results)
