@@ -13,6 +13,7 @@ from typing import Any
 
 from cli import INTERRUPTED, Failure, undisturbed
 from cli.interrupt import heard_everywhere
+from controller.edges.runtime.version import VERSION
 
 VERBS = {
     "lab": ("cli.lab", "raise the paper's lab, run the controller on it, compare bicast off and on"),
@@ -111,6 +112,7 @@ def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=VERSION)
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
     asked = VERBS.get(arguments[0]) if arguments else None
     module = import_module(asked[0]) if asked else None

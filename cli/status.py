@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if any(one["active_by"] == "policies" for one in status["terminals"]):
         print("+ policies chose it; `bicast why TERMINAL` tells why")
+    print(f"controller {status['version']}, {status['config_path']}")
     return OK
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from cli import relay
 from cli.tables import ago
+from controller.edges.runtime.version import VERSION
 from controller.model.text import counted
 from controller.protocol.enrolment import EnrolmentState
 
@@ -16,6 +17,8 @@ STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificat
 
 
 def troubles(status: dict[str, Any]) -> Iterator[str]:
+    if status["version"] != VERSION:
+        yield f"the controller runs version {status['version']}, this command is {VERSION}: restart what was upgraded"
     if status["config_error"] is not None:
         loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
         yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"

@@ -14,7 +14,7 @@ newer=$(find agent api internal mptcp relay go.mod go.sum setup/agent.sh \
 echo "setup: building $program"
 mkdir -p build
 setup/go.sh mod download
-version=$(git describe --always --dirty 2>/dev/null || echo unreleased)
+version=$(setup/version.sh)
 # Renamed when it is whole, so that nobody runs a half of it.
 setup/go.sh build -ldflags="-s -X bicast/agent/host.Version=$version" -o "$program.$$" ./agent
 mv "$program.$$" "$program"

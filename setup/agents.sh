@@ -10,7 +10,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 declare -rA machines=([amd64]=GOARCH=amd64 [arm64]=GOARCH=arm64 [armv7]="GOARCH=arm GOARM=7")
 (($#)) || set -- amd64 arm64 armv7
 setup/bpf.sh
-version=$(git describe --always --dirty 2>/dev/null || echo unreleased)
+version=$(setup/version.sh)
 mkdir -p build
 for name in "$@"; do
     [[ -n ${machines[$name]-} ]] || { echo "agents.sh: there is no $name, but: ${!machines[*]}" >&2; exit 64; }

@@ -24,6 +24,7 @@ flock "$lock"
 supported
 setup/packages.sh setup/packages/{gateway,endpoint,lab,test}.txt
 set -m # a process group of its own, which can be ended with all that is in it
+setup/version.sh controller/version.txt
 setup/agent.sh &
 beside=$!
 set +m

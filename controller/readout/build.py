@@ -39,9 +39,10 @@ from controller.readout.why import active_by, agent_view, traffic_view
 from controller.switches.switch import Switch
 
 
-def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> Snapshot:
+def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset_s: float) -> Snapshot:
     """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
+        version=version,
         gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.steering.agents.values()),

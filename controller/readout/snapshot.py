@@ -311,6 +311,7 @@ class CourseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    version: str  # of the controller
     gateways: tuple[GatewayView, ...]
     terminals: tuple[TerminalView, ...]
     agents: tuple[AgentView, ...]

@@ -22,6 +22,7 @@ from cli.render import RENDERED_HERE
 from controller.edges.config.load import load
 from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
+from controller.edges.runtime.version import VERSION
 from controller.model.config import Mode
 from controller.protocol.requests import OverrideResult
 from controller.switches.switch import GatewayState
@@ -235,6 +236,14 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
                   "table=0,priority=10", "no port gw-wifi", "0000000000000002", "192.0.2.9:40000",
                   "relay-1 cannot clamp", "agent client: it is connected and has not reported"):  # fmt: skip
         assert any(named in line for line in warnings), named
+
+
+def test_status_names_the_controller_and_warns_of_another_version(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["status"]) == OK
+    assert capsys.readouterr().out.splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
+    desk.snapshot = replace(START, version="0.9.0")
+    assert main(["status"]) == OK
+    assert f"! the controller runs version 0.9.0, this command is {VERSION}" in capsys.readouterr().out
 
 
 def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:

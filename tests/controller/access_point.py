@@ -101,7 +101,7 @@ class Shared(Pair):
     # Views
 
     def place(self, name: str = "air") -> AccessPointView:
-        places = {each.name: each for each in snapshot(self.core, "gateway.yaml", self.now, 0.0).access_points}
+        places = {each.name: each for each in snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).access_points}
         return places[name]
 
     def view(self, terminal: str) -> SharerView:

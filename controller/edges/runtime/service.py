@@ -17,6 +17,7 @@ from controller.core import overrides
 from controller.core.core import Core, Outcome
 from controller.edges.config.load import load
 from controller.edges.runtime.process import moment
+from controller.edges.runtime.version import VERSION
 from controller.edges.state.store import Memory, Store, StoreError, measured
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.relays import requests as relay_requests
@@ -296,7 +297,7 @@ class Service:
         return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
 
     def snapshot(self) -> Snapshot:
-        return self._ask(lambda: snapshot(self._core, self._config_path, time.monotonic(), _wall_offset_s()))
+        return self._ask(lambda: snapshot(self._core, self._config_path, VERSION, time.monotonic(), _wall_offset_s()))
 
     def program(self, site: str) -> Program | None:
         return self._ask(lambda: self._program(site))

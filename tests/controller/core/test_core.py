@@ -221,7 +221,7 @@ def test_foreign_entries_stay_and_a_conflict_is_named() -> None:
     pair.connect()
     pair.drain()
     assert fake.flows[contested.key] == contested and 7 in fake.groups
-    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
+    (view,) = snapshot(pair.core, "gateway.yaml", "1.2.0", pair.now, 0.0).gateways
     assert len(view.conflicts) == 1 and view.state is GatewayState.STEADY and view.name == site.name
 
 

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
+from controller.edges.runtime.version import VERSION
 from controller.features.caps.view import AccessPointView, SharerView, WindowView
 from controller.features.probing.view import DirectionView, MethodView, PathHealthView, PathView
 from controller.features.relays.view import (
@@ -354,6 +355,7 @@ AIR = AccessPointView(
 )
 
 START = Snapshot(
+    version=VERSION,
     gateways=(HOME, SHED),
     terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
     agents=(RELAY, LOST),

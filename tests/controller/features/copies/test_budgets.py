@@ -192,7 +192,7 @@ def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> Non
     assert not entry.copies and entry.reason.startswith("lte: used up until ")
     assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.budget_reason()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
-    (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
+    (home,) = snapshot(scene.core, "gateway.yaml", "1.2.0", scene.now, 0.0).gateways
     (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
     assert told.copied_bytes == scene.by_lte and (told.barred or "").startswith("used up until ")
     scene.day = "2026-11-23"

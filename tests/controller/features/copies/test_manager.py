@@ -222,7 +222,7 @@ def test_view_has_copied_protocols_and_packet_counts() -> None:
     tcp, rest = told.traffic.passed
     assert (tcp.traffic, tcp.sent, tcp.alone) == ("tcp", True, 0) and 100 <= tcp.copied <= 200
     assert (rest.traffic, rest.copied) == ("everything else", 0) and 150 <= rest.alone <= 250
-    terminal = next(each for each in snapshot(scene.core, "", scene.now, 0.0).terminals if each.name == "client")
+    terminal = next(each for each in snapshot(scene.core, "", "", scene.now, 0.0).terminals if each.name == "client")
     assert terminal.traffic == told.traffic
 
 

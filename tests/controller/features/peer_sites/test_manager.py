@@ -88,11 +88,11 @@ class Ends(Pair):
         return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
 
     def copies_view(self, name: str) -> Any:
-        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", self.now, 0.0).gateways}
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways}
         return gateways[name].copies
 
     def tunnel(self, name: str, uplink: str) -> Any:
-        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", self.now, 0.0).gateways}
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways}
         return {each.name: each.tunnel for each in gateways[name].uplinks}[uplink]
 
 
