@@ -232,7 +232,8 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
     assert main(["status"]) == OK
     warnings = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert all(line.startswith("! ") for line in warnings)
-    for named in ("sites.home.dpid", "client bicast: refused", "lte: it brings no copies", "every copy passes of 3%",
+    for named in ("sites.home.dpid", "client bicast: refused", "lte: no copies arrive "
+        "over it", "copies cannot be identified for 3%",
                   "table=0,priority=10", "no port gw-wifi", "0000000000000002", "192.0.2.9:40000",
                   "relay-1 cannot clamp", "agent client: it is connected and has not reported"):  # fmt: skip
         assert any(named in line for line in warnings), named
@@ -281,10 +282,11 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
         "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
         "\nat its own end nobody tells of them: agent client is silent\n",
-        "because wifi: 12% of 300 segments sent again in 3 reports; lte is good\n    as reported by relay-1, client\n",
+        "because wifi: 12% of 300 segments retransmitted in 3 reports; lte is good\n    as reported by relay-1, "
+        "client\n",
         "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
         "gateway home: 2 groups modified (not confirmed yet)",
-        "no agent reaches its connections: none of its connections was ordered to move",
+        "no agent can move its connections: none of its connections was ordered to move",
     ):
         assert part in told
     assert told.index("policies: from wifi to lte") < told.index("somebody: from lte to wifi")

@@ -73,7 +73,7 @@ def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
             time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
         decision = newest(lab)
         assert decision["copies"] and decision["at"] - began <= WITHIN_S
-        assert "lost" in decision["reason"] and "as senders tell" in decision["reason"]
+        assert "lost" in decision["reason"] and "as senders report" in decision["reason"]
         lte = lab.net.uplink("lte")
         until(lambda: lte.counters()[0].out_bytes - by_lte > 200_000, "copies ride LTE")
         assert stream.finish().whole

@@ -103,5 +103,5 @@ def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_nobody_was_or
     assert lab.controller.client.get("terminals", TERMINAL)["active_uplink"] == "lte"
     answer = lab.controller.client.set_active(TERMINAL, "wifi")
     assert answer["messages"]
-    assert answer["done"][1] == "no agent reaches its connections: none of its connections was ordered to move"
+    assert answer["done"][1] == "no agent can move its connections: none of its connections was ordered to move"
     lab.controller.client.set_active(TERMINAL, "auto")

@@ -26,7 +26,7 @@ def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes)
     said = bicast("switch", "client", "lte")
     moved, hands = said.stdout.splitlines()
     assert (said.returncode, moved) == (0, "client has lte as its active uplink")
-    assert hands == "no agent reaches its connections: none of its connections was ordered to move"
+    assert hands == "no agent can move its connections: none of its connections was ordered to move"
     assert "client    home     single*  lte" in bicast("status").stdout
     bicast("switch", "client", "wifi")
     bicast("mode", "client", "bicast")

@@ -63,15 +63,15 @@ def wrong(flow: TcpFlow) -> str | None:
     """Return what is impossible about a reported flow, or None."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
     if not _leads_elsewhere(flow.pair):
-        return "a connection to what is no other host"
+        return "a connection to an address that is not another host"
     if not 0 <= flow.bytes_sent <= MOST_BYTES:
         return "an impossible number of bytes"
     if srtt_us is not None and not 0 < srtt_us <= MOST_RTT_US:
         return "an impossible round trip"
     if shortest_us is not None and not 0 < shortest_us <= MOST_RTT_US:
-        return "an impossible shortest round trip"
+        return "an impossible minimum round trip"
     if srtt_us is not None and shortest_us is not None and shortest_us > 2 * srtt_us + SHORTEST_ABOVE_US:
-        return "a shortest round trip far above the usual one"
+        return "a minimum round trip far above the smoothed one"
     return None
 
 

@@ -145,10 +145,10 @@ class Release:
             return self
         if now - self.since < BEFORE_S or self.reason is None:
             reason = self.reason or (
-                f"a queue of {self.queue_us / 1000:.0f} ms stood there, of which caps explain "
+                f"a queue of {self.queue_us / 1000:.0f} ms was measured, of which caps explain "
                 f"{explained_us / 1000:.0f} ms, and capped terminals delivered "
-                f"{self.delivered * bandwidth_bps / 1e6:.2g} of {bandwidth_bps / 1e6:.4g} Mbit/s: a sender "
-                "there has no cap"
+                f"{self.delivered * bandwidth_bps / 1e6:.2g} of {bandwidth_bps / 1e6:.4g} Mbit/s: a "
+                "sender without a cap must be active"
             )
             return replace(self, reason=reason, lowest=min(self.lowest, self.fair))
         if now - self.since < TRIAL_S:

@@ -185,7 +185,7 @@ def heard(
     begins = silent(before, now)
     doubtful: dict[str, int] = {}
     if cut or len(flows) > MOST_SUBFLOWS:
-        doubtful[f"it tells of more than {MOST_SUBFLOWS} connections at once"] = 1
+        doubtful[f"it reports more than {MOST_SUBFLOWS} connections at once"] = 1
     known: dict[TcpFlowKey, TcpFlow] = {}
     for flow in islice(flows, MOST_SUBFLOWS):
         doubt = _doubt(flow, addresses, known, before.bytes_sent)
@@ -226,14 +226,14 @@ def _doubt(
     flow: TcpFlow, addresses: Collection[str], known: Mapping[TcpFlowKey, TcpFlow], before: Mapping[TcpFlowKey, int]
 ) -> str | None:
     if flow.terminal_address not in addresses:
-        return "it tells of a connection of an address that is not its own"
+        return "it reports a connection from an address that is not its own"
     what = wrong(flow)
     if what:
-        return f"it tells of {what}"
+        return f"it reports {what}"
     if flow.key in known:
-        return "it tells twice of a connection"
+        return "it reports a connection twice"
     if flow.bytes_sent < before.get(flow.key, 0):
-        return "it tells of fewer bytes than before"
+        return "it reports fewer bytes than before"
     return None
 
 

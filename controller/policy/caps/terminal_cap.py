@@ -58,7 +58,7 @@ def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window
     bandwidth = f"{part.bandwidth_bps / 1e6:.4g} Mbit/s"
     place = f" to {other}" if other else ""
     if one.released:
-        return f"released: {bandwidth} x {srtt_us / 1000:.1f} ms{place} as it is now / {part.active}, {one.most} each"
+        return f"released: {bandwidth} x {srtt_us / 1000:.1f} ms{place} measured now / {part.active}, {one.most} each"
     fitting = part.fitting(rtt_us)
     parted = f" of which {one.most} each" if part.connections > 1 else ""
     if part.connections == 1 and one.most != max(2, fitting + 1):
@@ -73,7 +73,7 @@ def _paper(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window
     smaller = by_number.smaller(by_growth)
     place = f" to {other}" if other else ""
     return (
-        f"{by_number.most}/{by_number.least} by number, {by_growth.most}/{by_growth.least} by round trips{place} "
+        f"{by_number.most}/{by_number.least} by number, {by_growth.most}/{by_growth.least} by round-trip growth{place} "
         f"{srtt_us / rtt_us:.1f} times the shortest, {rtt_us / 1000:.1f} ms (case {one.case.name}) = "
         f"{smaller.most}/{smaller.least} segments"
     )
@@ -82,10 +82,10 @@ def _paper(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window
 def _besides(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Iterator[str]:
     paces = [one.pace_bps for one in windows.values() if one.pace_bps]
     if paces:
-        yield f"; paced at {min(paces) / 1e6:.3g} Mbit/s each, as two segments each are more than its part"
+        yield f"; paced at {min(paces) / 1e6:.3g} Mbit/s each, because two segments each exceed its share"
     queued = [srtt_us[pair] for pair, one in windows.items() if one.queues]
     if queued:
-        yield f"; no floor while a queue stands (round trip {max(queued) / 1000:.0f} ms)"
+        yield f"; no minimum while a queue persists (round trip {max(queued) / 1000:.0f} ms)"
 
 
 # Paper 003, figure 4: the geometric middle of the best block sizes. Alone 128 to 512 KB, for two 2 to 128 KB, from
@@ -308,7 +308,7 @@ def _because(sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, W
     if not sharer.active:
         return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
     if not sharer.live:
-        return "no cap: it sends, but no connection by itself enough to be held"
+        return "no cap: it sends, but no single connection sends enough to be capped"
     if part.wants_bandwidth:
         return "no cap: the bandwidth of its access point is not known yet"
     if not windows:

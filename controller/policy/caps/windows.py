@@ -182,7 +182,7 @@ class Part:
 
     @property
     def bandwidth_bps(self) -> int:
-        assert self.access_point.bandwidth_bps is not None, "there is no window of what wants it"
+        assert self.access_point.bandwidth_bps is not None, "no window exists while the bandwidth is unknown"
         return self.access_point.bandwidth_bps
 
 

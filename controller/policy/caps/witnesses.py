@@ -129,6 +129,6 @@ def _now(sharer: Sharer) -> Mapping[_Way, int]:
 
 def _doubt(pair: Pair, own_us: int, others: int, middle_us: int, most_us: float) -> str:
     return (
-        f"it tells of {own_us / 1000:.1f} ms at least to {pair[1]}, where {counted(others, 'others')} get in "
-        f"{middle_us / 1000:.1f} ms: {most_us / 1000:.1f} ms are believed"
+        f"it reports at least {own_us / 1000:.1f} ms to {pair[1]}, which {counted(others, 'others')} reach in "
+        f"{middle_us / 1000:.1f} ms: {most_us / 1000:.1f} ms are accepted"
     )

@@ -45,12 +45,12 @@ MEASURED_S = 3.0  # age up to which a measurement counts
 MOST_HEARD = 128  # pieces of evidence in a window
 
 SEEN_BY = {
-    Source.SENDERS: "as senders tell",
-    Source.COPIES: "as is seen where copies come in",
-    Source.PROBES: "as probes tell",
-    Source.TUNNEL: "as the tunnel's two ends count",
+    Source.SENDERS: "as senders report",
+    Source.COPIES: "as counted where copies arrive",
+    Source.PROBES: "as probes show",
+    Source.TUNNEL: "as counted at both ends of the tunnel",
 }
-CHANCE = ", bad luck aside"
+CHANCE = ", beyond chance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Watch:
     active: str
     since: float  # time of the last decision
     copies: bool = True
-    reason: str = "it is not known yet"
+    reason: str = "no measurement yet"
     relapses: int = 0  # ends of copies in a row that were soon reversed
     ended_clean: bool = False  # copies last ended for a clean path, not because they were barred
     heard: tuple[tuple[float, Evidence], ...] = ()  # evidence within the window, with its time
@@ -121,14 +121,14 @@ def dead(watch: Watch, reason: str, now: float) -> Watch:
 
 def revived(watch: Watch) -> Watch:
     """Return the state after such a sign has ended."""
-    return replace(_afresh(watch), reason=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
+    return replace(_afresh(watch), reason=f"{watch.active} is no longer considered dead") if watch.dead else watch
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
     """Return the state after a move. The old uplink's evidence is void; the decision on copies stays."""
     if active == watch.active:
         return watch
-    reason = f"as it was on {watch.active}: nothing is known of {active} yet"
+    reason = f"unchanged since {watch.active}: no measurement of {active} yet"
     return replace(_afresh(watch), active=active, reason=reason, relapses=0, told_at=now)
 
 
@@ -146,13 +146,13 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
         return None
     reason = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean()}"
     if not _is_measured(watch, now):
-        reason += "; what one path loses nobody tells while there are copies, so it is tried"
+        reason += "; the loss of a single path cannot be measured while packets are copied, so one path is tried"
     return CopyDecision(terminal, False, reason, now)
 
 
 def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
     """Return copies if nothing would report losses of the active uplink any more. None: no change."""
-    reason = f"{why}, and one path that nobody watches may lose anything"
+    reason = f"{why}, and losses on a single path would go unnoticed"
     return None if watch.copies else CopyDecision(terminal, True, reason, now)
 
 
@@ -191,9 +191,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
     heard = _within(watch, now)
     stalled_ms = max((each.stalled_ms for _, each in heard), default=0)
     if stalled_ms >= DEAD_AFTER_MS:
-        return (
-            f"{watch.active}: no acknowledgement for {stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
-        )
+        return f"{watch.active}: no acknowledgement for {stalled_ms} ms, data in flight; dead after {DEAD_AFTER_MS} ms"
     bad = [(at, each) for at, each in heard if not each.tally.clean]
     if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
@@ -201,9 +199,11 @@ def _trouble(watch: Watch, now: float) -> str | None:
     for source in Source:
         tally = total(each.tally for each in since if each.source is source)
         if is_losing(tally):
-            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LOSING_FROM:.0%} lost on{CHANCE}"
+            return (
+                f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies start from {LOSING_FROM:.0%} lost{CHANCE}"
+            )
         if _exceeds(tally.late, tally.packets, LATE_FROM):
-            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on{CHANCE}"
+            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies start from {LATE_FROM:.0%} late{CHANCE}"
     return None
 
 
@@ -255,11 +255,11 @@ def _clean() -> str:
 
 def _on_one_path(watch: Watch, now: float) -> str:
     heard = total(each.tally for _, each in _within(watch, now))
-    return f"{watch.active}: {_share(heard)}; copies from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late on{CHANCE}"
+    return f"{watch.active}: {_share(heard)}; copies start from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late{CHANCE}"
 
 
 def _until_clean(watch: Watch, since: float, now: float) -> str:
     run, over_s = _run(watch, now), now - since
     ends = "one path" if _is_measured(watch, now) else "one path is tried"
-    least = f"for {_pause(watch, now):.0f} s and {ENOUGH} packets, of which {over_s:.0f} s are over"
-    return f"{watch.active}: {_share(run)}{_clean()}; {ends} when it was so {least}"
+    least = f"for {_pause(watch, now):.0f} s and {ENOUGH} packets; so far {over_s:.0f} s"
+    return f"{watch.active}: {_share(run)}{_clean()}; {ends} once this has lasted {least}"

@@ -116,15 +116,15 @@ def barred(account: Account, moment: Moment) -> str | None:
             if spent.day == moment.day
             else (f"the clock is past {spent.day} (if that is wrong: `./bicast budget reset`)")
         )
-        return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB that copies may use a day"
+        return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB allowed for copies per day"
     until_s = account.barred_until
     if (
         until_s is not None
         and account.limits.max_share is not None
         and moment.at < until_s <= moment.at + LOOKED_AGAIN_S
     ):
-        of_what = f"of what was sent in {SHARE_S / 60:.0f} minutes"
-        share = f"copies were {account.share:.0%} {of_what}, and may be {account.limits.max_share:.0%}"
+        of_what = f"of the traffic sent in {SHARE_S / 60:.0f} minutes"
+        share = f"copies were {account.share:.0%} {of_what}; the limit is {account.limits.max_share:.0%}"
         return f"used up until {_clock(until_s, moment)}: {share}"
     return None
 

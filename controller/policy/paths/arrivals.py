@@ -61,7 +61,9 @@ def silence_after(site: SiteArrivals, brought: Mapping[str, int], all_is_copied:
 def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
     total, for_s, silent = one.others + others, now - one.since, one.silent
     if for_s >= SILENT_FOR_S and total >= ENOUGH_PACKETS:
-        silent = f"it brings no copies: none for {for_s:.1f} s, while {counted(total, 'packets')} came otherwise"
+        silent = (
+            f"no copies arrive over it: none for {for_s:.1f} s, while {counted(total, 'packets')} arrived over others"
+        )
     return UplinkArrivals(one.brought, one.since, total, silent)
 
 
@@ -154,5 +156,5 @@ def _next(before: UnidentifiedWindow | None, path: PathCopies, now: float) -> Un
         return UnidentifiedWindow(path, now)
     share = f"{unidentified / packets:.0%} of {counted(packets, 'packets')} in {now - before.since:.0f} s"
     return UnidentifiedWindow(
-        path, now, f"every copy passes of {share}, which are too long (merged by GRO or LRO?) or damaged"
+        path, now, f"copies cannot be identified for {share}, which are too long (merged by GRO or LRO?) or damaged"
     )

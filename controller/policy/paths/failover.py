@@ -42,7 +42,7 @@ class ArmedFailover:
     def limits(self) -> str:
         if self.no_progress_many_ms == self.no_progress_ms:
             return f"armed for {self.no_progress_ms} ms"
-        return f"armed for {self.no_progress_ms} ms, with many in flight {self.no_progress_many_ms} ms"
+        return f"armed for {self.no_progress_ms} ms, or {self.no_progress_many_ms} ms with many segments in flight"
 
     def outdates(self, armed: ArmedFailover) -> bool:
         """Return whether this rule must replace `armed` before the next renewal.

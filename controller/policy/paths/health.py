@@ -194,7 +194,7 @@ def silence(path: UplinkPath, reason: str | None, now: float) -> UplinkPath:
         return path
     path = replace(path, heard_at=now, window=(), clean_since=None)
     if reason is None:
-        return _after(path, Sign.PROGRESS, "it brings packets again", now)
+        return _after(path, Sign.PROGRESS, "packets arrive again", now)
     return _after(path, Sign.STALLED, reason, now)
 
 
@@ -206,7 +206,7 @@ def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath
         path = replace(path, throughput=measured)
     if reading.stalled_ms >= DEAD_AFTER_MS:
         stalled = replace(path, heard_at=now, window=(), clean_since=None)
-        waited = f"no acknowledgement for {reading.stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
+        waited = f"no acknowledgement for {reading.stalled_ms} ms, data in flight; dead after {DEAD_AFTER_MS} ms"
         return _after(stalled, Sign.STALLED, waited, now)
     if not reading.segments and not reading.acked_bytes:
         return path
@@ -219,37 +219,36 @@ def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath
         return path if path.health is not UplinkHealth.UNKNOWN else replace(path, reason=_delivers(reading))
     path = replace(path, window=(*path.window, reading)[-WINDOW:])
     if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:
-        return _after(
-            replace(path, clean_since=None), Sign.LOSING, f"{_lost(path)}; lossy from {LOSSY_FROM:.0%} on", now
-        )
+        return _after(replace(path, clean_since=None), Sign.LOSING, f"{_lost(path)}; lossy from {LOSSY_FROM:.0%}", now)
     if path.loss > CLEAN_UNTIL:
         return replace(path, clean_since=None, reason=f"{_lost(path)}; {_undecided(path)}")
     clean_since = now if path.clean_since is None else path.clean_since
     path = replace(path, clean_since=clean_since)
     reason = f"{_lost(path)}; good up to {CLEAN_UNTIL:.0%}"
     if path.health is UplinkHealth.LOSSY and now - clean_since < MENDED_AFTER_S:
-        lasted = f"for {MENDED_AFTER_S:.0f} s, of which {now - clean_since:.0f} s are over"
+        lasted = f"for {MENDED_AFTER_S:.0f} s; so far {now - clean_since:.0f} s"
         return replace(path, reason=f"{reason} {lasted}")
     return _after(path, Sign.CLEAN, reason, now)
 
 
 def _lost(path: UplinkPath) -> str:
     segments, reports = counted(path.segments, "segments"), counted(len(path.window), "reports")
-    return f"{path.loss:.0%} of {segments} sent again in {reports}"
+    return f"{path.loss:.0%} of {segments} retransmitted in {reports}"
 
 
 def _undecided(path: UplinkPath) -> str:
     if path.loss < LOSSY_FROM:
-        return f"from {CLEAN_UNTIL:.0%} to {LOSSY_FROM:.0%} it stays what it was"
+        return f"from {CLEAN_UNTIL:.0%} to {LOSSY_FROM:.0%} the state does not change"
     if path.segments < ENOUGH_SEGMENTS:
-        return f"fewer than {ENOUGH_SEGMENTS} make nothing lossy"
-    return f"lossy when {WINDOW} reports have more than {CLEAN_UNTIL:.0%} each"
+        return f"fewer than {ENOUGH_SEGMENTS} are too few to call it lossy"
+    return f"lossy once {WINDOW} reports each show more than {CLEAN_UNTIL:.0%}"
 
 
 def _delivers(reading: UplinkReading) -> str:
     return (
-        f"{counted(reading.acked_bytes, 'bytes')} acknowledged in the last report: it is not dead; good up to "
-        f"{CLEAN_UNTIL:.0%}, lossy from {LOSSY_FROM:.0%} of its own segments sent again, and 0 were its alone"
+        f"{counted(reading.acked_bytes, 'bytes')} acknowledged in the last report, so it is not dead; good up to "
+        f"{CLEAN_UNTIL:.0%}, lossy from {LOSSY_FROM:.0%} of its own segments retransmitted, but no segment was "
+        "sent over it alone"
     )
 
 
@@ -276,8 +275,8 @@ def passed(path: UplinkPath, now: float) -> UplinkPath:
     if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
         silent = replace(path, window=(), clean_since=None)
         nothing = "acknowledged" if path.health is UplinkHealth.DEAD else "sent"
-        reason = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s, and it was {path.health} before"
-        return _after(silent, Sign.SILENT, f"{reason}; unknown from {SILENT_AFTER_S:.0f} s on", now)
+        reason = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s; before, it was {path.health}"
+        return _after(silent, Sign.SILENT, f"{reason}; unknown after {SILENT_AFTER_S:.0f} s", now)
     return path
 
 

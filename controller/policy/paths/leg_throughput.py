@@ -53,7 +53,7 @@ def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
         bps = min(bps, by_loss(leg.loss, leg.rtt_ms, window_bytes))
         reason += f", {100 * leg.loss:.2g} % lost"
     if leg.bandwidth_bps is not None and bps >= leg.bandwidth_bps:
-        return LegThroughput(leg.bandwidth_bps, f"the {said(leg.bandwidth_bps)} that are there")
+        return LegThroughput(leg.bandwidth_bps, f"the link's {said(leg.bandwidth_bps)}")
     return LegThroughput(bps, reason)
 
 

@@ -40,7 +40,7 @@ class ReachChoice:
     wider: str | None = None  # why an override is refused: the order would also move other clients
 
 
-NOBODY = "no agent reaches its connections"
+NOBODY = "no agent can move its connections"
 
 
 def choose(reaches: Iterable[Reach]) -> ReachChoice:
@@ -82,7 +82,7 @@ def _flagged(reach: Reach, by_us: bool) -> bool:
 def _why(reaches: list[Reach]) -> str:
     reasons = [f"{each.agent}: {each.unable}" for each in reaches if each.unable]
     reasons += [
-        f"{each.agent} serves it under the kernel's path manager, which cannot flag one client's path"
+        f"{each.agent} serves it with the kernel's path manager, which cannot change one client's path alone"
         for each in reaches
         if each.role is Role.RELAY and each.standing and not each.unable
     ]
@@ -94,6 +94,7 @@ def _wider(serving: list[Reach]) -> str | None:
     if wide is None:
         return None
     return (
-        f"{wide.agent} serves it and others under the kernel's path manager, which flags a path for every client: "
-        "nothing was moved; have the connections made under the userspace path manager (bicast-agent run --role relay)"
+        f"{wide.agent} serves it and others with the kernel's path manager, which changes a path for every client: "
+        "nothing was moved; run that agent before the connections open, so that the userspace path manager owns "
+        "them (bicast-agent run --role relay)"
     )

@@ -45,7 +45,7 @@ REST_S = 2.0  # until the next suspicion
 BACK_AFTER = 3  # answered questions in a row revive an uplink
 KEPT_FOR_S = 60.0  # age up to which questions are kept
 
-RETURNS_NOTHING = "it brings nothing back"
+RETURNS_NOTHING = "no packets return over it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkRea
         return replace(one, suspect_since=None, doubt=None, returned=True)
     for left, came, over_s in windows:
         if left >= LEAST_SENT and not _returns(left, came, over_s):
-            evidence = f"{left} packets left over it in {over_s:.0f} s and {came} came back"
+            evidence = f"{left} packets left over it in {over_s:.0f} s and {came} returned"
             begins = one.suspect_since is None and one.dead is None and now >= one.rests_until
             return replace(one, evidence=evidence, suspect_since=now if begins else one.suspect_since)
     return one
@@ -242,21 +242,21 @@ def _judged(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkReac
         reason = f"{_named(one)} answered {far} over it, and {there[1]} over {there[0]}"
         return _dies(one, reason, True, now)
     if near.fails and not far.answered and one.near_known and (there := _works(others, False, since, now)):
-        reason = f"its next hop answered {near}, and that of {there[0]} answered {there[1]}"
+        reason = f"its next hop answered {near}, and the next hop of {there[0]} answered {there[1]}"
         return _dies(one, reason, one.far_known, now)
     clear = seen.fails or seen.works or _asked_since(one, since) >= MOST_ASKED
     if seen.judged < LAST_JUDGED or not clear:
         return one
     if not seen.fails:
         return _rests(one, None, now)  # the uplink answers, but not always
-    compared = "no other uplink fares better"
+    compared = "no other uplink does better"
     if there := _works(others, bool(one.targets), since, now):
-        compared = f"it never did before, and answered {there[1]} over {there[0]}"
+        compared = f"it never answered there before, and answered {there[1]} over {there[0]}"
     return _rests(one, f"{one.evidence}, but {_named(one)} answered {seen}, and {compared}; {UNDECIDED}", now)
 
 
-UNDECIDED = "so nothing is concluded"
-NO_TARGETS = f"gateway.yaml names no address beyond it to ask (`reach`), {UNDECIDED}"
+UNDECIDED = "so no conclusion is drawn"
+NO_TARGETS = f"gateway.yaml names no address beyond it to probe (`reach`), {UNDECIDED}"
 
 
 def _named(one: UplinkReach) -> str:
@@ -300,7 +300,7 @@ def _revived(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkRea
     if _last_are(one, True, far, since, now):
         return replace(_rests(one, None, now), dead=None)
     if far and all(_last_are(each, False, far, since, now) for each in reach.values()):
-        doubt = f"{_named(one)} answers over no uplink any more, {UNDECIDED}"
+        doubt = f"{_named(one)} no longer answers over any uplink, {UNDECIDED}"
         return replace(_rests(one, doubt, now), dead=None)
     return one
 

@@ -69,7 +69,7 @@ def ping(direct: Leg, candidates: Iterable[Candidate]) -> RelaySelection:
     """Choose as the paper's ping rule: the shortest of the longer legs, if shorter than the direct way."""
     shorter = [each for each in _standing(candidates) if _longer_leg(each) < direct.rtt_ms]
     if not shorter:
-        return RelaySelection((), f"no relay has both legs shorter than the direct {direct.rtt_ms:.4g} ms")
+        return RelaySelection((), f"no relay has both legs shorter than the direct path's {direct.rtt_ms:.4g} ms")
     best = min(shorter, key=_longer_leg)
     legs = f"{best.near.rtt_ms:.4g} and {best.far.rtt_ms:.4g} ms"
     return RelaySelection(
@@ -83,10 +83,10 @@ def traceroute(
     """Choose as the paper's traceroute rule: one relay that passes both filters, by `draw` (0 to below 1)."""
     left = surviving(direct, _standing(candidates), filters)
     if not left:
-        return RelaySelection((), "both filters of routers leave no relay")
+        return RelaySelection((), "no relay passes both router filters")
     chosen = left[int(draw * len(left))]
     return RelaySelection(
-        (chosen.name,), f"{chosen.name} is drawn of {counted(len(left), 'relays')} that the filters leave"
+        (chosen.name,), f"{chosen.name} was drawn from {counted(len(left), 'relays')} that pass the filters"
     )
 
 
@@ -151,7 +151,7 @@ def parallel(
     alone = throughput(direct, window_bytes)
     if direct.age_s > OLD_S:
         return RelaySelection(
-            (), f"the direct way was last measured {direct.age_s:.0f} s ago: nothing can be compared with it"
+            (), f"the direct path was last measured {direct.age_s:.0f} s ago: too long ago to compare relays with it"
         )
     found = _predictions(direct, candidates, window_bytes)
     best = _best(found, most, uplink_bps)
@@ -162,10 +162,10 @@ def parallel(
     worth = alone.bps if best is kept else WORTH * alone.bps
     told_direct = f"direct {said(alone.bps)} ({alone.reason})"
     if not best:
-        return RelaySelection((), f"{told_direct}; no relay can be told of", alone.bps, alone.bps)
+        return RelaySelection((), f"{told_direct}; no relay can be predicted", alone.bps, alone.bps)
     told = " and ".join(f"{name} {said(each.bps)} ({each.reason})" for name, each in best.items())
     if bps < worth:
-        return RelaySelection((), f"{told_direct}; no relay is worth it: {told}", alone.bps, alone.bps)
+        return RelaySelection((), f"{told_direct}; no relay gains enough: {told}", alone.bps, alone.bps)
     together = f", together {said(bps)}" if len(best) > 1 else ""
     return RelaySelection(tuple(best), f"{told}{together}; {told_direct}", bps, alone.bps)
 
@@ -187,7 +187,7 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
         return slower
     left = max(0.0, 1 - load) / (1 - BUSY_FROM)
     bps = left * slower.bps if left else 0.0  # also for an infinite throughput
-    return LegThroughput(bps, f"{slower.reason}, and {100 * load:.0f} % of the relay are in use")
+    return LegThroughput(bps, f"{slower.reason}, and {100 * load:.0f} % of the relay is in use")
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:

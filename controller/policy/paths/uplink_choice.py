@@ -101,7 +101,7 @@ def decide(
     if course.active != default and default in paths and _may_return(course, paths[default], now):
         reason = f"{_told(default, paths[default])}; it is the default"
         if paths[default].health is not UplinkHealth.GOOD:
-            reason += f", and tried again after {_pause(course):.0f} s"
+            reason += f", and is tried again after {_pause(course):.0f} s"
         return UplinkDecision(terminal, default, reason, now, hard=False)
     return None
 
@@ -129,13 +129,13 @@ def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) ->
         return None
     delivers = f"it delivers {said(course.delivers_bps(path, now))}"
     if path.slows_nobody:
-        delivers += " to senders that its losses do not slow down"
+        delivers += " to senders that losses do not slow down"
     return f"it is kept: {delivers}, and {', '.join(_carries(name, paths[name], now) for name in better)}"
 
 
 def _carries(name: str, path: UplinkPath, now: float) -> str:
     carries = path.throughput.carries_bps(now)
-    return f"{name} carries {said(carries)} at most" if carries is not None else f"what {name} carries is not known"
+    return f"{name} carries {said(carries)} at most" if carries is not None else f"the capacity of {name} is not known"
 
 
 def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: float) -> bool:

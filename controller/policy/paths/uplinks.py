@@ -62,7 +62,7 @@ def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[st
     """Return a key that changes with the uplinks of a terminal's packets. `usable` are up and get copies."""
     found = way(site, terminal, wanted)
     if found.leaves is Leaves.BY_OWN:
-        return "each by its own"
+        return "each over its own"
     if found.leaves is Leaves.BY_ACTIVE:
         return found.active
     every = "+".join(sorted(usable))

@@ -163,8 +163,8 @@ HOME = GatewayView(
             PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, 7, ()),
             PathCopies("lte", False, 4, 98, 2, 0, 0, 0, 0, (0,) * 20 + (60, 40)),
         ),
-        silent=(SilentView("lte", "it brings no copies: none for 1.0 s, while 50 packets came otherwise"),),
-        unidentified=(UnidentifiedView("wifi", "every copy passes of 3% of 900 packets in 10 s"),),
+        silent=(SilentView("lte", "no copies arrive over it: none for 1.0 s, while 50 packets arrived over others"),),
+        unidentified=(UnidentifiedView("wifi", "copies cannot be identified for 3% of 900 packets in 10 s"),),
     ),
     fitting=None,
 )
@@ -257,7 +257,7 @@ COURSE = CourseView(
     uplinks=(
         HealthView("wifi", UplinkHealth.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
         HealthView(
-            "lte", UplinkHealth.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
+            "lte", UplinkHealth.GOOD, "0% of 300 segments retransmitted in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
         ),
     ),
     armed_failovers=(
@@ -271,7 +271,7 @@ COURSE = CourseView(
             By.POLICY,
             "lte",
             "wifi",
-            "wifi: 12% of 300 segments sent again in 3 reports; lte is good",
+            "wifi: 12% of 300 segments retransmitted in 3 reports; lte is good",
             False,
             None,
             (
@@ -291,7 +291,7 @@ COURSE = CourseView(
             False,
             None,
             (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
-            "no agent reaches its connections",
+            "no agent can move its connections",
         ),
         DecisionView(
             1,
@@ -299,7 +299,7 @@ COURSE = CourseView(
             By.POLICY,
             "lte",
             "lte",
-            "lte: 6.1% of 300 packets lost, 0.0% late, as senders tell",
+            "lte: 6.1% of 300 packets lost, 0.0% late, as senders report",
             False,
             True,
             (HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),

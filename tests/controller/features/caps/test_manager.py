@@ -320,7 +320,7 @@ def test_cut_report_is_counted_and_others_keep_their_caps() -> None:
         air.tell(replace(liar.report(), cut=True))
         air.run(0.25)
     assert air.view("phone").doubted == 3
-    assert air.view("phone").doubts == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
+    assert air.view("phone").doubts == (f"it reports more than {MOST_SUBFLOWS} connections at once (1 time)",)
     assert most(laptop, stream) == ONE_OF_TWO and air.view("laptop").held and not air.view("laptop").doubted
 
 
@@ -418,7 +418,7 @@ def test_report_of_a_foreign_connection_is_named_and_ignored() -> None:
     laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
     air.run(2)
     told = air.view("laptop")
-    assert told.doubted > 0 and told.doubts == ("it tells of a connection of an address that is not its own (1 time)",)
+    assert told.doubted > 0 and told.doubts == ("it reports a connection from an address that is not its own (1 time)",)
     assert (most(tablet, others), most(laptop, own)) == (ONE_OF_TWO, ONE_OF_TWO)
     assert not air.view("tablet").doubts
 

@@ -74,7 +74,7 @@ def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
     ends.comes(SECONDS, wifi=95)
     assert not ends.decided()
     assert "wifi: 5.0% of 100 packets lost" in ends.reason()
-    assert "as is seen where copies come in" in ends.reason()
+    assert "as counted where copies arrive" in ends.reason()
 
 
 @pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}])
@@ -83,7 +83,7 @@ def test_arrivals_are_ignored_if_a_terminal_is_not_copied(modes: dict[str, str])
     written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
     ends = Copied(written)
     ends.comes(SECONDS, wifi=50)
-    assert ends.reason() == "it is not known yet" and not ends.decided()
+    assert ends.reason() == "no measurement yet" and not ends.decided()
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
@@ -94,7 +94,7 @@ def test_arrivals_from_before_a_change_do_not_count_as_lost() -> None:
         for name in ("client", "phone"):
             ends.carry(overrides.active(ends.core, name, uplink, ends.now)[1])
         ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
-    assert "wifi: 0.0% of" in ends.reason() or "nothing is known of wifi yet" in ends.reason()
+    assert "wifi: 0.0% of" in ends.reason() or "no measurement of wifi yet" in ends.reason()
 
 
 def test_end_without_elimination_is_ignored() -> None:
@@ -102,7 +102,7 @@ def test_end_without_elimination_is_ignored() -> None:
     ends.far.gone = {"lte0": "it has an XDP program already"}
     ends.second()
     ends.comes(SECONDS, wifi=50)
-    assert ends.reason() == "it is not known yet"
+    assert ends.reason() == "no measurement yet"
 
 
 def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
@@ -146,7 +146,7 @@ def test_probes_show_a_lossy_or_late_uplink_without_traffic(lost: int, late: int
     probed(ends, 3, lost, late)
     for name in ("client", "phone"):
         begun, _ = ends.decided(name)
-        assert begun.copies and "as probes tell" in begun.reason
+        assert begun.copies and "as probes show" in begun.reason
 
 
 def test_invalid_or_restarted_probe_counts_are_ignored() -> None:

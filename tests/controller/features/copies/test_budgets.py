@@ -190,7 +190,7 @@ def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> Non
     assert scene.leaves() == {"wifi"}
     (entry,) = scene.copying()
     assert not entry.copies and entry.reason.startswith("lte: used up until ")
-    assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.budget_reason()
+    assert f"of {BUDGET / 1e6:.1f} MB allowed for copies per day" in scene.budget_reason()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
     (home,) = snapshot(scene.core, "gateway.yaml", "1.2.0", scene.now, 0.0).gateways
     (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
@@ -271,7 +271,7 @@ def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
 def test_copies_above_their_share_pause() -> None:
     scene = Metered(max_share="0.25")
     scene.lives(30, packets=100)
-    assert scene.leaves() == {"wifi"} and "and may be 25%" in scene.copying()[-1].reason
+    assert scene.leaves() == {"wifi"} and "the limit is 25%" in scene.copying()[-1].reason
 
 
 def test_copies_of_both_ends_count_once() -> None:

@@ -66,7 +66,7 @@ def test_call_loss_in_a_metered_tunnel_begins_copies() -> None:
         began = ends.now
         ends.calls(within_s, lost_of_100)
         (entry,) = ends.decided()
-        assert entry.copies and entry.at - began <= within_s and "as the tunnel's two ends count" in entry.reason
+        assert entry.copies and entry.at - began <= within_s and "as counted at both ends of the tunnel" in entry.reason
         assert "metered" not in ends.why(), "no urgency with copies"
 
 

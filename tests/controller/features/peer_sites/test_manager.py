@@ -276,7 +276,7 @@ def silent_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeElimin
 def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
     ends, agent = silent_wifi()
     (silent,) = ends.copies_view("far").silent
-    assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.reason
+    assert silent.uplink == "wifi" and "while 50 packets arrived over others" in silent.reason
     assert ends.active() == {"client": "lte", "phone": "lte"}
     deliver(ends, agent, "lte", "wifi")
     assert ends.copies_view("far").silent == ()

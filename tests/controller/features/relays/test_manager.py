@@ -406,7 +406,7 @@ def test_known_uplink_rate_limits_direct_path_and_relays(monkeypatch: pytest.Mon
     assert world.chosen() == {PREFIX: ()}
     place = world.core.relaying.seeking.place("home", PREFIX)
     assert place is not None and place.choice is not None
-    assert place.choice.reason.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
+    assert place.choice.reason.startswith("direct 20 Mbit/s (the link's 20 Mbit/s); no relay gains enough")
 
 
 def test_configured_uplink_rates_replace_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_silent_uplink_is_left_within_7_s_with_a_reason(mode: str) -> None:
         if mode == "single"
         else course(scene.core, "client", scene.now, 0.0).uplinks[0].reason
     )
-    assert "it brings nothing back" in reason and "packets left over it" in reason
+    assert "no packets return over it" in reason and "packets left over it" in reason
 
 
 def test_silent_uplink_is_used_again_when_it_recovers() -> None:
@@ -127,4 +127,4 @@ def test_why_names_an_address_that_answers_over_no_uplink() -> None:
     scene.talks(20)
     assert scene.active == "wifi" and not scene.entries()
     reason = course(scene.core, "client", scene.now, 0.0).uplinks[0].reason
-    assert f"{BEYOND} answered 0 of" in reason and "so nothing is concluded" in reason
+    assert f"{BEYOND} answered 0 of" in reason and "so no conclusion is drawn" in reason

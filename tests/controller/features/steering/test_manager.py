@@ -285,7 +285,7 @@ def test_server_that_would_move_others_too_gets_no_order() -> None:
     scene.connection(RELAY_ADDRESS, "198.51.100.77")
     scene.second()
     before = scene.core.wanted
-    with pytest.raises(Impossible, match="flags a path for every client"):
+    with pytest.raises(Impossible, match="changes a path for every client"):
         overrides.active(scene.core, "client", "lte", scene.now)
     assert scene.core.wanted == before and not scene.entries() and not server.orders
     scene.world.pop()
@@ -373,7 +373,7 @@ def test_silent_agent_moves_no_terminal_and_its_reports_expire() -> None:
     scene.pass_time(GONE_AFTER_S + 0.1)
     assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
-    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].reason
+    assert view.unmoved == "no agent can move its connections" and "relay-1 is silent" in view.uplinks[0].reason
     assert view.other_end.nobody == "agent relay-1 is silent"
     before = len(relay.orders)
     for _ in range(600):
@@ -421,7 +421,7 @@ def test_fired_failover_moves_the_gateway_too() -> None:
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
     assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
     (entry,) = scene.entries()
-    limits = "armed for 150 ms, with many in flight 100 ms"
+    limits = "armed for 150 ms, or 100 ms with many segments in flight"
     assert entry.by is By.FAILOVER
     assert entry.reason == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
     assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done

@@ -249,7 +249,7 @@ def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
     bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
     assert only_window(cap).most == share_segments(bound_us, 4) + 1
     assert cap.doubts == (
-        "it tells of 1900.0 ms at least to 10.9.0.4, where 3 others get in 4.0 ms: 48.0 ms are believed",
+        "it reports at least 1900.0 ms to 10.9.0.4, which 3 others reach in 4.0 ms: 48.0 ms are accepted",
     )
     assert cap.doubted == 1
     assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts

@@ -114,8 +114,8 @@ def released() -> tuple[Release, float]:
 def test_release_reason_has_figures() -> None:
     release, _ = released()
     assert release.reason == (
-        "a queue of 150 ms stood there, of which caps explain 2 ms, and capped terminals delivered 2 of 20 Mbit/s: a "
-        "sender there has no cap"
+        "a queue of 150 ms was measured, of which caps explain 2 ms, and capped terminals delivered 2 of 20 Mbit/s: "
+        "a sender without a cap must be active"
     )
 
 

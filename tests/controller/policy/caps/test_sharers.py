@@ -181,9 +181,9 @@ def test_shortest_round_trip_is_remembered_for_a_while() -> None:
     [
         ({"srtt_us": 0}, "an impossible round trip"),
         ({"srtt_us": MOST_RTT_US + 1}, "an impossible round trip"),
-        ({"min_rtt_us": 0}, "an impossible shortest round trip"),
-        ({"min_rtt_us": 10**18}, "an impossible shortest round trip"),
-        ({"min_rtt_us": 50_000}, "a shortest round trip far above the usual one"),
+        ({"min_rtt_us": 0}, "an impossible minimum round trip"),
+        ({"min_rtt_us": 10**18}, "an impossible minimum round trip"),
+        ({"min_rtt_us": 50_000}, "a minimum round trip far above the smoothed one"),
         ({"bytes_sent": MOST_BYTES + 1}, "an impossible number of bytes"),
         ({"bytes_sent": -1}, "an impossible number of bytes"),
     ],
@@ -193,13 +193,13 @@ def test_impossible_flow_is_refused_and_reported(change: dict[str, Any], doubt: 
     sharer = sharer_after([], [absurd, flow(50_000)])
     assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
     assert sharer.doubts.total == 1
-    assert sharer.doubts.said == (f"it tells of {doubt} (1 time)",)
+    assert sharer.doubts.said == (f"it reports {doubt} (1 time)",)
 
 
 def test_connection_of_a_foreign_address_is_refused() -> None:
     sharer = sharer_after([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
     assert not sharer.active and sharer.doubts.said == (
-        "it tells of a connection of an address that is not its own (1 time)",
+        "it reports a connection from an address that is not its own (1 time)",
     )
 
 
@@ -209,7 +209,7 @@ def test_connection_of_a_foreign_address_is_refused() -> None:
 def test_connection_to_an_invalid_host_is_refused_and_reported(other: str) -> None:
     sharer = sharer_after([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
     assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
-    assert sharer.doubts.said == ("it tells of a connection to what is no other host (1 time)",)
+    assert sharer.doubts.said == ("it reports a connection to an address that is not another host (1 time)",)
 
 
 def test_connection_to_itself_makes_no_sharer_and_no_doubt() -> None:
@@ -221,14 +221,14 @@ def test_connection_to_itself_makes_no_sharer_and_no_doubt() -> None:
 
 def test_falling_byte_count_is_refused_and_becomes_the_base() -> None:
     sharer = sharer_after([flow(10**6)], [flow(10**5)])
-    assert not sharer.active and sharer.doubts.said == ("it tells of fewer bytes than before (1 time)",)
+    assert not sharer.active and sharer.doubts.said == ("it reports fewer bytes than before (1 time)",)
     assert not sharer_after([flow(10**5 + 100)], before=sharer, start=100.5).active
     assert sharer_after([flow(10**5 + 50_000)], before=sharer, start=100.5).active
 
 
 def test_connection_reported_twice_counts_once() -> None:
     sharer = sharer_after([], [flow(50_000), flow(60_000)])
-    assert sharer.live_connections == 1 and sharer.doubts.said == ("it tells twice of a connection (1 time)",)
+    assert sharer.live_connections == 1 and sharer.doubts.said == ("it reports a connection twice (1 time)",)
 
 
 def test_connections_beyond_the_limit_are_ignored() -> None:

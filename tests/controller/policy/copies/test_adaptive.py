@@ -111,7 +111,7 @@ def test_late_packets_begin_copies() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
     assert (
         made[0].reason
-        == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on, bad luck aside"
+        == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders report; copies start from 10% late, beyond chance"
     )
 
 
@@ -209,7 +209,7 @@ def test_clean_time_restarts_after_a_gap() -> None:
 def test_copies_stay_on_a_new_uplink_until_it_is_known() -> None:
     watch, _ = after(replace(COPIES, relapses=3), *for_s(8, came()))
     watch = moved(watch, "lte", START + 8)
-    assert watch.copies and watch.reason == "as it was on wifi: nothing is known of lte yet"
+    assert watch.copies and watch.reason == "unchanged since wifi: no measurement of lte yet"
     assert moved(watch, "lte", START + 9) is watch
     assert begun_and_ended(after(watch, *for_s(12, came()), start=START + 8)[1]) == [(False, 8 + PERIOD_S + CLEAN_S)]
 

@@ -121,7 +121,7 @@ def test_reset_ends_the_bar_of_a_share() -> None:
 
 def test_copies_above_their_share_pause_a_minute_with_figures() -> None:
     account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
-    reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"
+    reason = "used up until 12:01: copies were 40% of the traffic sent in 5 minutes; the limit is 30%"
     assert barred(account, at(10)) == reason
     assert barred(account, at(10 + LOOKED_AGAIN_S)) is None
     assert barred(after_readings(account, (71, 4, 11)), at(71)), "the share is checked again and is still too large"

@@ -73,7 +73,11 @@ class Tunnel:
             if evidence is not None:
                 watch = told(watch, evidence, float(second))
                 decision = decide("phone", watch, float(second))
-                assert decision is not None and decision.copies and "as the tunnel's two ends count" in decision.reason
+                assert (
+                    decision is not None
+                    and decision.copies
+                    and ("as counted at both ends of the tunnel") in decision.reason
+                )
                 return second
         return None
 

@@ -124,7 +124,7 @@ def test_a_dead_uplink_is_found_within_three_seconds(fault: dict[str, object]) -
         setattr(world.fibre, name, value)
     took_s = world.dies_after(10.0)
     assert took_s is not None and took_s <= 2.9
-    assert world.one.dead is not None and "it brings nothing back" in world.one.dead
+    assert world.one.dead is not None and "no packets return over it" in world.one.dead
 
 
 def test_a_stalled_tcp_connection_beside_a_broadcast_is_enough() -> None:
@@ -169,7 +169,7 @@ def test_address_silent_on_both_uplinks_is_named() -> None:
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is None
     assert world.one.doubt is not None
-    assert "203.0.113.5 answered 0 of" in world.one.doubt and "no other uplink fares better" in world.one.doubt
+    assert "203.0.113.5 answered 0 of" in world.one.doubt and "no other uplink does better" in world.one.doubt
     world.fibre.returns = CALL
     assert world.lasts(2.0).one.doubt is None
 
@@ -185,7 +185,7 @@ def test_address_that_never_answered_does_not_kill_the_uplink() -> None:
     world = World(Line(CALL, CALL, far=False)).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
-    assert world.one.doubt is not None and "it never did before" in world.one.doubt
+    assert world.one.doubt is not None and "it never answered there before" in world.one.doubt
 
 
 def test_uplink_dead_from_the_start_is_found() -> None:
@@ -226,7 +226,7 @@ def test_death_ends_when_the_address_answers_nowhere() -> None:
     assert world.dies_after(10.0) is not None
     world.fibre.sends, world.lte.far = 0.0, False
     assert world.lasts(60.0).one.dead is None
-    assert world.one.doubt is not None and "over no uplink any more" in world.one.doubt
+    assert world.one.doubt is not None and "over any uplink" in world.one.doubt
 
 
 def test_counter_reset_is_no_evidence() -> None:

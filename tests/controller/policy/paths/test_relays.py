@@ -41,7 +41,7 @@ def test_window_limits_throughput_as_in_equations_1_and_2() -> None:
     assert throughput(long, WINDOW).bps == pytest.approx(8 * WINDOW / (0.100 + 0.00012))
     assert throughput(short, WINDOW).bps == 100e6
     assert throughput(long, WINDOW).reason == "a window of 64 KiB over 100 ms"
-    assert throughput(short, WINDOW).reason == "the 100 Mbit/s that are there"
+    assert throughput(short, WINDOW).reason == "the link's 100 Mbit/s"
 
 
 def test_loss_limits_throughput_as_in_rfc_9438() -> None:
@@ -76,7 +76,7 @@ def test_ping_picks_the_relay_with_the_shortest_longer_leg() -> None:
     choice = ping(DIRECT, [lopsided, HALF_WAY, long])
     assert choice.relays == ("half",)
     assert choice.reason == "half splits 200 ms into 100 and 100 ms, the best of 2"
-    assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct 200 ms")
+    assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct path's 200 ms")
 
 
 @pytest.mark.parametrize("rule", [ping, predicted])

@@ -108,7 +108,7 @@ ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 def test_lossy_uplink_is_left_for_an_unknown_one() -> None:
     decision = chosen(ON_WIFI, wifi=path_after(*[LOSING] * 3), lte=UplinkPath())
-    reason = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
+    reason = "wifi is lossy (20% of 300 segments retransmitted in 3 reports; lossy from 10%); lte is unknown ("
     assert decision == UplinkDecision("phone", "lte", reason + "no report yet)", 200.0, hard=False)
 
 

@@ -134,8 +134,8 @@ def test_sender_not_slowed_by_loss_needs_no_trial() -> None:
     line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True).run(120)
     assert line.moves == []
     assert kept_because(line.course, line.paths, line.now) == (
-        "it is kept: it delivers 60 Mbit/s to senders that its losses do not slow down, "
-        "and what lte carries is not known"
+        "it is kept: it delivers 60 Mbit/s to senders that losses do not slow down, "
+        "and the capacity of lte is not known"
     )
 
 
