@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each verb says what it did or what is wrong, in the exit code too."""
+"""Each verb prints its result or the error, and returns the exit code for it."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ sites:
 
 
 def _sentence(captured: Captured) -> str:
-    """Exactly one line of complaint, and nothing beside it."""
+    """Return the error. It must be one line, and the only output."""
     out, err = captured.readouterr()
     assert out == ""
     assert err.startswith("bicast: ") and err.count("\n") == 1
     return err
 
 
-def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Captured) -> None:
+def test_mode_and_switch_print_the_result(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["mode", "client", "single"]) == OK
     assert capsys.readouterr().out == "client is now in mode single\n"
     assert main(["switch", "client", "lte"]) == OK
@@ -84,7 +84,7 @@ def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Capture
         (["switch", "all", "lte"], "`./bicast mode all MODE`"),
     ],
 )
-def test_a_refused_wish_is_one_sentence_and_exit_code_1(
+def test_a_refused_override_is_one_sentence_and_exit_code_1(
     api: str, desk: Desk, capsys: Captured, words: list[str], named: str
 ) -> None:
     assert main(words) == REFUSED
@@ -101,7 +101,7 @@ def test_a_refused_wish_is_one_sentence_and_exit_code_1(
     ],
 )
 @pytest.mark.parametrize("words", [["mode", "phnoe-3", "off"], ["why", "phnoe-3"]])
-def test_an_unknown_terminal_is_answered_with_those_there_are_or_with_the_nearest(
+def test_an_unknown_terminal_is_refused_with_the_nearest_names(
     api: str, desk: Desk, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
 ) -> None:
     desk.snapshot = replace(START, terminals=tuple(replace(START.terminals[0], name=name) for name in there))
@@ -137,7 +137,7 @@ def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: Desk, caps
     assert "did not answer" in _sentence(capsys)
 
 
-def test_another_server_is_told_as_no_controller(capsys: Captured, tmp_path: Path) -> None:
+def test_another_http_server_is_no_controller(capsys: Captured, tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(tmp_path), "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as other:
         assert other.stdout is not None
@@ -187,7 +187,7 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
-def test_status_shows_each_tunnel_and_says_first_which_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = replace(START, gateways=(TUNNELLED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
@@ -198,9 +198,7 @@ def test_status_shows_each_tunnel_and_says_first_which_one_is_down(api: str, des
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
 
 
-def test_status_shows_what_copies_have_used_and_says_first_where_it_is_used_up(
-    api: str, desk: Desk, capsys: Captured
-) -> None:
+def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = replace(START, gateways=(METERED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
@@ -212,7 +210,7 @@ def test_status_shows_what_copies_have_used_and_says_first_where_it_is_used_up(
     ("state", "number", "up", "shown"),
     [("absent", None, False, "-"), ("steady", None, False, "missing"), ("steady", 1, False, "down")],
 )
-def test_status_claims_nothing_of_a_link_it_cannot_see(
+def test_status_shows_no_state_for_an_unseen_link(
     api: str, desk: Desk, capsys: Captured, state: str, number: int | None, up: bool, shown: str
 ) -> None:
     uplink = replace(HOME.uplinks[0], number=number, up=up)
@@ -222,7 +220,7 @@ def test_status_claims_nothing_of_a_link_it_cannot_see(
     assert line[3] == shown
 
 
-def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_prints_warnings_first(api: str, desk: Desk, capsys: Captured) -> None:
     up = HOME.uplinks[:1]
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused", uplinks=up)
     portless = replace(refusing, name="barn", uplinks=(replace(up[0], number=None, up=False),), conflicts=())
@@ -247,7 +245,7 @@ def test_status_names_the_controller_and_warns_of_another_version(api: str, desk
     assert f"! the controller runs version 0.9.0, this command is {VERSION}" in capsys.readouterr().out
 
 
-def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_names_the_substitute_for_a_down_uplink(api: str, desk: Desk, capsys: Captured) -> None:
     wifi, lte = HOME.uplinks
     client, tablet = (replace(one, active_uplink="lte") for one in START.terminals)
     desk.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
@@ -262,14 +260,14 @@ def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str
     assert "meanwhile" not in (told := capsys.readouterr().out) and "; on " not in told
 
 
-def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None:
+def test_status_json_is_the_answer_of_the_api(api: str, capsys: Captured) -> None:
     assert main(["status", "--json"]) == OK
     status = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in status["terminals"]] == ["client", "tablet"]
     assert status["gateways"][0]["uplinks"][1]["up"] is False
 
 
-def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: str, capsys: Captured) -> None:
+def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: Captured) -> None:
     assert main(["why", "client"]) == OK
     told = capsys.readouterr().out
     for part in (
@@ -296,7 +294,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     assert "client, tablet" in _sentence(capsys)
 
 
-def test_budget_reset_prints_what_was_done(api: str, desk: Desk, capsys: Captured) -> None:
+def test_budget_reset_prints_the_result(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["budget", "reset", "home/lte"]) == OK
     assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
     assert main(["budget", "reset", "home/lte", "--json"]) == OK
@@ -314,7 +312,7 @@ def test_budget_reset_refuses_an_uplink_that_is_not_there(
 
 
 @pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])
-def test_what_an_agent_could_not_do_is_exit_code_4_on_stderr_and_in_json_beside_what_was_done(
+def test_a_partial_failure_of_agents_is_exit_code_4(
     api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
 ) -> None:
     answer = OverrideResult(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
@@ -327,7 +325,7 @@ def test_what_an_agent_could_not_do_is_exit_code_4_on_stderr_and_in_json_beside_
     assert (told["done"], told["failed"]) == (["client is so"], ["relay-1 could not: it stays backup"])
 
 
-def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
+def test_long_agent_messages_are_cut_except_in_json(
     api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
@@ -347,9 +345,7 @@ def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
         assert said in capsys.readouterr().out
 
 
-def test_check_and_status_say_that_plain_tcp_proves_nobody(
-    api: str, desk: Desk, tmp_path: Path, capsys: Captured
-) -> None:
+def test_check_and_status_warn_of_plain_tcp(api: str, desk: Desk, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("controller: {openflow: {listen: 127.0.0.1:6653}}\n" + GOOD)
     assert main(["check", str(file)]) == OK
@@ -360,7 +356,7 @@ def test_check_and_status_say_that_plain_tcp_proves_nobody(
     assert "plain TCP at 127.0.0.1:6653 proves nobody" in capsys.readouterr().out
 
 
-def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys: Captured) -> None:
+def test_check_accepts_a_valid_file_without_a_controller(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(GOOD)
     assert main(["check", str(file)]) == OK
@@ -370,7 +366,7 @@ def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys:
     assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
 
 
-def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: Path, capsys: Captured) -> None:
+def test_check_counts_relayed_terminals_and_render_refuses_them(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(json.dumps(relayed_site.document()))
     assert main(["check", str(file)]) == OK
@@ -384,7 +380,7 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 
 
-def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsys: Captured) -> None:
+def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     written = relayed_site.document()
     home = written["sites"]["home"]
@@ -400,8 +396,8 @@ def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsy
     assert len(json.loads(capsys.readouterr().out)["remarks"]) == 4
 
 
-def test_check_says_that_nothing_is_copied_where_no_site_is_the_other_end(tmp_path: Path, capsys: Captured) -> None:
-    """The very file of docs/how-to/home.md, with no mode written at its first terminal."""
+def test_check_remarks_when_copies_have_no_peer_site(tmp_path: Path, capsys: Captured) -> None:
+    """The file is the example of docs/how-to/home.md."""
     page = (ROOT / "docs/how-to/home.md").read_text()
     file = tmp_path / "gateway.yaml"
     file.write_text(page[page.index("```yaml\n") + 8 :].partition("```")[0])
@@ -427,7 +423,7 @@ def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Ca
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_of_the_table_is_there_and_teaches(verb: str, capsys: Captured) -> None:
+def test_every_listed_verb_exists_and_has_help(verb: str, capsys: Captured) -> None:
     assert callable(import_module(VERBS[verb][0]).run)
     with pytest.raises(SystemExit) as end:
         main([verb, "--help"])
@@ -444,7 +440,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_beginning_of_an_option_is_taken_for_it(verb: str, capsys: Captured) -> None:
+def test_options_cannot_be_abbreviated(verb: str, capsys: Captured) -> None:
     root = WholeWords(prog="bicast")
     import_module(VERBS[verb][0]).add(root.add_subparsers())
     for parser in parsers(root):
@@ -453,7 +449,7 @@ def test_no_beginning_of_an_option_is_taken_for_it(verb: str, capsys: Captured) 
             assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
 
 
-def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:
+def test_a_closed_output_pipe_is_no_error(api: str, desk: Desk) -> None:
     desk.snapshot = replace(START, terminals=START.terminals * 2000)
     run = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" -m cli status --json | head -n 1', sys.executable],
@@ -464,7 +460,7 @@ def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:
     assert (run.stdout, run.stderr, run.returncode) == ("{\n", "", 141)
 
 
-def test_render_names_every_mac_that_the_file_does_not_give(tmp_path: Path, capsys: Captured) -> None:
+def test_render_names_every_missing_mac(tmp_path: Path, capsys: Captured) -> None:
     text = RENDERED_HERE[0].read_text()
     for place in ("    mac: 08:00:27:81:6b:cf\n", ", mac: 08:00:27:e1:9e:e3", ", mac: 08:00:27:ec:c0:04"):
         assert place in text
