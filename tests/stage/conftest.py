@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""These tests build networks: pytest starts again in a world of its own, unless it is in one."""
+"""These tests build networks: pytest starts again in an isolated world, unless it runs in one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not isolate.inside():
         capture = config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
-            capture.suspend_global_capture(in_=True)  # or the second pytest's words would be kept from the terminal
+            capture.suspend_global_capture(in_=True)  # or the second pytest could not write to the terminal
         isolate.enter()
 
 
 @pytest.fixture
 def outside() -> dict[str, str]:
-    """An environment that does not know that it is in a world."""
+    """Return the environment without the mark of a world."""
     root = str(isolate.Path(__file__).parents[2])
     return {name: value for name, value in os.environ.items() if name != isolate.MARK} | {"PYTHONPATH": root}
