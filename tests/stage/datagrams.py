@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbered, stamped UDP datagrams: the programs at either end of a link under test.
+"""Numbered and timestamped UDP datagrams: the programs at either end of a link under test.
 
 datagrams.py receive        prints `ready`, counts, prints JSON
     A line on its input is the number sent. It ends when that many have come, or after a quiet time.
@@ -18,7 +18,7 @@ import time
 from itertools import pairwise
 
 PORT = 7000
-QUIET_S = 2.5  # longer than any queue here, and than a machine stands still
+QUIET_S = 2.5  # longer than any queue here, and than a stall of the machine
 HEAD = struct.Struct("!Id")  # number, seconds
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # Linux; Python does not name them
 
