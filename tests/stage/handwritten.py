@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest gateway that works, written by hand: what the stage is tried with, and no part of the product.
+"""The smallest working gateway, written by hand to test the stage. It is no part of the product.
 
 Ports as in topologies/paper.yaml: 1 gw-c1, 2 gw-c2, 3 gw-wifi, 4 gw-lte.
 """
@@ -21,7 +21,7 @@ SIDES = {1: 3, 2: 4}
 
 
 def install(bicast: bool) -> None:
-    """Plain: each subflow address by its own uplink. Bicast: each by both."""
+    """Install flows and groups that send each subflow address over its own uplink, or over both with `bicast`."""
     ovs.ofctl("del-flows", BRIDGE)
     ovs.ofctl("del-groups", BRIDGE)
     ovs.ofctl("add-groups", BRIDGE, "-", given="\n".join(_groups(bicast)) + "\n")
