@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole lab in a world of its own, which says `complete` and then waits for its death."""
+"""A whole lab in an isolated world. It prints `complete` and then waits to be killed."""
 
 import signal
 
