@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine that is not ours alone does to a measurement: one during which it stood still, or its host had the
-processors for others, does not count.
-"""
+"""A measurement does not count if the machine stalled or its host took the processors."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ Measured = TypeVar("Measured")
 
 
 class Watch:
-    """On each processor somebody naps, and notes by how much he slept too long at worst; and the kernel counts what the
-    host took."""
+    """A thread on each processor sleeps and records its longest oversleep. The kernel counts the host's share."""
 
     def __init__(self) -> None:
         self.worst_s = self.stolen = 0.0
@@ -54,14 +51,14 @@ class Watch:
 
 
 def _ticks() -> tuple[int, int]:
-    """Of all processors: what the host took, and all."""
+    """Return the ticks that the host took, and all ticks, summed over all processors."""
     of_all = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
     counted = [int(each) for each in of_all.split()[1:9]]
     return counted[7], sum(counted)
 
 
 def undisturbed(measure: Callable[[], Measured]) -> Measured:
-    """The first measurement that counts."""
+    """Measure until a measurement counts, and return it."""
     stalls = []
     for _ in range(ATTEMPTS):
         with Watch() as watch:
