@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared access point is what its gateway file says."""
+"""The shared access point matches its gateway file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = TREE / "topologies" / "access_point.yaml"
 SITE = load.load(str(FILE)).sites[0]
 
 
-def test_the_gateway_s_file_knows_the_ten_terminals_and_their_air() -> None:
+def test_the_gateway_file_matches_the_topology() -> None:
     assert (SITE.bridge, SITE.access_points[0].bandwidth_bps) == (BRIDGE, AIR_BPS)
     places = {terminal.name: [str(at.address) for at in terminal.addresses] for terminal in SITE.terminals}
     assert places == {name: [address(name)] for name in TERMINALS}
