@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage is raised where others stood before: what they left in the namespace that they share does not harm it."""
+"""A stage works in a namespace that earlier stages have used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.stage.stage import raised
 from topologies.beyond import WEB6, BeyondTopo
 
 
-def test_a_machine_in_the_bridges_namespace_has_its_ipv6_again() -> None:
+def test_ipv6_works_after_an_earlier_stage() -> None:
     for _again in range(2):
         with raised(BeyondTopo(shaped=False)) as net:
             assert "bytes from" in net.machine("world").run("ping", "-6", "-c1", "-W5", WEB6).stdout
