@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links whose sender is a bridge, which sends many packets at once."""
+"""Links lose packets as configured if their sender is a bridge, which sends bursts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIGMAS = 4.5  # one false alarm in 150,000
 
 
 class Bridged(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """left ── bridge ── right; what reaches the bridge comes in bunches of TBF's burst."""
+    """left ── bridge ── right; packets reach the bridge in bursts of TBF."""
 
     def build(self) -> None:
         self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
@@ -43,10 +43,10 @@ def net() -> Iterator[Stage]:
         yield net
 
 
-def test_each_packet_of_a_bunch_has_its_own_throw_of_the_dice(net: Stage) -> None:
+def test_packets_of_a_burst_are_lost_independently(net: Stage) -> None:
     net.uplink("far").forward.set(loss_percent=PERCENT)
     seen = exchange(net.machine("left"), net.machine("right"), RIGHT, COUNT, 200)
-    # After each that came the next is lost or not. A machine that stalls loses more, and adds one gap for all of them.
+    # Each arrival is followed by a loss or not. A stall of the machine loses more packets, but adds one gap only.
     expected = seen.received * PERCENT / 100
     assert abs(len(seen.gaps) - expected) <= SIGMAS * math.sqrt(expected * (1 - PERCENT / 100)), seen
     assert seen.received > 0.5 * COUNT
