@@ -73,7 +73,7 @@ def within_binomial(lost: int, count: int, percent: float) -> bool:
 
 
 @pytest.mark.timed
-def test_each_packet_takes_its_delay_in_order_and_none_is_lost(net: Stage, link: ShapedLink) -> None:
+def test_packets_are_delayed_in_order_without_loss(net: Stage, link: ShapedLink) -> None:
     for seen in (to_right(net, 2000), to_left(net, 2000)):
         assert (seen.received, seen.in_order) == (2000, True)
         assert DELAY_MS <= seen.shortest_ms < DELAY_MS + 5
@@ -88,8 +88,8 @@ def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: 
 
 
 @pytest.mark.timed
-def test_what_others_take_of_the_rate_is_not_left_for_ours(net: Stage, link: ShapedLink) -> None:
-    """What comes faster than what is left leaves with it."""
+def test_traffic_of_others_reduces_our_rate(net: Stage, link: ShapedLink) -> None:
+    """Packets that arrive faster than the remaining rate leave at that rate."""
     link.forward.set(others=0.5, queue_bytes=4_000_000)
     seen = undisturbed(lambda: to_right(net, 1500, 1400, payload_bps=17_000_000))
     assert seen.received == 1500
@@ -97,7 +97,7 @@ def test_what_others_take_of_the_rate_is_not_left_for_ours(net: Stage, link: Sha
 
 
 @pytest.mark.timed
-def test_each_direction_loses_by_itself_and_counts_it(net: Stage, link: ShapedLink) -> None:
+def test_each_direction_loses_and_counts_separately(net: Stage, link: ShapedLink) -> None:
     before = link.counters()
     link.backward.set(loss_percent=20)
     assert to_right(net, 2000).received == 2000
@@ -107,14 +107,14 @@ def test_each_direction_loses_by_itself_and_counts_it(net: Stage, link: ShapedLi
     assert forward.lost_packets == before[0].lost_packets
     assert (
         lost <= backward.lost_packets - before[1].lost_packets <= lost + 10
-    )  # and what the machines say to each other
+    )  # the machines send packets of their own, too
 
 
 def test_every_packet_is_accounted_for(net: Stage, link: ShapedLink) -> None:
     link.forward.set(loss_percent=10, rate_bps=5_000_000, queue_bytes=30_000)
     to_right(net, 2000)
     deadline = time.monotonic() + SOON_S
-    while not all(all_told(seen) for seen in link.counters()):  # ARP may be on its way
+    while not all(all_told(seen) for seen in link.counters()):  # an ARP packet may be in flight
         assert time.monotonic() < deadline, link.counters()
 
 
@@ -132,8 +132,8 @@ def test_an_interface_that_is_down_is_cut_off(net: Stage, link: ShapedLink, cut:
     assert "2 received" in net.machine(whole).run(*ping, "-W", "60").stdout
 
 
-def test_a_tag_stays_on_its_frame(net: Stage, link: ShapedLink) -> None:
-    """The kernel takes 802.1Q out of a frame before it shows it."""
+def test_a_vlan_tag_stays_on_its_frame(net: Stage, link: ShapedLink) -> None:
+    """The kernel removes the 802.1Q tag from a frame before a socket receives it."""
     frame = "ffffffffffff" + "020000000001" + "81000007" + "88b5" + "74616767" * 12
     receive = (
         "import socket; ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3));"
@@ -151,7 +151,7 @@ def test_a_tag_stays_on_its_frame(net: Stage, link: ShapedLink) -> None:
     assert told == "88b5 07000081\n"  # the frame without its tag; tag 7 and kind 0x8100 beside it
 
 
-def test_lateness_is_told_and_begins_anew(net: Stage, link: ShapedLink) -> None:
+def test_reading_the_lateness_resets_it(net: Stage, link: ShapedLink) -> None:
     link.lateness()
     to_right(net, 500)
     told = link.lateness()
@@ -160,8 +160,8 @@ def test_lateness_is_told_and_begins_anew(net: Stage, link: ShapedLink) -> None:
     assert link.lateness().packets < 100
 
 
-def test_a_stall_is_told(net: Stage, link: ShapedLink) -> None:
-    """The packet came while the emulator did not run: the kernel knows when."""
+def test_a_stall_of_the_emulator_is_reported(net: Stage, link: ShapedLink) -> None:
+    """The packet arrives while the emulator does not run. The kernel's timestamp shows the delay."""
     link.lateness()
     emulator = link._carrier().pid
     os.kill(emulator, signal.SIGSTOP)
@@ -189,7 +189,7 @@ def test_impossible_bursts_are_refused(wrong: dict[str, float]) -> None:
         Bursts(**({"p": 0.1, "r": 0.5} | wrong))
 
 
-def test_the_program_refuses_what_it_does_not_understand(link: ShapedLink) -> None:
+def test_the_emulator_refuses_unknown_orders(link: ShapedLink) -> None:
     emulator = link._carrier()
     for order, told in {
         "dance": "expected open, set",
@@ -204,7 +204,7 @@ def test_the_program_refuses_what_it_does_not_understand(link: ShapedLink) -> No
     assert link.forward.shape == PLAIN
 
 
-def test_a_link_of_the_kernel_says_what_it_has_not(net: Stage) -> None:
+def test_a_kernel_link_refuses_features_of_the_emulator(net: Stage) -> None:
     plain = net.uplink("plain")
     with pytest.raises(ValueError, match="beside is shaped by the kernel; delay, jitter and bursts need"):
         plain.forward.set(delay_ms=1)
