@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An emulated link lives exactly as long as the stage that it is on."""
+"""An emulated link lives exactly as long as its stage."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def emulators() -> list[int]:
     return found
 
 
-def test_the_emulator_dies_with_its_parent_by_kill_9() -> None:
-    """And its namespace with it, which would otherwise keep both ends."""
+def test_the_emulator_ends_when_its_parent_is_killed() -> None:
+    """Its namespace ends, too: it would otherwise keep both ends of the link."""
     script = (
         "import signal; from lab.links.emulator import Emulator; emulator = Emulator('orphan');"
         "print(emulator.pid, flush=True); signal.pause()"
@@ -63,7 +63,7 @@ def test_the_emulator_dies_with_its_parent_by_kill_9() -> None:
     assert str(namespace).strip("net:[]") not in {str(each["ns"]) for each in told["namespaces"]}
 
 
-def test_an_emulator_that_died_is_named_and_its_interfaces_are_gone() -> None:
+def test_a_dead_emulator_is_named_and_leaves_no_interfaces() -> None:
     before = emulators()
     with raised(Pair()) as net:
         (born,) = set(emulators()) - set(before)
@@ -73,14 +73,14 @@ def test_an_emulator_that_died_is_named_and_its_interfaces_are_gone() -> None:
         os.close(death)
         with pytest.raises(CommandFailed, match="pair: link-emulator"):
             net.uplink("pair").forward.set(loss_percent=1)
-        # The kernel takes a namespace down in its own time.
+        # The kernel removes a namespace asynchronously.
         deadline = time.monotonic() + SOON_S
         while "link@" in (told := net.machine("left").run("ip", "link").stdout):
             assert time.monotonic() < deadline, told
     assert emulators() == before
 
 
-def test_the_end_of_a_stage_is_the_end_of_its_emulators() -> None:
+def test_emulators_end_with_their_stage() -> None:
     before = emulators()
     with raised(Pair()):
         assert len(emulators()) == len(before) + 1
