@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world ends with the process that asked for it, however that ends."""
+"""A world ends with the process that started it, in whatever way that process ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_world(environment: dict[str, str], *argv: str) -> subprocess.CompletedPro
     ("command", "code"),
     [("exit 7", 7), ("kill -9 $$", 137), ("true", 0), ("sleep 1000 & exit 3", 3)],
 )
-def test_a_world_ends_with_its_command_and_answers_its_code(outside: dict[str, str], command: str, code: int) -> None:
+def test_a_world_returns_the_exit_code_of_its_command(outside: dict[str, str], command: str, code: int) -> None:
     assert in_world(outside, "sh", "-c", command).returncode == code
 
 
@@ -45,34 +45,34 @@ def test_a_command_that_does_not_exist_is_named(outside: dict[str, str]) -> None
     assert "no-such-command: cannot be run: No such file or directory" in done.stderr
 
 
-def test_a_world_has_its_own_network_processes_and_run_directory(outside: dict[str, str]) -> None:
+def test_a_world_has_its_own_network_processes_and_run(outside: dict[str, str]) -> None:
     assert in_world(outside, "ls", "/run").stdout == "bicast-lab\n"
     links = in_world(outside, "ip", "-brief", "link").stdout.splitlines()
     assert [link.split()[0] for link in links] == ["lo"]
     assert "LOWER_UP" in links[0]
     processes = in_world(outside, "ps", "-e", "-ww", "--no-headers", "--format", "args").stdout.splitlines()
-    assert ["--init" in process for process in processes] == [True, False]  # its first process, and ps
+    assert ["--init" in process for process in processes] == [True, False]  # the first process of the world, and ps
 
 
-def test_the_root_of_cgroups_that_a_world_sees_is_its_own(outside: dict[str, str]) -> None:
+def test_a_world_has_its_own_cgroup_root(outside: dict[str, str]) -> None:
     done = in_world(outside, "sh", "-c", f"mkdir {CGROUPS}/of-the-world && cat /proc/self/cgroup")
     assert done.stdout.splitlines()[-1] == "0::/", done.stderr
     assert not list(Path(CGROUPS).glob("**/of-the-world"))
 
 
-def test_a_world_is_entered_once_and_with_the_same_command(outside: dict[str, str]) -> None:
+def test_enter_runs_the_same_command_once(outside: dict[str, str]) -> None:
     script = "import os, sys; from lab.stage import isolate; isolate.enter(); isolate.enter(); print(sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", script, "a", "b c"], env=outside, capture_output=True, text=True)
     assert done.stdout == "['a', 'b c']\n", done.stderr
 
 
-def test_a_mark_from_elsewhere_deceives_nobody(outside: dict[str, str]) -> None:
+def test_a_stale_mark_is_ignored(outside: dict[str, str]) -> None:
     script = (
         "from lab.stage import isolate; before = isolate.inside(); isolate.enter(); print(before, isolate.inside())"
     )
     stale = outside | {isolate.MARK: "4026531836000"}
     done = subprocess.run([sys.executable, "-c", script], env=stale, capture_output=True, text=True)
-    assert done.stdout == "True True\n", done.stderr  # printed by the second run alone, which is inside
+    assert done.stdout == "True True\n", done.stderr  # only the second run prints: it is inside
     assert in_world(stale, "sh", "-c", f"echo ${isolate.MARK}").stdout.strip() != stale[isolate.MARK]
 
 
@@ -107,7 +107,7 @@ def test_ctrl_c_reaches_the_command_once(outside: dict[str, str]) -> None:
     os.close(terminal)
 
 
-# No shell: dash lets go of signals that were held back for it.
+# No shell: dash unblocks signals that were blocked for it.
 HELD_UNTIL_GONE = """#!{python}
 import os, pathlib, sys, time
 file = pathlib.Path("{file}")
@@ -118,8 +118,8 @@ os.execv("{program}", sys.argv)
 """
 
 
-def test_ctrl_c_before_there_is_a_world_ends_it(outside: dict[str, str], tmp_path: Path) -> None:
-    """What is sent while `unshare` begins does not go on to what it becomes."""
+def test_ctrl_c_during_the_start_ends_the_world(outside: dict[str, str], tmp_path: Path) -> None:
+    """A signal that arrives while `unshare` starts does not reach the program that it executes."""
     started, held = tmp_path / "started", tmp_path / "unshare"
     held.write_text(HELD_UNTIL_GONE.format(python=sys.executable, file=started, program=shutil.which("unshare")))
     held.chmod(0o755)
@@ -150,7 +150,7 @@ def has_pending(pid: int, number: signal.Signals) -> bool:
     return bool(int(pending, 16) & 1 << (number - 1))
 
 
-def test_a_listener_is_handed_in_by_the_convention(outside: dict[str, str]) -> None:
+def test_listeners_are_passed_as_listen_fds(outside: dict[str, str]) -> None:
     inner = (
         "import os, socket; assert os.environ['LISTEN_FDS'] == '2';"
         "assert os.environ['LISTEN_PID'] == str(os.getpid());"
@@ -171,7 +171,7 @@ def test_a_listener_is_handed_in_by_the_convention(outside: dict[str, str]) -> N
         assert process.wait(SOON_S) == 0
 
 
-def test_descriptors_that_were_handed_to_us_pass_through(outside: dict[str, str]) -> None:
+def test_inherited_descriptors_pass_through(outside: dict[str, str]) -> None:
     reader, writer = os.pipe()
     with subprocess.Popen([*WORLD, "bash", "-c", f"echo here >&{writer}"], env=outside, pass_fds=[writer]) as process:
         os.close(writer)
@@ -185,7 +185,7 @@ MOMENTS_S = [0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, None]
 
 @pytest.mark.parametrize("moment_s", MOMENTS_S)
 def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) -> None:
-    """None: when the lab is complete. Here, in a world, all processes that appear are the lab's."""
+    """The lab is killed at a moment or when complete. All processes that appear in this world are the lab's."""
     before = mounts(), namespaces(), processes()
     kept = cgroups()
     reader, writer = os.pipe()
@@ -207,17 +207,17 @@ def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) 
         os.close(left)
     until(lambda: (mounts(), namespaces(), processes()) == before)
     assert (mounts(), namespaces(), processes()) == before
-    assert in_world(outside, "true").returncode == 0  # which takes a dead world's cgroup away
+    assert in_world(outside, "true").returncode == 0  # which removes a dead world's cgroup
     assert cgroups() == kept
 
 
 def cgroups() -> set[Path]:
-    """Those of worlds in this one."""
+    """Return the cgroups of worlds in this one."""
     return set(Path(CGROUPS).glob(f"{isolate.CGROUP}*"))
 
 
 def processes() -> set[int]:
-    """All that live: not those that are dead and wait for their parent to notice."""
+    """Return all living processes, without zombies."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -228,7 +228,7 @@ def processes() -> set[int]:
 
 
 def watched(pids: set[int]) -> list[int]:
-    """A pidfd of each of these that has not ended yet."""
+    """Return a pidfd of each of these that has not ended yet."""
     found = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -241,6 +241,6 @@ def mounts() -> str:
 
 
 def namespaces() -> set[str]:
-    """All network namespaces that a process or a mount keeps."""
+    """Return all network namespaces that a process or a mount keeps."""
     told = subprocess.run(["lsns", "--type", "net", "--noheadings", "--output", "NS"], capture_output=True, text=True)
     return set(told.stdout.split())
