@@ -26,7 +26,7 @@ from lab.stage.stage import Stage, raised
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
-PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough that nothing is lost for want of a processor
+PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough for every packet to get a processor in time
 SIGMAS = 4.5  # one false alarm in 150,000
 
 
@@ -68,7 +68,7 @@ def within_binomial(lost: int, count: int, percent: float) -> bool:
     return abs(lost - expected) <= SIGMAS * math.sqrt(expected * (1 - percent / 100)) + 1
 
 
-def test_no_loss_loses_nothing_and_keeps_the_order(net: Stage, link: ShapedLink) -> None:
+def test_a_link_without_loss_keeps_all_packets_in_order(net: Stage, link: ShapedLink) -> None:
     assert (to_right(net, 10_000).received, to_left(net, 10_000).received) == (10_000, 10_000)
 
 
@@ -80,7 +80,7 @@ def test_loss_is_within_its_binomial_interval(net: Stage, link: ShapedLink) -> N
     assert seen.in_order
 
 
-def test_each_direction_loses_by_itself(net: Stage, link: ShapedLink) -> None:
+def test_each_direction_loses_independently(net: Stage, link: ShapedLink) -> None:
     link.backward.set(loss_percent=20)
     assert to_right(net, 5000).received == 5000
     assert within_binomial(5000 - to_left(net, 5000).received, 5000, 20)
@@ -96,8 +96,8 @@ def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: 
 
 
 @pytest.mark.timed
-def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: ShapedLink) -> None:
-    """Between no loss and one so small that three in a run are unheard of; the rate changes with it."""
+def test_a_change_under_traffic_loses_and_reorders_nothing(net: Stage, link: ShapedLink) -> None:
+    """Loss alternates between 0 and 0.001 %, which hardly loses three packets in a run. The rate changes, too."""
     changes = 0
 
     def change() -> None:
@@ -112,8 +112,8 @@ def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: S
 
 
 @pytest.mark.timed
-def test_a_queue_holds_what_it_says(net: Stage, link: ShapedLink) -> None:
-    """Who comes last into a full queue waits for as long as the queue is deep; who finds it full is lost."""
+def test_a_queue_holds_its_configured_bytes(net: Stage, link: ShapedLink) -> None:
+    """The last packet of a full queue waits for the whole queue. Packets that find it full are lost."""
     rate_bps = 10_000_000 // SLOWNESS
     link.forward.set(rate_bps=rate_bps, queue_bytes=60_000)
     seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 500, 1400, buffer=LARGE_BUFFER)
@@ -141,7 +141,7 @@ def test_offloads_are_off_at_both_ends(net: Stage) -> None:
             assert f"\n{name}: off" in told
 
 
-def test_an_interface_that_is_gone_leaves_no_loss_to_the_next_of_its_name() -> None:
+def test_a_removed_interface_leaves_no_loss_behind() -> None:
     with plain_pair() as device:
         shaper = Shaper(run, device, Shape(loss_percent=100))
         assert carried(device, within_s=0.3) == 0
