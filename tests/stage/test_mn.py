@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mn --custom` raises our topologies by itself, wherever it is run and whatever the system's Open vSwitch does."""
+"""`mn --custom` starts our topologies from any directory, without the system's Open vSwitch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_mn_raises_the_paper_s_laboratory(outside: dict[str, str], tmp_path: Pat
         ("paper,foo=1", "unknown parameter foo: expected one of wifi_up_loss_percent"),
     ],
 )
-def test_a_bad_parameter_is_one_sentence_and_the_machine_s_files_stay(
+def test_a_bad_parameter_is_one_sentence_and_deletes_nothing(
     outside: dict[str, str], topology: str, named: str
 ) -> None:
     file = ROOT / "topologies" / f"{topology.partition(',')[0]}.py"
@@ -62,7 +62,7 @@ def until(line: str, where: str = "sh") -> str:
 
 
 @pytest.mark.slow
-def test_the_lines_of_the_page_make_tunnels_and_eliminate_copies(outside: dict[str, str], tmp_path: Path) -> None:
+def test_the_commands_of_the_mininet_page_work(outside: dict[str, str], tmp_path: Path) -> None:
     written = (ROOT / "docs/how-to/mininet.md").read_text()
     _, _, after = written.partition("    mn --custom topologies/natted.py --topo natted --controller remote\n")
     lines = [line.removeprefix("    mininet> ") for line in after.partition("\n\n")[0].splitlines()]
@@ -78,8 +78,8 @@ def test_the_lines_of_the_page_make_tunnels_and_eliminate_copies(outside: dict[s
 
 
 @pytest.mark.parametrize("topology", ["paper", "wide", "twin", "natted", "beyond", "home"])
-def test_no_topology_takes_a_name_that_is_mn_s(topology: str) -> None:
-    """`mn --custom` puts all names of the file among its own."""
+def test_no_topology_redefines_a_name_of_mn(topology: str) -> None:
+    """`mn --custom` adds all names of the file to its own."""
     program = shutil.which("mn")
     assert program is not None
     own = runpy.run_path(program)
