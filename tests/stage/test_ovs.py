@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private Open vSwitch is private, answers when start() returns, and leaves nothing."""
+"""The private Open vSwitch is private, answers when start() returns, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.stage import isolate, ovs
 
 
 def daemons() -> set[str]:
-    """Those that live in this world; what another one leaves is the kernel's to end."""
+    """Return the daemons that live in this world. The kernel ends those of other worlds."""
     here = Path("/proc/self/ns/pid").readlink()
     return {name for name in (_daemon(process, here) for process in Path("/proc").glob("[0-9]*")) if name}
 
@@ -29,7 +29,7 @@ def _daemon(process: Path, world: Path) -> str | None:
     return name if lives_here and name.startswith("ovs") else None
 
 
-def test_it_serves_when_it_has_started_and_leaves_nothing_when_it_has_stopped() -> None:
+def test_a_private_ovs_answers_and_leaves_nothing_behind() -> None:
     before = dict(os.environ)
     with ovs.PrivateOvs():
         ovs.vsctl("add-br", "probe", "--", "set", "Bridge", "probe", "datapath_type=netdev")
@@ -43,27 +43,27 @@ def test_it_serves_when_it_has_started_and_leaves_nothing_when_it_has_stopped() 
     assert "probe" not in Path("/proc/net/dev").read_text()
 
 
-def test_it_is_stopped_when_the_block_fails() -> None:
+def test_a_private_ovs_stops_when_its_block_fails() -> None:
     with pytest.raises(ZeroDivisionError), ovs.PrivateOvs():
         _ = 1 / 0
     assert daemons() == set()
 
 
-def test_outside_a_world_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_private_ovs_starts_outside_a_world(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(isolate.MARK)
     with pytest.raises(isolate.WorldError, match="only inside a world"):
         ovs.PrivateOvs().start()
     assert daemons() == set()
 
 
-def test_a_second_one_in_the_same_place_is_refused_and_harms_not_the_first() -> None:
+def test_a_second_private_ovs_in_a_world_is_refused() -> None:
     with ovs.PrivateOvs():
         with pytest.raises(isolate.WorldError, match="this world already has an Open vSwitch"):
             ovs.PrivateOvs().start()
         assert ovs.running()
 
 
-def test_a_dead_daemon_does_not_keep_it_from_stopping() -> None:
+def test_a_private_ovs_stops_despite_a_dead_daemon() -> None:
     with ovs.PrivateOvs() as private:
         switch = os.pidfd_open(int((private.directory / "ovs-vswitchd.pid").read_text()))
         ovs.run("kill", "-9", (private.directory / "ovs-vswitchd.pid").read_text().strip())
