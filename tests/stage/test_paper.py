@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's laboratory is the paper's, works with a gateway written by hand, and does nothing by itself."""
+"""The paper's laboratory matches the paper and works with a gateway written by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def web(net: Stage) -> Iterator[WebServer]:
 
 @pytest.fixture
 def plain(net: Stage) -> Iterator[None]:
-    """Not bicast, and no loss: each test sets what it wants."""
+    """Start a test without bicast and without loss, and restore the shapes after it."""
     paths = [net.uplink(name) for name in ("wifi", "lte")]
     before = [(way, way.shape) for path in paths for way in (path.forward, path.backward)]
     for way, _ in before:
@@ -73,7 +73,7 @@ def test_machines_have_the_addresses_of_table_2(net: Stage, name: str) -> None:
     assert found == TABLE_2[name] | {"127.0.0.1/8": "00:00:00:00:00:00"}
 
 
-def test_the_bridge_is_the_one_of_the_gateway_file(net: Stage) -> None:
+def test_the_bridge_matches_the_gateway_file(net: Stage) -> None:
     site = load.load("topologies/paper.yaml").sites[0]
     shown = ovs.ofctl("show", site.bridge)
     ports = re.findall(r" (\d+)\((\S+)\): addr:(\S+)", shown)
@@ -90,7 +90,7 @@ def test_the_bridge_is_the_one_of_the_gateway_file(net: Stage) -> None:
 
 
 def test_the_shapers_survive_open_vswitch(net: Stage) -> None:
-    """OVS removes foreign queues whenever it is reconfigured, unless told not to."""
+    """OVS removes foreign queues at each reconfiguration, unless its settings forbid it."""
     ovs.vsctl("set", "Bridge", BRIDGE, "other_config:mac-aging-time=301")
     ovs.vsctl("add-port", BRIDGE, "passing", "--", "set", "Interface", "passing", "type=internal")
     ovs.vsctl("del-port", BRIDGE, "passing")
@@ -98,7 +98,7 @@ def test_the_shapers_survive_open_vswitch(net: Stage) -> None:
         assert "qdisc tbf" in net.gateways[0].run("tc", "qdisc", "show", "dev", uplink).stdout
 
 
-def test_a_download_without_mptcp_is_told_apart(net: Stage, web: WebServer, plain: None) -> None:
+def test_a_download_without_mptcp_is_recognised(net: Stage, web: WebServer, plain: None) -> None:
     router = net.machine("router")
     chain = "type filter hook forward priority 0;"
     strip = f"table ip strip {{ chain forward {{ {chain}\n tcp flags syn reset tcp option mptcp\n }}\n }}\n"
@@ -112,7 +112,7 @@ def test_a_download_without_mptcp_is_told_apart(net: Stage, web: WebServer, plai
 
 @pytest.mark.timed
 def test_no_segment_overtakes_another(web: WebServer, net: Stage, plain: None, tmp_path: Path) -> None:
-    """Unshaped, where the threads of Open vSwitch and nginx move between processors the most."""
+    """The link is unshaped: the threads of Open vSwitch and nginx then move between processors most often."""
     for way in (net.uplink("wifi").forward, net.uplink("wifi").backward):
         way.set(rate_bps=None)
     offered, file = web.offer("fast", 100_000_000), tmp_path / "came"
@@ -125,8 +125,11 @@ def test_no_segment_overtakes_another(web: WebServer, net: Stage, plain: None, t
 
 
 def identifications(pcap: Path) -> list[int]:
-    """Linux counts up the packets of a connection there, those that are sent again too. The sender's own counters of
-    reordering tell less: where it lost many packets and their acknowledgements, they mistake that for reordering."""
+    """Return the IP identifications of a capture. Linux increments them with each packet of a connection.
+
+    Retransmissions count, too. The sender's own counters of reordering are less reliable: they mistake the loss of many
+    packets and acknowledgements for reordering.
+    """
     raw, at, found = pcap.read_bytes(), 24, []
     while at < len(raw):
         (kept,) = struct.unpack_from("=I", raw, at + 8)
@@ -136,6 +139,6 @@ def identifications(pcap: Path) -> list[int]:
 
 
 def overtakings(numbers: list[int]) -> int:
-    """Those that came behind a later one, of numbers that begin anew after 65535."""
+    """Count the numbers that follow a later one. Numbers wrap after 65535."""
     steps = ((later - earlier) % (1 << 16) for earlier, later in pairwise(numbers))
     return sum(step == 0 or step >= 1 << 15 for step in steps)
