@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each MPTCP subflow of the paper's laboratory is what the topology was asked for."""
+"""The MPTCP subflows of the paper's laboratory have the parameters of the topology."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ SOON_S = 60
 
 @pytest.mark.parametrize("backup", [True, False])
 @pytest.mark.parametrize("congestion_control", ["cubic", "bbr"])
-def test_both_subflows_stand_with_the_flag_and_the_congestion_control_that_were_asked_for(
-    backup: bool, congestion_control: str
-) -> None:
+def test_subflows_have_the_chosen_flag_and_congestion_control(backup: bool, congestion_control: str) -> None:
     topo = PaperTopo(lte_backup=backup, congestion_control=congestion_control)
     with raised(topo) as net, web_server(net.machine("server"), SERVER) as web:
         handwritten.install(bicast=True)
@@ -35,7 +33,7 @@ def test_both_subflows_stand_with_the_flag_and_the_congestion_control_that_were_
 
 
 def until_two_subflows(server: Machine) -> list[tuple[str, str, bool]]:
-    """Each subflow's peer, congestion control and whether it is backup."""
+    """Return the peer and congestion control of each subflow, and whether it is backup."""
     deadline = time.monotonic() + SOON_S
     while time.monotonic() < deadline:
         told = server.run("ss", "-Htin", "state", "established", "sport", "=", ":80").stdout
