@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology for switching has the paths that it says."""
+"""The topology for switching has the paths that it promises."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def least_rtt_ms(client: Machine, source: str) -> float:
 
 @pytest.mark.timed
 @pytest.mark.parametrize("backup", [True, False])
-def test_paths_are_as_long_and_lte_as_idle_as_they_say(backup: bool) -> None:
+def test_paths_have_their_delays_and_a_backup_stays_idle(backup: bool) -> None:
     topo = SwitchingTopo(lte_backup=backup, congestion_control="cubic")
     with raised(topo) as net, web_server(net.machine("server"), SERVER) as web:
         handwritten.install(bicast=False)
