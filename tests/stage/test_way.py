@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One direction of an emulated link does what its shape says, to the nanosecond, in virtual time."""
+"""One direction of an emulated link follows its shape to the nanosecond in virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from virtual_way import MS, NEVER, Left, Way, library, load
 
 MANY = 100_000
 SIGMAS = 4.5
-MBIT_1000_BYTES_NS = 8 * MS  # what 1000 bytes take at 1 Mbit/s
+MBIT_1000_BYTES_NS = 8 * MS  # the time of 1000 bytes at 1 Mbit/s
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def fates(way: Way, count: int = MANY) -> list[bool]:
-    """Whether each of so many packets passes."""
+    """Return whether each of `count` packets passes."""
     passed = []
     for number in range(count):
         passed.append(way.arrive(number, number))
@@ -30,7 +30,7 @@ def fates(way: Way, count: int = MANY) -> list[bool]:
     return passed
 
 
-def test_a_packet_leaves_when_its_last_bit_has_and_its_delay_has_passed(code: ctypes.CDLL) -> None:
+def test_a_packet_leaves_after_transmission_and_delay(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000, delay_ns=10 * MS)
     assert way.due() == NEVER
     for number in range(3):
@@ -42,8 +42,8 @@ def test_a_packet_leaves_when_its_last_bit_has_and_its_delay_has_passed(code: ct
     assert way.due() == NEVER
 
 
-def test_who_looks_rarely_sees_the_same_times(code: ctypes.CDLL) -> None:
-    """Packets are due by their arrival and the rate, whenever the program gets to run."""
+def test_departure_times_do_not_depend_on_polling(code: ctypes.CDLL) -> None:
+    """Departure times depend on arrivals and the rate, not on when the program runs."""
     often, rarely = (Way(code, rate_bps=1_000_000, delay_ns=3 * MS) for _ in range(2))
     seen = []
     for number in range(50):
@@ -55,14 +55,14 @@ def test_who_looks_rarely_sees_the_same_times(code: ctypes.CDLL) -> None:
     assert rarely.leave(1000 * MS) == seen
 
 
-def test_a_pause_is_not_made_up_for(code: ctypes.CDLL) -> None:
+def test_an_idle_link_saves_up_no_rate(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000)
     way.arrive(0, 0)
     way.arrive(1, 100 * MS)
     assert [left.due_ns for left in way.leave(200 * MS)] == [MBIT_1000_BYTES_NS, 100 * MS + MBIT_1000_BYTES_NS]
 
 
-def test_the_queue_drops_what_comes_last_and_only_when_it_is_full(code: ctypes.CDLL) -> None:
+def test_a_full_queue_drops_new_packets(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000, queue_bytes=3000)
     assert [way.arrive(number, 0) for number in range(5)] == [True, True, True, False, False]
     assert not way.arrive(5, MBIT_1000_BYTES_NS - 1)
@@ -72,24 +72,24 @@ def test_the_queue_drops_what_comes_last_and_only_when_it_is_full(code: ctypes.C
     assert (way.counters.in_packets, way.counters.out_packets, way.counters.dropped_packets) == (8, 4, 4)
 
 
-def test_what_has_been_sent_is_not_in_the_queue_however_long_the_delay(code: ctypes.CDLL) -> None:
+def test_delayed_packets_take_no_room_in_the_queue(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000, queue_bytes=1000, delay_ns=1000 * MS)
     assert all(way.arrive(number, number * MBIT_1000_BYTES_NS) for number in range(100))
     assert len(way.leave(NEVER)) == 100
 
 
-def test_the_line_has_an_end(code: ctypes.CDLL) -> None:
-    """Without a rate and with a delay, memory alone would be the bound."""
+def test_the_number_of_delayed_packets_is_bounded(code: ctypes.CDLL) -> None:
+    """With a delay and no rate, only memory would limit the packets in flight."""
     way = Way(code, delay_ns=1000 * MS)
     kept = sum(way.arrive(number, number) for number in range(20_000))
     assert 10_000 < kept < 20_000
     assert way.counters.dropped_packets == 20_000 - kept
 
 
-def test_jitter_adds_up_to_itself_and_nobody_overtakes(code: ctypes.CDLL) -> None:
+def test_jitter_is_bounded_and_keeps_the_order(code: ctypes.CDLL) -> None:
     way = Way(code, delay_ns=10 * MS, jitter_ns=4 * MS)
     for number in range(1000):
-        way.arrive(number, number * 5 * MS)  # farther apart than the jitter: each is thrown by itself
+        way.arrive(number, number * 5 * MS)  # farther apart than the jitter: each delay is drawn independently
     extra = [left.due_ns - left.number * 5 * MS - 10 * MS for left in way.leave(NEVER)]
     assert min(extra) >= 0
     assert max(extra) < 4 * MS
@@ -111,7 +111,7 @@ def test_independent_loss_is_within_its_binomial_interval(code: ctypes.CDLL, cha
 
 
 @pytest.mark.parametrize(("p", "r"), [(0.01, 0.25), (0.001, 0.1), (0.2, 0.8)])
-def test_bursts_are_as_long_and_as_many_as_gilbert_says(code: ctypes.CDLL, p: float, r: float) -> None:
+def test_bursts_follow_the_gilbert_model(code: ctypes.CDLL, p: float, r: float) -> None:
     passed = fates(Way(code, p=p, r=r, loss_bad=1.0))
     lengths = [len(list(run)) for fate, run in groupby(passed) if not fate]
     expected = MANY * p * r / (p + r)  # each burst ends once
@@ -120,22 +120,22 @@ def test_bursts_are_as_long_and_as_many_as_gilbert_says(code: ctypes.CDLL, p: fl
     assert len(lengths) == pytest.approx(expected, abs=SIGMAS * math.sqrt(expected))
 
 
-def test_both_states_lose_as_much_as_they_were_told(code: ctypes.CDLL) -> None:
+def test_both_gilbert_states_have_their_loss(code: ctypes.CDLL) -> None:
     p, r, good, bad = 0.01, 0.04, 0.02, 0.5
     lost = fates(Way(code, p=p, r=r, loss_good=good, loss_bad=bad)).count(False)
     assert lost / MANY == pytest.approx((r * good + p * bad) / (p + r), rel=0.1)
 
 
-def test_all_is_lost_or_nothing(code: ctypes.CDLL) -> None:
+def test_loss_of_one_drops_all_and_of_zero_nothing(code: ctypes.CDLL) -> None:
     assert not any(fates(Way(code, loss=1.0), 1000))
     assert all(fates(Way(code), 1000))
     way = Way(code, p=1.0, r=1e-12, loss_bad=1.0)
     assert not any(fates(way, 1000))
-    way.shape(p=0.0)  # the channel is good again, and not bad for ever
+    way.shape(p=0.0)  # the channel becomes good again
     assert all(fates(way, 1000))
 
 
-def test_a_new_rate_counts_for_the_bits_that_have_not_left(code: ctypes.CDLL) -> None:
+def test_a_new_rate_applies_to_unsent_bits(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000)
     way.arrive(0, 0)
     way.arrive(1, 0)
@@ -145,14 +145,14 @@ def test_a_new_rate_counts_for_the_bits_that_have_not_left(code: ctypes.CDLL) ->
 
 
 @pytest.mark.parametrize("rate_bps", [0, 1_000_000_000])
-def test_a_rate_that_was_lifted_makes_nothing_late(code: ctypes.CDLL, rate_bps: int) -> None:
+def test_a_raised_rate_sends_waiting_packets_at_once(code: ctypes.CDLL, rate_bps: int) -> None:
     way = Way(code, rate_bps=1000)
     way.arrive(0, 0)
     way.shape(now_ns=5000 * MS, rate_bps=rate_bps)
     assert 5000 * MS <= way.due() <= 5001 * MS
 
 
-def test_a_shorter_delay_lets_nobody_overtake(code: ctypes.CDLL) -> None:
+def test_a_shorter_delay_keeps_the_order(code: ctypes.CDLL) -> None:
     way = Way(code, delay_ns=50 * MS)
     way.arrive(0, 0)
     way.shape(now_ns=MS, delay_ns=5 * MS)
@@ -177,7 +177,7 @@ def test_directions_that_share_a_channel_send_in_turns(code: ctypes.CDLL) -> Non
     assert up.leave(NEVER) == [Left(number, turn * MBIT_1000_BYTES_NS) for number, turn in enumerate((1, 3, 4))]
 
 
-def test_a_channel_that_only_one_direction_shares_is_its_own(code: ctypes.CDLL) -> None:
+def test_a_channel_shared_by_one_direction_is_its_own(code: ctypes.CDLL) -> None:
     up, down = both_ways(code)
     down.shape(shared=0)
     for way in (up, down):
@@ -186,9 +186,7 @@ def test_a_channel_that_only_one_direction_shares_is_its_own(code: ctypes.CDLL) 
 
 
 @pytest.mark.parametrize(("waiting", "part"), [(1, 1.0), (2, 0.9), (5, 0.6), (30, 0.1)])
-def test_each_further_sender_that_waits_takes_its_part_of_the_rate(
-    code: ctypes.CDLL, waiting: int, part: float
-) -> None:
+def test_each_further_waiting_sender_reduces_the_rate(code: ctypes.CDLL, waiting: int, part: float) -> None:
     up, down = both_ways(code, contention=0.1)
     down.arrive(0, 0, source=100)
     for source in range(1, waiting):
@@ -198,7 +196,7 @@ def test_each_further_sender_that_waits_takes_its_part_of_the_rate(
     assert first.due_ns == pytest.approx(MBIT_1000_BYTES_NS / part, rel=1e-6)
 
 
-def test_who_has_sent_all_contends_no_more(code: ctypes.CDLL) -> None:
+def test_an_idle_sender_does_not_contend(code: ctypes.CDLL) -> None:
     way = Way(code, rate_bps=1_000_000, contention=0.5)
     for source in range(2):
         way.arrive(source, 0, source=source)
