@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What arrives of what is sent from one machine of a stage to another."""
+"""Traffic from one machine of a stage to another, and its arrivals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
-SMALL_BUFFER = 16_384  # the sender waits for the shaper rather than overfill its queue
-LARGE_BUFFER = 16 << 20  # the sender waits for nothing
+SMALL_BUFFER = 16_384  # the sender waits for the shaper instead of overfilling its queue
+LARGE_BUFFER = 16 << 20  # the sender never waits
 HEADERS_BYTES = 8 + 20 + 14
 
 
@@ -25,7 +25,7 @@ class Seen:
     wire_bps: float  # with headers down to Ethernet's
     longest_ms: float  # from the sender's call to the receiver's
     shortest_ms: float
-    gaps: tuple[int, ...]  # how many are missing, wherever some are
+    gaps: tuple[int, ...]  # lengths of the runs of missing packets
 
 
 def exchange(
