@@ -14,7 +14,7 @@ MS = 1_000_000  # nanoseconds
 
 
 class CShape(ctypes.Structure):
-    """struct shape of way.h."""
+    """The struct shape of way.h."""
 
     _fields_ = (
         ("rate_bps", ctypes.c_uint64),
@@ -85,13 +85,13 @@ class Left:
 
 
 class Way:
-    """Packets are numbers here."""
+    """One direction of a link in virtual time. Packets are numbers."""
 
     def __init__(self, code: ctypes.CDLL, seed: int = 1, **shape: float) -> None:
         self._code = code
         self._way = CWay()
         self._code.way_init(ctypes.byref(self._way), ctypes.c_uint64(seed))
-        self._kept: dict[int, CPacket] = {}  # as long as the C code has them
+        self._kept: dict[int, CPacket] = {}  # while the C code holds them
         self._shape = {"queue_bytes": 1 << 40} | shape
         self.shape()
 
@@ -104,7 +104,7 @@ class Way:
         self._code.way_shape(ctypes.byref(self._way), ctypes.byref(CShape(**self._shape)), ctypes.c_int64(now_ns))
 
     def share(self, other: Way) -> None:
-        """One channel from now on."""
+        """Share one channel with the other direction from now on."""
         for one, another in ((self, other), (other, self)):
             one._way.other = ctypes.addressof(another._way)
             one.shape(shared=1)
@@ -120,7 +120,7 @@ class Way:
         return int(self._code.way_due(ctypes.byref(self._way)))
 
     def leave(self, now_ns: int) -> list[Left]:
-        """All that are due by now."""
+        """Return all packets that are due by now."""
         left = []
         due = ctypes.c_int64()
         while packet := self._code.way_leave(ctypes.byref(self._way), ctypes.c_int64(now_ns), ctypes.byref(due)):
