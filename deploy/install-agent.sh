@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the agent of a gateway, or of the rented machine at the other end, a service of this machine, or that of a relay, or
-# of a terminal, such as a laptop: systemd starts it now and at boot. It has joined before, by `bicast-agent join`.
+# Makes the agent of this tree a service of this machine, which systemd starts now and at boot. Before that the agent
+# joined a controller with `bicast-agent join`.
 #
 #   deploy/install-agent.sh [gateway|terminal|relay]
 set -euo pipefail
@@ -16,12 +16,16 @@ tree=$(dirname "$(dirname "$(readlink -f "$0")")")
     exit 78
 }
 units=/etc/systemd/system
-# Beside and renamed: one that runs cannot be written over.
+# Beside and renamed: a program that runs cannot be overwritten.
 install -D -m 755 "$tree/build/bicast-agent" /usr/local/bin/bicast-agent.new
 mv /usr/local/bin/bicast-agent.new /usr/local/bin/bicast-agent
-install -D -m 644 "$tree/deploy/bicast-agent.service" "$units/bicast-agent.service"
-rm -f "$units/bicast-agent.service.d/"{gateway,terminal,relay}.conf
-install -D -m 644 "$tree/deploy/bicast-agent-$role.conf" "$units/bicast-agent.service.d/$role.conf"
+install -D -m 644 -t "$units" "$tree/deploy/bicast-agent@.service"
+install -D -m 644 -t "$units/bicast-agent@$role.service.d" "$tree/deploy/bicast-agent@$role.service.d/rights.conf"
 systemctl daemon-reload
-systemctl --quiet enable bicast-agent
-systemctl restart bicast-agent
+# One agent on one host: instances of other roles end, as does the unit without a role that versions up to 0.0.0 had.
+for unit in bicast-agent.service bicast-agent@{gateway,terminal,relay}.service; do
+    [[ $unit == "bicast-agent@$role.service" || ! -e $units/multi-user.target.wants/$unit ]] || systemctl --quiet disable --now "$unit"
+done
+rm -rf "$units"/bicast-agent.service{,.d}
+systemctl --quiet enable "bicast-agent@$role"
+systemctl restart "bicast-agent@$role"

@@ -277,7 +277,7 @@ func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As in deploy/bicast-agent.service. Its controller is out of reach, which is none of its guard's affair.
+	// As in deploy/bicast-agent@.service. Its controller is out of reach, which is none of its guard's affair.
 	process := exec.Command("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs",
 		program, "run", "--role", "relay", "--directory", b.brain.Directory("relay"))
 	process.Env = append(os.Environ(), asAgent+"=1")

@@ -64,12 +64,12 @@ def test_systemd_accepts_the_agent_unit_of_each_role(role: str) -> None:
         f"PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh {other}",
         f"PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh {role}",
         "/usr/local/bin/bicast-agent --version >&2",
-        "systemd-analyze verify --man=no bicast-agent.service",
-        "ls /etc/systemd/system/bicast-agent.service.d",
+        f"systemd-analyze verify --man=no bicast-agent@{role}.service",
+        "ls -d /etc/systemd/system/bicast-agent@*.d/* | wc -l",
     )
     done = run(in_opt(*place), os.environ)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["systemctl restart bicast-agent", f"{role}.conf"]
+    assert done.stdout.splitlines()[-2:] == [f"systemctl restart bicast-agent@{role}", "2"]
 
 
 def test_an_agent_that_has_not_joined_is_not_installed() -> None:

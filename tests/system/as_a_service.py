@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-UNIT = "bicast-agent.service"
+UNIT = "bicast-agent@.service"
 DEFAULT_ROLE = "terminal"
 # linux/prctl.h, linux/seccomp.h, linux/filter.h, linux/errno.h, and the number of socket(2) on both kinds of machine
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
@@ -42,7 +42,7 @@ class Service:
     """What the files of a role say."""
 
     def __init__(self, role: str) -> None:
-        files = [DEPLOY / UNIT, *sorted(DEPLOY.glob(f"bicast-agent-{role}.conf"))]
+        files = [DEPLOY / UNIT, *sorted(DEPLOY.glob(f"bicast-agent@{role}.service.d/*.conf"))]
         self._text = "\n".join(file.read_text() for file in files)
 
     def listed(self, key: str) -> list[str]:
