@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an agent with the rights that systemd leaves it as a service, with capabilities more (CAP_X) or less (-CAP_X).
+"""Run an agent with the rights of its systemd service, with capabilities more (CAP_X) or less (-CAP_X).
 
     as_a_service.py [CAPABILITY ...] -- PROGRAM ARGUMENT...
 
-Capabilities, families of sockets, and where it may write are what the unit and the drop-in of its role say. A family
-that they do not name is answered as systemd has it answered (EAFNOSUPPORT). No systemd runs where tests do.
+The unit and the drop-in of its role determine capabilities, families of sockets and writable directories. Other
+families fail with EAFNOSUPPORT, like under systemd. No systemd runs where tests run.
 
-A service keeps things where its unit says: what `--directory` names is there, and its runtime/ is what the unit has in
-/run. A terminal's lives in the namespace that it reads, which is what `--netns` names.
+`--directory` is mounted at the state directory of the unit, and its runtime/ at the unit's directory in /run. An agent
+of a terminal lives in the namespace that it reads, the one of `--netns`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ NUMBER_AT, FIRST_ARGUMENT_AT = 0, 16  # in struct seccomp_data
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 MOUNT_SETATTR, READ_ONLY, AT_FDCWD, AT_RECURSIVE = 442, 1, -100, 0x8000
-STRICT = ("/dev", "/proc", "/sys")  # what ProtectSystem=strict leaves as it is
+STRICT = ("/dev", "/proc", "/sys")  # ProtectSystem=strict does not change these
 
 library = ctypes.CDLL(None, use_errno=True)
 
 
 class Service:
-    """What the files of a role say."""
+    """The settings of a role's unit files."""
 
     def __init__(self, role: str) -> None:
         files = [DEPLOY / UNIT, *sorted(DEPLOY.glob(f"bicast-agent@{role}.service.d/*.conf"))]
         self._text = "\n".join(file.read_text() for file in files)
 
     def listed(self, key: str) -> list[str]:
-        """What a key names, in all of the files: systemd joins these lists."""
+        """Return the words of a key in all of the files: systemd joins these lists."""
         return [word for line in re.findall(rf"^{key}=(.*)$", self._text, re.MULTILINE) for word in line.split()]
 
 
@@ -56,7 +56,7 @@ def called(name: str, *arguments: int | bytes | None) -> None:
 
 
 def confine(service: Service, place: Path) -> None:
-    """To a view of the files in which it may write where the unit lets it."""
+    """Confine the process to a view of the files that is writable where the unit allows it."""
     (strict,) = service.listed("ProtectSystem")
     assert strict == "strict", f"ProtectSystem={strict}, of which nothing is known here"
     called("unshare", CLONE_NEWNS)
@@ -85,7 +85,7 @@ def enter(netns: str) -> None:
 
 
 def only_these(families: list[int]) -> bytes:
-    """A filter, in classic BPF: its jumps are to so many instructions further on, where equal and where not."""
+    """Return a filter in classic BPF. Its jumps skip this many instructions if equal, and if not."""
     program = [(LOAD, 0, 0, NUMBER_AT), (EQUAL, 0, len(families) + 2, SOCKET), (LOAD, 0, 0, FIRST_ARGUMENT_AT)]
     program += [(EQUAL, len(families) - at, 0, family) for at, family in enumerate(families)]
     program += [(RETURN, 0, 0, ERRNO | EAFNOSUPPORT), (RETURN, 0, 0, ALLOW)]
@@ -101,7 +101,7 @@ def restrict(service: Service) -> None:
 
 
 def taken(words: list[str], option: str) -> str | None:
-    """Its value, which is no more among the words then."""
+    """Remove an option from the words and return its value."""
     if option not in words:
         return None
     at = words.index(option)
