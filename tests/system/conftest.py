@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real controller process, a real Open vSwitch and real packets, in a world of their own."""
+"""A real controller process, a real Open vSwitch and real packets run in an isolated world."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ def pytest_configure(config: pytest.Config) -> None:
     if not isolate.inside():
         capture = config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
-            capture.suspend_global_capture(in_=True)  # or the second pytest's words would be kept from the terminal
+            capture.suspend_global_capture(in_=True)  # or the second pytest could not write to the terminal
         isolate.enter()
 
 
 @dataclass(frozen=True)
 class Home:
-    """A stage and the controller that its gateway has."""
+    """A stage and the controller of its gateway."""
 
     net: Stage
     controller: Controller
 
     def returns_soon(self) -> None:
-        """Open vSwitch 3.1 takes max_backoff from a change made while it is connected, and else keeps its 8 s."""
+        """Shorten the backoff of 8 s. Open vSwitch 3.1 reads max_backoff only when it changes while connected."""
         for gateway in self.net.gateways:
             ovs.vsctl("set", "Controller", gateway.name, f"max_backoff={MAX_BACKOFF_MS + 1}")
 
     def await_in_force(self) -> None:
-        """What was wished or written: the switches hold it, and so do their caches, of which no answer tells."""
+        """Wait until switches and their caches hold the configuration. No message reports the caches."""
         self.controller.await_steady()
         ovs.await_caches()
 
     def reconnect(self) -> None:
-        """The switch is read at once, and not at the next look.
+        """Have the switch read at once, and not at the next periodic reading.
 
-        Without any controller, if only for a moment, Open vSwitch would empty its tables.
+        Open vSwitch empties its tables if it has no controller, even for a moment.
         """
         for gateway in self.net.gateways:
             gateway.connect(THE_SAME)
             gateway.connect(OPENFLOW)
 
 
-THE_SAME = OPENFLOW.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # is another to Open vSwitch
+THE_SAME = OPENFLOW.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # a different controller for Open vSwitch
 PAPER = TREE / "topologies" / "paper.yaml"
 WIDE = TREE / "topologies" / "wide.yaml"
 TWIN = TREE / "topologies" / "twin.yaml"
@@ -65,15 +65,15 @@ TWIN = TREE / "topologies" / "twin.yaml"
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A directory of the world's own, so that no test finds the wishes of another."""
+    """Yield a directory of the module, so that no test finds the overrides of another."""
     with tempfile.TemporaryDirectory(prefix="system-", dir=isolate.RUN_DIRECTORY) as path:
         yield Path(path)
 
 
 @pytest.fixture(scope="module")
 def paper(place: Path) -> Iterator[Home]:
-    """The paper's lab without rates and losses, steady."""
-    # The controller first: Open vSwitch's first attempt shall not be in vain.
+    """Yield the paper's lab without rates and losses, in a steady state."""
+    # The controller starts first, so that Open vSwitch's first attempt succeeds.
     with controlled(PAPER, directory=place) as controller, raised(PaperTopo(shaped=False), controller=OPENFLOW) as net:
         controller.await_steady()
         yield Home(net, controller)
@@ -105,7 +105,7 @@ def twin(place: Path) -> Iterator[Home]:
 
 @contextmanager
 def two_sites(place: Path) -> Iterator[Home]:
-    """Each other's ends, and agents are served; there are none yet."""
+    """Yield two peer sites. Their controller serves agents, and none has joined yet."""
     with (
         controlled(TWIN, SETTINGS, directory=place) as controller,
         raised(TwinTopo(shaped=False), controller=OPENFLOW) as net,
@@ -118,14 +118,14 @@ def two_sites(place: Path) -> Iterator[Home]:
 
 
 def greeted(twin: Home) -> None:
-    """The client's MACs are learned when it first speaks."""
+    """Wait until the switch has learned the client's MACs from its first packets."""
     for address in ("192.168.110.3", "192.168.210.3"):
         until(lambda own=address: reaches(twin.net.machine("client"), own, SERVER), f"{address} is found")
 
 
 @contextmanager
 def slowed(net: Stage, rate_bps: int, *uplinks: str) -> Iterator[Callable[[], None]]:
-    """Downloads by these uplinks get this rate until the block ends or calls what it is given."""
+    """Limit downloads over these uplinks to this rate until the block ends or calls the yielded function."""
     with ExitStack() as lifted:
         for way in (net.uplink(name).backward for name in uplinks):
             lifted.callback(way.set, rate_bps=way.shape.rate_bps)
@@ -135,7 +135,7 @@ def slowed(net: Stage, rate_bps: int, *uplinks: str) -> Iterator[Callable[[], No
 
 @dataclass(frozen=True)
 class Wishes:
-    """What people ask, in force when they are answered."""
+    """Overrides by people. They are in force when a method returns."""
 
     home: Home
 
@@ -150,7 +150,7 @@ class Wishes:
 
 @pytest.fixture
 def wish(paper: Home) -> Iterator[Wishes]:
-    """Afterwards everything is as the file says."""
+    """Yield the overrides, and restore the file's settings after the test."""
     wishes = Wishes(paper)
     yield wishes
     wishes.active("wifi")
