@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch and the machines themselves say: nothing here believes the controller."""
+"""Evidence from the switch and the machines themselves, independent of the controller."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ COUNTED = {
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """For what nobody announces."""
+    """Poll a condition that no event reports."""
     deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {patience_s} s in vain: {what}"
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
         time.sleep(0.02)
 
 
 def metrics() -> list[str]:
-    """The lines that Prometheus would get from this world's controller."""
+    """Return the lines that Prometheus would get from this world's controller."""
     bearer = {"Authorization": f"Bearer {found(DEFAULT_API.port)}"}
     with urllib.request.urlopen(urllib.request.Request(f"{API}/metrics", headers=bearer)) as answer:
         return str(answer.read().decode()).splitlines()
 
 
 class Arrivals:
-    """Counts what comes in by each interface of a machine, by kind of traffic: names of those have no underscore."""
+    """Counts packets into each interface of a machine, by kind of traffic. Names of kinds have no underscore."""
 
     def __init__(self, machine: Machine, *devices: str, kinds: Mapping[str, str] = COUNTED) -> None:
         self._machine = machine
@@ -69,7 +69,7 @@ class Arrivals:
         self._machine.run("nft", "delete", "table", "inet", self._table)
 
     def since(self) -> Counter[tuple[str, str]]:
-        """Packets by (interface, kind) since the last time this was asked."""
+        """Return packets by (interface, kind) since the last call."""
         now = self._now()
         new, self._before = now - self._before, now
         return new
@@ -84,7 +84,7 @@ class Arrivals:
         return now
 
     def await_count(self, count: int, device: str, kind: str) -> None:
-        """Wait until as many packets have come since the last time this was asked."""
+        """Wait until this many packets have come since the last call of `since`."""
         until(lambda: self._now()[device, kind] - self._before[device, kind] >= count, f"{count} {kind} by {device}")
 
 
@@ -108,7 +108,7 @@ HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}): (OFP\w+)(.*)")
 
 
 class Snoop:
-    """Every OpenFlow message between a bridge and its controller, as Open vSwitch itself copies them out."""
+    """Records every OpenFlow message between a bridge and its controller, as copied by Open vSwitch."""
 
     def __init__(self, bridge: str) -> None:
         self._heard: list[Message] = []
@@ -135,7 +135,7 @@ class Snoop:
                 self._more.notify_all()
 
     def wait(self, kind: str, word: str = "", since: int = 0, patience_s: float = PATIENCE_S) -> Message:
-        """The first such message from number `since` on."""
+        """Wait for the first such message from number `since` on and return it."""
 
         def found() -> Message | None:
             return next((each for each in self._heard[since:] if each.kind == kind and word in each.text), None)
@@ -147,7 +147,7 @@ class Snoop:
         return message
 
     def number(self) -> int:
-        """Of the next message."""
+        """Return the number of the next message."""
         return len(self._heard)
 
     def kinds(self, since: int = 0) -> Counter[str]:
@@ -158,7 +158,7 @@ class Snoop:
         return {kind: kinds[kind] for kind in MODIFICATIONS if kinds[kind]}
 
     def settled(self) -> None:
-        """Until all that was sent so far must have been heard: an echo goes behind it on the same connection."""
+        """Wait until all messages sent so far are recorded: an echo follows them on the same connection."""
         self.wait("OFPT_ECHO_REPLY", since=self.number())
 
     def stop(self) -> None:
@@ -168,7 +168,7 @@ class Snoop:
 
 @contextmanager
 def snooping(bridge: str) -> Iterator[Snoop]:
-    """All is heard from the block's begin on. The bridge must be connected: echoes of each second mark the time."""
+    """Record all messages during the block. The bridge must be connected: an echo each second marks the time."""
     snoop = Snoop(bridge)
     try:
         snoop.settled()
@@ -214,6 +214,6 @@ def _pinged_once(machine: Machine, source: str, target: str, wait_s: int) -> boo
 
 
 def gateway(status: Mapping[str, list[dict[str, object]]]) -> dict[str, object]:
-    """The only one there is."""
+    """Return the only gateway."""
     (one,) = status["gateways"]
     return one
