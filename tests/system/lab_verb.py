@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab as people raise it, in a world of its own, and its processes."""
+"""The lab as people start it, in an isolated world, and its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.stage.isolate import MARK
 
 
 def lab(size_bytes: int) -> str:
-    """The verb as people call it, but for the size of the file."""
+    """Return a program that runs the verb with a file of another size."""
     return (
         f"import sys; import cli.lab; cli.lab.SIZE_BYTES = {size_bytes}; from cli.__main__ import main; "
         "sys.exit(main(['lab']))"
@@ -30,7 +30,7 @@ class Raised:
         self.process = process
 
     def says(self, word: str) -> list[str]:
-        """What it says until then."""
+        """Return its output up to the line with this word."""
         assert self.process.stdout is not None
         said = []
         for line in self.process.stdout:
@@ -40,14 +40,14 @@ class Raised:
         raise AssertionError(f"it ended without {word!r}: {self.process.communicate()[1]}")
 
     def members(self) -> dict[int, str]:
-        """Its processes, wherever they live, with their command lines."""
+        """Return its processes in all namespaces, with their command lines."""
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if self._mark in (process / "environ").read_bytes().split(b"\0"):
                     found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # ended while it was looked at
+                continue  # it has ended meanwhile
         return found
 
     def kill(self, program: str) -> None:
