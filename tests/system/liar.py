@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent of a terminal that says what it likes, and says that it does what it is told."""
+"""An agent of a terminal that reports false values, and confirms every order without carrying it out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Liar:
 
 @contextmanager
 def lying(controller: Controller, name: str, address: str) -> Iterator[Liar]:
-    """In session for the block."""
+    """Yield a lying agent that is in session during the block."""
     invited = controller.client.invite(name, "terminal")
     kept = (isolate.RUN_DIRECTORY / "agents" / "ca.pem").read_bytes()
     ca_pem = kept[kept.index(b"-----BEGIN CERTIFICATE") :]
@@ -59,14 +59,14 @@ def lying(controller: Controller, name: str, address: str) -> Iterator[Liar]:
 
 
 def _subflow(own: str, other: str, n: int, **said: int) -> pb.Subflow:
-    """Of a terminal that sends a megabyte from one report to the next, 16 ms away; `said` is what is said instead."""
+    """Return a subflow that sends a megabyte between reports, 16 ms away. `said` replaces some of its values."""
     truth = {"local_port": 40_000, "srtt_us": 16_000, "min_rtt_us": 16_000, "bytes_acked": 1_000_000 * n}
     ends = {"local_address": own, "remote_address": other, "remote_port": 443}
     return pb.Subflow(**ends, in_flight_segments=10, **(truth | said))
 
 
 Lie = Callable[[str, str, str, int], list[pb.Subflow]]
-"""What is told in report n of a terminal of this address that has connections to another one, of somebody else, too."""
+"""Makes the subflows of report n from the terminal's address, its peer's and that of another terminal."""
 
 LIES: Mapping[str, Lie] = MappingProxyType(
     {
