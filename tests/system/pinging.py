@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of pings between two sites: how many are answered, and which are answered too often."""
+"""Pings between two sites: how many are answered, and how many answers are duplicates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PINGS = 200
 
 
 def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
-    """How many were answered, and how many answers came too often."""
+    """Return how many pings were answered, and how many answers were duplicates."""
     said = pings(home.net.machine("client"), source, target, "-i", "0.01", count=PINGS)
     answered = {int(number) for number in re.findall(r"bytes from .*icmp_seq=(\d+)", said)}
-    print(said, json.dumps({site: copies(home, site) for site in ("home", "far")}))  # where it is another number
+    print(said, json.dumps({site: copies(home, site) for site in ("home", "far")}))  # shown when a test fails
     return sum(number <= PINGS for number in answered), said.count("DUP!")
 
 
@@ -33,7 +33,7 @@ def copies(home: Home, site: str) -> dict[str, Any]:
 
 @contextmanager
 def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
-    """While the block runs; what ping said is known after it."""
+    """Ping during the block. The yielded function returns the output after it."""
     words = ["ping", "-i", "0.02", "-I", source, SERVER]
     process = home.net.machine("client").popen(words, stdout=subprocess.PIPE, text=True)
     said: list[str] = []
@@ -45,6 +45,6 @@ def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
 
 
 def assert_each_once(said: str) -> None:
-    """None is lost, none comes twice; the last may be under way."""
+    """Assert that no answer is lost or duplicated. The last one may be in flight."""
     answered = [int(number) for number in re.findall(r"icmp_seq=(\d+)", said)]
     assert sorted(answered) == list(range(1, len(answered) + 1)), said
