@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point with real agents, uploads over its air, and what the kernel says of their sockets."""
+"""An access point with real agents, uploads over it, and the kernel's state of their sockets."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from topologies.access_point import SERVERS, AccessPointTopo, address
 SITE, DEVICE = "ap", "gw-air"
 NEAR = "s16"
 SERVER = SERVERS[NEAR]
-LAPTOPS, PHONES = ("t1", "t2"), ("t3", "t4")  # with an agent of their own, and without
-CONTROL, TOLD = "congestion-control", "window"  # how they are held
-SECOND = "192.168.2.3"  # of the server, for MPTCP
+LAPTOPS, PHONES = ("t1", "t2"), ("t3", "t4")  # with their own agent, and without
+CONTROL, TOLD = "congestion-control", "window"  # the enforcers of their caps
+SECOND = "192.168.2.3"  # the server's second address, for MPTCP
 LOOKS = 20
 SYS_BPF = {"x86_64": 321}.get(platform.machine(), 280)
-BPF_PROG_QUERY, TCX_INGRESS, TCX_EGRESS = 16, 46, 47  # of linux/bpf.h
+BPF_PROG_QUERY, TCX_INGRESS, TCX_EGRESS = 16, 46, 47  # from linux/bpf.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Line:
     in_flight_bytes: int
     acked_bytes: int
     mss_bytes: int
-    step_bytes: int  # in which its peer tells windows
+    step_bytes: int  # granularity of its peer's windows
 
     @property
     def in_flight_segments(self) -> int:
-        """Without what a window in steps may be too large by."""
+        """Return the segments in flight without the excess that the steps of a window allow."""
         return -(-max(0, self.in_flight_bytes - self.step_bytes) // self.mss_bytes)
 
 
@@ -70,7 +70,7 @@ class Air(Home):
         return next(one for one in self.place()["terminals"] if one["terminal"] == terminal)
 
     def bounds(self, terminal: str) -> tuple[int, int]:
-        """The least and the most segments of a connection to the server; (0, 0): there is no cap."""
+        """Return the least and the most segments of a connection to the server, or (0, 0) without a cap."""
         windows = self.told(terminal)["windows"]
         return max(((one["least_segments"], one["most_segments"]) for one in windows), default=(0, 0))
 
@@ -79,13 +79,13 @@ class Air(Home):
         return [_line(each) for each in self.net.machine(terminal).run(*words).stdout.splitlines() if " cwnd:" in each]
 
     def on_its_way(self, terminal: str, hand: str, port: int = PORT) -> int:
-        """Segments that its sockets may have there, or have, as the hand bounds them."""
+        """Return the segments in flight, or the congestion windows if the congestion control enforces the cap."""
         if hand == CONTROL:
             return sum(each.cwnd for each in self.lines(terminal, port))
         return sum(each.in_flight_segments for each in self.lines(terminal, port))
 
     def held(self, terminal: str, hand: str, port: int = PORT) -> bool:
-        """The controller says so, and so do the sockets."""
+        """Return whether the controller and the sockets both show the cap."""
         told, lines = self.told(terminal), self.lines(terminal, port)
         least, most = self.bounds(terminal)
         if not (lines and told["held"] and told["hand"] == hand and most):
@@ -98,7 +98,7 @@ class Air(Home):
         until(lambda: self.held(terminal, hand, port), f"{terminal} is held by {hand}")
 
     def kept(self, terminal: str, hand: str, port: int = PORT) -> bool:
-        """However often one looks, for about a second."""
+        """Return whether the cap holds in each of many samples, for about a second."""
         most = self.bounds(terminal)[1]
         for _ in range(LOOKS):
             before, now = most, self.on_its_way(terminal, hand, port)
@@ -108,25 +108,25 @@ class Air(Home):
         return True
 
     def await_free(self, terminal: str, hand: str, most: int) -> None:
-        """Nothing that was ordered before bounds it."""
+        """Wait until no earlier cap bounds the terminal."""
         until(
             lambda: self.on_its_way(terminal, hand) > 1.5 * most,
             f"{terminal} has more than 1.5 times the {most} segments on its way that it was held to by {hand}",
         )
 
     def await_moving(self, terminal: str) -> None:
-        """What it sends arrives, from now on, too."""
+        """Wait until more of the terminal's upload arrives."""
         before = sum(each.acked_bytes for each in self.lines(terminal))
         until(lambda: sum(each.acked_bytes for each in self.lines(terminal)) > before, f"{terminal}'s upload goes on")
 
     def revive(self) -> None:
-        """Agents that were killed."""
+        """Start the agents that were killed."""
         here = {one["name"] for one in self.controller.client.get("status")["agents"] if one["state"] == "here"}
         for name in self.agents.keys() - here:
             self.agents[name].start()
 
     def set_rule(self, rule: str) -> None:
-        """In force when this returns."""
+        """Set the rule of the access point. It is in force when this returns."""
         text = self.controller.file.read_text(encoding="utf-8")
         self.controller.file.write_text(re.sub(r"rule: \w+", f"rule: {rule}", text), encoding="utf-8")
         self.controller.process.send_signal(signal.SIGHUP)
@@ -134,7 +134,7 @@ class Air(Home):
 
     @contextmanager
     def ready(self, *terminals: str) -> Iterator[dict[str, End]]:
-        """One connection each, by terminal, of those that are told to go."""
+        """Yield one upload for each terminal. It starts when `go` is called."""
         targets = {self.net.machine(name): SERVER for name in terminals}
         with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
             servers = {SERVER: self.net.machine(NEAR)}
@@ -143,7 +143,7 @@ class Air(Home):
 
     @contextmanager
     def held_uploads(self, **hands: str) -> Iterator[dict[str, End]]:
-        """By terminal; from when they are held."""
+        """Yield running uploads by terminal, after their caps are in force."""
         with self.ready(*hands) as sending:
             for each in sending.values():
                 each.go()
@@ -152,7 +152,7 @@ class Air(Home):
             yield sending
 
     def forget(self) -> None:
-        """What TCP remembers of connections before, with whose threshold the next would begin."""
+        """Flush TCP's metrics of earlier connections: the next one would begin with their threshold."""
         for name in (*LAPTOPS, *PHONES):
             self.net.machine(name).run("ip", "tcp_metrics", "flush")
 
@@ -180,7 +180,7 @@ def _line(told: str) -> Line:
 
 
 def programs_at(device: str) -> int:
-    """Of any kind that sees packets there, in the world's own namespace."""
+    """Count the programs of any kind at a device in the world's own namespace."""
     filters = "".join(run("tc", "filter", "show", "dev", device, way).stdout for way in ("ingress", "egress"))
     return filters.count("bicast_") + sum(_links_at(device, each) for each in (TCX_INGRESS, TCX_EGRESS))
 
@@ -189,16 +189,16 @@ def _links_at(device: str, attach_type: int) -> int:
     query = (ctypes.c_uint32 * 16)(if_nametoindex(device), attach_type)
     failed = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_PROG_QUERY, query, ctypes.sizeof(query))
     assert failed == 0, f"what is attached to {device} cannot be asked: errno {ctypes.get_errno()}"
-    return int(query[6])  # prog_cnt, behind the address of what there is no room for
+    return int(query[6])  # prog_cnt, behind the address of the program ids, which have no buffer
 
 
 def controls(machine: Machine) -> list[str]:
-    """That the kernel knows."""
+    """Return the congestion controls that the kernel knows."""
     return machine.run("sysctl", "-n", "net.ipv4.tcp_available_congestion_control").stdout.split()
 
 
 def _second_way(net: Stage) -> None:
-    """To the server, for all connections of MPTCP."""
+    """Give all MPTCP connections a second path to the server."""
     server = net.machine(NEAR)
     server.run("ip", "address", "add", f"{SECOND}/24", "dev", "lan")
     server.run("ip", "mptcp", "endpoint", "add", SECOND, "dev", "lan", "signal", "port", str(STREAM_PORT))
@@ -208,7 +208,7 @@ def _second_way(net: Stage) -> None:
 
 @contextmanager
 def shared(place: Path) -> Iterator[Air]:
-    """By four terminals, of which two have agents, as the gateway has; the rule is ideal."""
+    """Yield an access point with four terminals under the rule ideal. Two of them and the gateway have agents."""
     with (
         controlled(FILE, SETTINGS, directory=place) as controller,
         raised(AccessPointTopo(terminals=len(LAPTOPS + PHONES)), controller=OPENFLOW) as net,
