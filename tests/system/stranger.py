@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends a site's host VXLAN packets, with an echo request of somebody inside in each, as anybody could.
+"""Send forged VXLAN packets to a site's host, each with an echo request of an inside terminal.
 
 stranger.py SOURCE PORT VNI MAC COUNT FAR CLIENT SERVER     from this address and port, to FAR and the tunnel's device
 """
@@ -15,7 +15,7 @@ IPPROTO_ICMP, IPPROTO_UDP = 1, 17
 
 
 def summed(content: bytes) -> int:
-    """RFC 1071."""
+    """Return the checksum of RFC 1071."""
     total = sum(struct.unpack(f"!{len(content) // 2}H", content))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
