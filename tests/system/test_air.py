@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals share one air with real agents, real sockets and a real Open vSwitch: what is decided holds, and ends."""
+"""Terminals share an access point with real agents, sockets and Open vSwitch: caps hold, and end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tests.system.shared_air import (
 )
 from topologies.access_point import AIR_BPS, RTTS_MS, address
 
-JOINED_WITHIN_S = 4.0 * SLOWNESS  # a second is promised; the rest is for a busy machine
+JOINED_WITHIN_S = 4.0 * SLOWNESS  # one second is promised; the rest allows for a busy machine
 SEGMENT_BITS = 12_000
 WAY_MS = RTTS_MS[NEAR]
-LONGEST_MS = 1.5 * WAY_MS  # that the least of some round trips is on a busy machine
+LONGEST_MS = 1.5 * WAY_MS  # the minimum of some round trips on a busy machine
 BELIEVED_MS = 2 * LONGEST_MS + 40  # in company (controller/policy/caps/terminal_cap.py)
 REPORTS_EVERY_S = 0.25
 
@@ -55,15 +55,13 @@ def air(shared_air: Air) -> Iterator[Air]:
 
 
 def fitting(rtt_ms: float, active: int) -> int:
-    """Segments of each."""
+    """Return the segments that fit for each sender."""
     return -(-int(AIR_BPS * rtt_ms / 1000) // (SEGMENT_BITS * active)) + 1
 
 
 @pytest.mark.timed
 @pytest.mark.parametrize(("terminals", "hand"), [(LAPTOPS, CONTROL), (PHONES, TOLD)])
-def test_two_uploads_are_held_to_their_parts_and_who_is_left_gets_all(
-    air: Air, terminals: tuple[str, str], hand: str
-) -> None:
+def test_caps_split_the_air_and_grow_when_an_upload_ends(air: Air, terminals: tuple[str, str], hand: str) -> None:
     first, second = terminals
     with air.held_uploads(**dict.fromkeys(terminals, hand)) as sending:
         for name in terminals:
@@ -81,7 +79,7 @@ def test_two_uploads_are_held_to_their_parts_and_who_is_left_gets_all(
 
 
 def told_by(verb: str, terminal: str) -> str:
-    """Its line."""
+    """Return the terminal's line in the output of a verb."""
     said = run("./bicast", verb).stdout
     found = re.search(rf"^{terminal} .*$", said, re.MULTILINE)
     assert found, said
@@ -89,7 +87,7 @@ def told_by(verb: str, terminal: str) -> str:
 
 
 @pytest.mark.timed
-def test_whoever_is_killed_caps_end_and_nothing_is_left_and_they_come_back(air: Air) -> None:
+def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
     with air.held_uploads(t1=CONTROL, t3=TOLD):
         own = air.lines("t1")[0].control
         most = max(air.bounds(name)[1] for name in ("t1", "t3"))
@@ -98,7 +96,7 @@ def test_whoever_is_killed_caps_end_and_nothing_is_left_and_they_come_back(air: 
         until(
             lambda: own not in controls(air.net.machine("t1")), "the killed agent's congestion control is known no more"
         )
-        air.await_held("t1", TOLD)  # by the gateway's, which saw it begin
+        air.await_held("t1", TOLD)  # by the gateway's agent, which saw its handshake
         until(lambda: bool(air.told("t1")["agent"] == SITE), "the gateway's agent has taken t1 over")
 
         air.agents[SITE].kill()
@@ -116,7 +114,7 @@ def test_whoever_is_killed_caps_end_and_nothing_is_left_and_they_come_back(air: 
 
 
 @pytest.mark.timed
-def test_when_the_controller_is_killed_caps_end_and_are_there_again_when_it_returns(air: Air) -> None:
+def test_caps_end_and_return_with_the_controller(air: Air) -> None:
     with air.held_uploads(t1=CONTROL, t3=TOLD):
         most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
         air.controller.kill()
@@ -131,14 +129,14 @@ def test_when_the_controller_is_killed_caps_end_and_are_there_again_when_it_retu
 
 @pytest.fixture
 def ruled(air: Air) -> Iterator[Air]:
-    """Afterwards the rule is what it was."""
+    """Yield the access point, and restore the rule after the test."""
     yield air
     air.set_rule("ideal")
     until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes again")
 
 
 @pytest.mark.timed
-def test_another_rule_in_the_file_acts_at_once_and_off_undoes_all(ruled: Air) -> None:
+def test_a_new_rule_acts_at_once_and_off_removes_all_caps(ruled: Air) -> None:
     air = ruled
     air.set_rule("off")
     with air.ready("t1", "t3") as sending:
@@ -164,13 +162,13 @@ def test_another_rule_in_the_file_acts_at_once_and_off_undoes_all(ruled: Air) ->
 
 
 def metric(name: str, terminal: str) -> float | None:
-    """None: it is not told just now."""
+    """Return the metric of a terminal, or None if it is missing at present."""
     of_it = (line for line in metrics() if line.startswith(f"{name}{{") and f'terminal="{terminal}"' in line)
     return next((float(line.split()[-1]) for line in of_it), None)
 
 
 @pytest.mark.timed
-def test_a_terminal_that_lies_takes_nothing_from_others_and_is_named(air: Air) -> None:
+def test_a_lying_terminal_is_named_and_takes_no_share(air: Air) -> None:
     liar = "t4"
     least, most = (fitting(ms, active) for ms, active in ((WAY_MS, 3), (BELIEVED_MS, 1)))
     with air.held_uploads(t1=CONTROL, t2=CONTROL), lying(air.controller, liar, address(liar)) as agent:
@@ -184,7 +182,7 @@ def test_a_terminal_that_lies_takes_nothing_from_others_and_is_named(air: Air) -
                 assert air.bounds(liar)[1] <= most, f"{liar} gets more by {what}"
                 time.sleep(REPORTS_EVERY_S)
             until(lambda before=doubted: air.told(liar)["doubted"] > before, f"{what} is not believed")
-        # It is silent by now, and not heard for as long as it takes its gateway's agent to tell of it.
+        # The liar is silent by now. Its gateway's agent reports that after a while.
         until(lambda: metric("bicast_cap_doubts_total", liar) == air.told(liar)["doubted"], "what it said is counted")
         for verb in ("caps", "status"):
             until(lambda verb=verb: names(verb, liar), f"`{verb}` names it")
@@ -198,11 +196,11 @@ def names(verb: str, liar: str) -> bool:
 
 
 def warned(beginning: str) -> str:
-    """What `status` warns of."""
+    """Return the warnings of `status` that begin like this."""
     return "\n".join(re.findall(rf"^! .*{beginning}.*$", run("./bicast", "status").stdout, re.MULTILINE))
 
 
-def test_the_second_agent_of_a_host_holds_nothing_and_says_who_does(air: Air) -> None:
+def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
     terminal = PHONES[0]
     machine = air.net.machine(terminal)
     with agent(air.controller, machine, terminal, "terminal"), air.held_uploads(**{terminal: CONTROL}):
@@ -211,14 +209,14 @@ def test_the_second_agent_of_a_host_holds_nothing_and_says_who_does(air: Air) ->
             told = air.controller.client.get("status")["agents"]
             (why_not,) = next(one for one in told if one["name"] == "stranger")["missing"]
             assert why_not["reason"] == "gateway.yaml has no terminal stranger, for which it was enrolled"
-        air.controller.client.revoke(terminal)  # it lives, and has the sockets
+        air.controller.client.revoke(terminal)  # it still runs, and holds the sockets
         with agent(air.controller, machine, terminal, "terminal"):
             until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
             air.await_held(terminal, TOLD)
 
 
 @pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
-def test_the_subflows_of_one_connection_share_a_part(air: Air, terminal: str, hand: str) -> None:
+def test_subflows_of_one_connection_share_a_cap(air: Air, terminal: str, hand: str) -> None:
     with _two_held_subflows(air, terminal, hand) as stream:
         assert air.told(terminal)["connections"] == 1
         assert stream.finish().whole
