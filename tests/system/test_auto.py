@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode auto, end to end: a real sender on a link that begins to lose has copies a second later, and why says it."""
+"""Mode auto copies a real sender's packets a second after its link begins to lose, and `why` shows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.traffic.streaming import streaming
 from tests.system.evidence import SLOWNESS, until
 from topologies.paper import SERVER
 
-COUNTED_WITHIN_S = 6.0  # 15 % of a call, by counters that are read each second
+COUNTED_WITHIN_S = 6.0  # 15 % of a call, with counters that are read each second
 METERED_TUNNEL = StagePlan(
     "a tunnel with a budget; one path at first",
     ("auto",),
@@ -32,12 +32,12 @@ METERED_TUNNEL = StagePlan(
 )
 CAMERA = ("4000000", "cubic")
 PROMISED_S = 1.0
-WITHIN_S = PROMISED_S + 1.5 * SLOWNESS  # a report that is under way, and a machine that is busy
+WITHIN_S = PROMISED_S + 1.5 * SLOWNESS  # allows for a report in flight and a busy machine
 
 
 @pytest.fixture
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """On one path: a controller before this one is told to have decided so."""
+    """Yield a lab on one path, as decided by an earlier controller in the state file."""
     with laboratory(tmp_path_factory.mktemp("logs"), SETTINGS) as raised:
         raised.controller.client.set_mode(TERMINAL, "auto")
         raised.controller.stop()
@@ -57,7 +57,7 @@ def newest(lab: Laboratory) -> dict[str, Any]:
 
 
 @pytest.mark.timed
-def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
+def test_auto_copies_soon_after_a_link_begins_to_lose(
     lab: Laboratory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -85,6 +85,6 @@ def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
 
 @pytest.mark.timed
 @pytest.mark.slow
-def test_a_call_through_a_metered_tunnel_has_copies_seconds_after_the_tunnel_begins_to_lose(tmp_path: Path) -> None:
+def test_auto_copies_a_call_when_a_metered_tunnel_loses(tmp_path: Path) -> None:
     (call,) = carry_out((METERED_TUNNEL,), tmp_path, 1)
     assert call.copies_after_s is not None and call.copies_after_s <= COUNTED_WITHIN_S + 1.5 * SLOWNESS, call
