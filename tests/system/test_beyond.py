@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Home's terminals reach whom neither site knows, through the far site's exit, made as docs/how-to/far-site.md says."""
+"""Home's terminals reach the internet through the far site, configured like in docs/how-to/far-site.md."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def lines() -> str:
 
 @contextmanager
 def exit_made() -> Iterator[None]:
-    """In the namespace of this process, which other tests have after these."""
-    # The machine's own IPv6, which the topology has off for devices to come; and off again on the bridge's port.
+    """Make the far site's internet gateway in this process's namespace, and remove it for later tests."""
+    # The topology disables IPv6 on later devices. The machine needs it, but not on the bridge's port.
     run("sysctl", "--quiet", "--write", "net.ipv6.conf.default.disable_ipv6=0")
     run("sh", "-ec", lines())
     run("sysctl", "--quiet", "--write", "net.ipv6.conf.ve-far.disable_ipv6=1")
@@ -81,7 +81,7 @@ def cut(home: Home, uplink: str) -> Iterator[None]:
 
 @contextmanager
 def counted(to_home: int, to_far: int) -> Iterator[None]:
-    """Each uplink brings as many packets there, at least."""
+    """Wait after the block until each uplink has carried at least this many packets."""
     before = {name: carried(name) for name in UPLINKS}
     yield
 
@@ -100,24 +100,24 @@ def fetched(home: Home) -> bool:
 
 
 @pytest.mark.parametrize(("source", "target"), [(CLIENT, WEB), (BY_LTE, WEB), (SIXTH, WEB6)])
-def test_a_stranger_answers_every_ping_once_and_both_uplinks_carry_all(beyond: Home, source: str, target: str) -> None:
+def test_internet_pings_use_both_uplinks_and_return_once(beyond: Home, source: str, target: str) -> None:
     with counted(PINGS, PINGS):
         assert pinged(beyond, source, target) == (PINGS, 0)
 
 
-def test_a_download_from_a_stranger_rides_both_uplinks(beyond: Home) -> None:
-    with counted(SEGMENTS, SEGMENTS // 20):  # one acknowledgement may be for many segments
+def test_an_internet_download_uses_both_uplinks(beyond: Home) -> None:
+    with counted(SEGMENTS, SEGMENTS // 20):  # one acknowledgement may cover many segments
         assert fetched(beyond)
 
 
 @pytest.mark.parametrize("uplink", UPLINKS)
-def test_an_uplink_that_is_cut_costs_nothing_on_the_way_to_a_stranger(beyond: Home, uplink: str) -> None:
+def test_internet_traffic_survives_the_cut_of_an_uplink(beyond: Home, uplink: str) -> None:
     with cut(beyond, uplink):
         assert pinged(beyond, CLIENT, WEB) == (PINGS, 0)
         assert fetched(beyond)
 
 
-def test_to_a_stranger_it_is_the_exit_that_speaks(beyond: Home) -> None:
+def test_internet_hosts_see_the_address_of_the_far_site(beyond: Home) -> None:
     counts = "table ip who { chain asks { type filter hook prerouting priority raw; ip saddr 203.0.113.9 counter; }; }"
     web = beyond.net.machine("web")
     web.run("nft", "-f", "-", given=counts)
@@ -128,7 +128,7 @@ def test_to_a_stranger_it_is_the_exit_that_speaks(beyond: Home) -> None:
         web.run("nft", "delete", "table", "ip", "who")
 
 
-def test_a_stranger_reaches_nobody_unasked(beyond: Home) -> None:
+def test_internet_hosts_cannot_reach_terminals_first(beyond: Home) -> None:
     web = beyond.net.machine("web")
     web.run("ip", "route", "add", "192.168.0.0/16", "via", "203.0.113.9")
     try:
