@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wish moves the gateway and a live MPTCP connection, with a real agent where the connection is served."""
+"""An override moves the gateway and a live MPTCP connection, with a real agent at the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.processes.controller import API
 from lab.traffic.streaming import streaming
 from topologies.paper import SERVER
 
-RELAY = "server"  # as paper.yaml lists it
+RELAY = "server"  # its name in paper.yaml
 WITHIN_S = 60.0
 
 
@@ -37,7 +37,7 @@ def relay(lab: Laboratory) -> Iterator[Agent]:
 
 @pytest.fixture
 def download(lab: Laboratory, relay: Agent) -> Iterator[None]:
-    """By both paths, and the relay has told of it."""
+    """Download over both paths, after the relay has reported the connection."""
     with streaming(lab.server, lab.client, SERVER) as stream:
         stream.await_flowing()
         await_paths(lab.server, *UPLINKS.values())
@@ -63,7 +63,7 @@ def newest(lab: Laboratory) -> dict[str, Any]:
     return dict(course["decisions"][0])
 
 
-def test_a_switch_moves_both_hands_and_why_tells_what_each_did(
+def test_a_switch_moves_gateway_and_relay_and_why_shows_both(
     lab: Laboratory, download: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = lab.controller.client.set_active(TERMINAL, "lte")
@@ -79,9 +79,7 @@ def test_a_switch_moves_both_hands_and_why_tells_what_each_did(
     assert until(lambda: active(lab) == set(UPLINKS.values())), "flags of ours are still there"
 
 
-def test_a_controller_that_dies_and_returns_finds_its_wish_and_new_connections_follow_it(
-    lab: Laboratory, relay: Agent
-) -> None:
+def test_an_override_survives_a_controller_restart(lab: Laboratory, relay: Agent) -> None:
     lab.controller.client.set_active(TERMINAL, "lte")
     lab.controller.kill()
     lab.controller.start()
@@ -95,7 +93,7 @@ def test_a_controller_that_dies_and_returns_finds_its_wish_and_new_connections_f
     assert newest(lab)["reason"] == "it was chosen before this controller was started"
 
 
-def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_nobody_was_ordered(lab: Laboratory) -> None:
+def test_a_switch_without_an_agent_reports_no_orders(lab: Laboratory) -> None:
     with agent(lab.controller, lab.server, RELAY, "relay") as running:
         running.await_session()
         lab.controller.client.set_active(TERMINAL, "lte")
