@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two classes of UDP on real switches: one rides both uplinks in both directions, the other one of them."""
+"""Two classes of UDP on real switches: one uses both uplinks in both directions, the other a single one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def send(machine: Machine, own: tuple[str, int], other: tuple[str, int]) -> None
 
 
 def ridden(home: Home, port: int, *expected: str) -> None:
-    """Datagrams each way, to the server's port and from it; each uplink carries all, or next to nothing."""
+    """Send datagrams to the server's port and from it. Each uplink must carry all, or almost none."""
     client, server = home.net.machine("client"), home.net.machine("server")
     for direction, go in enumerate(
         (
@@ -82,13 +82,13 @@ def ridden(home: Home, port: int, *expected: str) -> None:
             assert came(name) < DATAGRAMS / 2
 
 
-def test_a_class_in_bicast_rides_both_uplinks_and_one_in_single_one_of_them(classed: Home) -> None:
+def test_a_bicast_class_uses_both_uplinks_a_single_class_one(classed: Home) -> None:
     ridden(classed, CALL, "wifi", "lte")
     ridden(classed, BACKUP, "wifi")
     ridden(classed, CALL + 100, "wifi")
 
 
-def test_a_mode_that_is_wished_for_a_class_moves_both_ends_with_groups_alone_and_is_shown(classed: Home) -> None:
+def test_a_class_override_changes_only_groups_at_both_sites(classed: Home) -> None:
     with snooping(HOME) as at_home, snooping(FAR) as at_far:
         heard = at_home.number(), at_far.number()
         assert run("./bicast", "mode", "client/voip", "single").stdout == "client/voip is in mode single\n"
