@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's death changes nothing on the wire, and its return disturbs nothing."""
+"""The controller's death changes no packet, and its return changes no flow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_PAUSE_S = 1.0  # a download has pauses of its own; bench publishes the f
 
 @pytest.fixture(scope="module")
 def home(place: Path) -> Iterator[Home]:
-    """As the file says nothing is bicast: that it is, is a wish."""
+    """Yield a home with no bicast in its file, so that bicast is an override."""
     kept = place / "kept"
     kept.mkdir()
     file = place / "plain.yaml"
@@ -42,7 +42,7 @@ def home(place: Path) -> Iterator[Home]:
 
 @contextmanager
 def as_it_was(home: Home) -> Iterator[Client]:
-    """Afterwards the controller lives, and what was wished meanwhile is wished no more."""
+    """Restart the controller after the block if it is dead, and restore mode and uplink."""
     client = home.controller.client
     before = client.get("terminals", "client")
     try:
@@ -55,7 +55,7 @@ def as_it_was(home: Home) -> Iterator[Client]:
         client.set_mode("client", before["mode"])
 
 
-def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
+def test_kill_9_during_a_download_loses_no_byte_or_override(home: Home) -> None:
     with as_it_was(home) as client:
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
@@ -78,7 +78,7 @@ def test_kill_9_pauses_a_download_for_less_than_a_second(home: Home) -> None:
 
 
 def _killed_under_a_download(home: Home, wifi_bps: int) -> Received:
-    """Wi-Fi has this rate until the controller has returned, and its own from then on."""
+    """Kill the controller during a download. Wi-Fi has this rate until the controller has returned."""
     before = program(BRIDGE)
     with web_server(home.net.machine("server"), SERVER) as web, snooping(BRIDGE) as snoop:
         file = web.offer("long", BYTES)
@@ -100,16 +100,16 @@ def _killed_under_a_download(home: Home, wifi_bps: int) -> Received:
     return received
 
 
-def test_a_dead_port_is_survived_with_no_controller(home: Home) -> None:
+def test_a_dead_port_is_bypassed_without_a_controller(home: Home) -> None:
     router = home.net.machine("router")
     with as_it_was(home) as client:
         client.set_mode("client", "single")
         client.set_active("client", "wifi")
-        home.await_in_force()  # what the switch has not read yet would die with the connection
+        home.await_in_force()  # a message that the switch has not read would be lost with the connection
         home.controller.kill()
         try:
             router.run("ip", "link", "set", "wifi", "down")
-            # The answer must come back by the other way too; that is the router's affair.
+            # The router must return the answer over the other uplink, too.
             router.run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.200.2")
             until(lambda: reaches(home.net.machine("client"), "192.168.110.3", SERVER), "it goes by the other uplink")
         finally:

@@ -13,4 +13,4 @@ def home(paper: Home) -> Home:
     return paper
 
 
-test_a_dead_port_is_survived_with_no_controller = test_death.test_a_dead_port_is_survived_with_no_controller
+test_a_dead_port_is_bypassed_without_a_controller = test_death.test_a_dead_port_is_bypassed_without_a_controller
