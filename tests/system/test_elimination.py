@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two real bridges with a real agent at each: whatever is sent arrives once, by whichever uplink is there."""
+"""Two real bridges with real agents deliver each packet once, over any uplink that works."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topologies.paper import SERVER
 
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
 HOPS = {"100.1": "fe-wifi", "100.2": "gw-wifi", "200.1": "fe-lte", "200.2": "gw-lte"}
-TIMES_OUT = 3  # the third time for 20 s
+TIMES_OUT = 3  # the third timeout lasts 20 s
 BEFORE_TRIAL_S = 15.0
 
 
@@ -40,15 +40,13 @@ def test_every_ping_is_answered_once(once: Home, source: str) -> None:
     assert pinged(once, source) == (PINGS, 0)
 
 
-def test_what_one_uplink_loses_the_other_brings(lossy: Home) -> None:
+def test_losses_on_one_uplink_are_covered_by_the_other(lossy: Home) -> None:
     assert pinged(lossy, CLIENT) == (PINGS, 0)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_an_uplink_that_brings_no_copies_is_named_and_left_while_nobody_loses_anything(
-    once: Home, direction: str
-) -> None:
-    """Whichever of its directions is dead."""
+def test_a_silent_uplink_is_named_and_left_without_loss(once: Home, direction: str) -> None:
+    """One direction of the uplink is dead."""
     way = getattr(once.net.uplink("wifi"), direction)
     site = {"forward": "far", "backward": "home"}[direction]
     with pinging(once, CLIENT) as answers:
@@ -73,7 +71,7 @@ def active(home: Home) -> str:
 
 @pytest.fixture
 def written(once: Home) -> Iterator[Home]:
-    """The MACs of all next hops are in the file."""
+    """Yield sites whose file has the MACs of all next hops."""
     before = text = once.controller.file.read_text()
     for host, device in HOPS.items():
         mac = ovs.vsctl("get", "Interface", device, "mac_in_use").strip()
@@ -88,7 +86,7 @@ def written(once: Home) -> Iterator[Home]:
 
 
 @pytest.mark.slow
-def test_an_uplink_that_has_healed_carries_on_when_the_other_one_dies_long_before_its_next_trial(written: Home) -> None:
+def test_a_healed_uplink_takes_over_before_its_next_trial(written: Home) -> None:
     try:
         with pinging(written, CLIENT):
             lose(written, "wifi", 100)
@@ -105,7 +103,7 @@ def test_an_uplink_that_has_healed_carries_on_when_the_other_one_dies_long_befor
 
 
 def lose(home: Home, name: str, percent: float) -> None:
-    """Whatever goes by this uplink, and what comes."""
+    """Set the loss of both directions of an uplink."""
     uplink = home.net.uplink(name)
     for way in (uplink.forward, uplink.backward):
         way.set(loss_percent=percent)
