@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who eliminates may end at any moment; what is copied follows."""
+"""An agent that eliminates may end at any moment, and copying adapts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topologies.twin import FAR
 
 
 def copied(bridge: str) -> bool:
-    """Whether everything is, by its flows: of the two classes, what is not TCP has none of its own then."""
+    """Return whether a bridge copies all traffic: its table of classes then has no flow for TCP."""
     return not any("tcp" in flow for flow in flows(bridge) if "table=2" in flow)
 
 
@@ -33,7 +33,7 @@ def has_program(device: str) -> bool:
     return "xdp" in run("ip", "-d", "link", "show", device).stdout
 
 
-def test_with_the_agents_killed_tcp_alone_is_copied_again(twin: Home) -> None:
+def test_only_tcp_is_copied_after_an_agent_is_killed(twin: Home) -> None:
     assert not copied(BRIDGE) and not copied(FAR)
     with both(twin) as agents:
         assert has_program("fe-wifi") and has_program("gw-lte") and has_program("gw-c1")
@@ -42,7 +42,7 @@ def test_with_the_agents_killed_tcp_alone_is_copied_again(twin: Home) -> None:
         assert copied(FAR) and not has_program("fe-wifi")
 
 
-def test_an_agent_that_stands_still_is_believed_no_longer_than_its_programs_go_on(twin: Home) -> None:
+def test_only_tcp_is_copied_while_an_agent_is_stopped(twin: Home) -> None:
     with both(twin) as agents:
         agents["far"].signal(signal.SIGSTOP)
         until(lambda: not copied(BRIDGE), "TCP alone is copied")
@@ -50,7 +50,7 @@ def test_an_agent_that_stands_still_is_believed_no_longer_than_its_programs_go_o
         until(lambda: copied(BRIDGE), "everything is copied again")
 
 
-def test_a_controller_that_comes_back_changes_nothing(twin: Home) -> None:
+def test_a_returning_controller_changes_nothing(twin: Home) -> None:
     with both(twin), snooping(BRIDGE) as at_home, snooping(FAR) as at_far:
         heard = at_home.number(), at_far.number()
         twin.controller.kill()
@@ -69,7 +69,7 @@ def agents(twin: Home) -> list[dict[str, Any]]:
     return found
 
 
-def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) -> None:
+def test_a_foreign_xdp_program_is_kept_and_reported(twin: Home) -> None:
     theirs = TREE / "agent" / "portxdp" / "terminal_port.bpf.o"
     run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
     with agent(twin.controller, None, "far", "gateway") as at_far:

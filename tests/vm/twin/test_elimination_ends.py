@@ -7,4 +7,4 @@ short for agents on an emulated processor to reconnect.
 
 from tests.system.test_elimination_ends import *  # noqa: F403
 
-del test_a_controller_that_comes_back_changes_nothing  # noqa: F821
+del test_a_returning_controller_changes_nothing  # noqa: F821
