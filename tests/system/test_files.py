@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ovs-flows/ is the controller's own program, and load.sh puts it on a bridge whole or not at all."""
+"""ovs-flows/ contains the controller's program, and load.sh installs it whole or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD = {
     "a group out of our range": ("groups.txt", "group_id=16", "group_id=26"),
     "nothing": ("flows.txt", "cookie=", "# cookie="),
 }
-RATE_PPS, LOADS = 100, 20  # a second and a half of packets fit into the socket by which Open vSwitch reads
+RATE_PPS, LOADS = 100, 20  # Open vSwitch's receive buffer holds packets of 1.5 s
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def paper() -> Iterator[tuple[Path, str]]:
 
 @contextmanager
 def office() -> Iterator[tuple[Path, str]]:
-    """A bridge with the ports that the file names, and nobody behind them."""
+    """Yield a bridge with the ports of the file and no hosts behind them."""
     path = OVS_FLOWS / "office.yaml"
     site = config_load.load(str(path)).sites[0]
     with ovs.PrivateOvs():
@@ -60,7 +60,7 @@ def office() -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize("gateway", [paper, office])
-def test_the_files_and_the_controller_fill_a_bridge_alike(gateway: object, tmp_path: Path) -> None:
+def test_files_and_controller_install_the_same_program(gateway: object, tmp_path: Path) -> None:
     with ExitStack() as stack:
         path, bridge = stack.enter_context(gateway())  # type: ignore[operator]
         with controlled(path, directory=tmp_path) as controller:
@@ -73,12 +73,12 @@ def test_the_files_and_the_controller_fill_a_bridge_alike(gateway: object, tmp_p
 
 
 def without_flags(program: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
-    """With no controller nobody would be told of a flow that is deleted."""
+    """Return the program without flags that report deleted flows: without a controller, nothing reads the reports."""
     flows, groups = program
     return [flow.replace(" send_flow_rem", "") for flow in flows], groups
 
 
-def test_the_kept_files_are_what_render_writes(tmp_path: Path) -> None:
+def test_committed_files_equal_the_output_of_render(tmp_path: Path) -> None:
     run("./bicast", "render", "--into", str(tmp_path))
     written = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.txt")}
     kept = {path.relative_to(OVS_FLOWS): path.read_text() for path in OVS_FLOWS.rglob("*.txt")}
@@ -90,7 +90,7 @@ def load(folder: Path, bridge: str = BRIDGE) -> Done:
 
 
 def copy(into: Path, **changed: str) -> Path:
-    """The paper's files, with a text of one's own in one or both."""
+    """Copy the paper's files, with other texts in one or both."""
     shutil.copytree(PAPER, into)
     for name, text in changed.items():
         (into / f"{name}.txt").write_text(text)
@@ -105,7 +105,7 @@ def net() -> Iterator[Stage]:
 
 @pytest.fixture
 def loaded(net: Stage) -> Iterator[Stage]:
-    """The paper's files are on the bridge, and something of somebody else."""
+    """Yield a bridge with the paper's files loaded, beside a foreign flow and group."""
     ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
     ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
     assert load(PAPER).returncode == 0
@@ -123,7 +123,7 @@ def test_a_bad_file_leaves_the_bridge_as_it_was(loaded: Stage, tmp_path: Path, w
     (bad / name).write_text(text.replace(right, wrong))
     more = {"flows.txt": ("groups.txt", MORE_GROUP), "groups.txt": ("flows.txt", MORE_FLOW)}[name]
     with (bad / more[0]).open("a") as other:
-        other.write(more[1])  # something good, in the file that is not bad
+        other.write(more[1])  # a valid line in the other file
     before = program(BRIDGE)
     done = load(bad)
     assert done.returncode == 1
@@ -131,7 +131,7 @@ def test_a_bad_file_leaves_the_bridge_as_it_was(loaded: Stage, tmp_path: Path, w
     assert program(BRIDGE) == before
 
 
-def test_what_is_foreign_stays_and_what_is_no_longer_named_goes(loaded: Stage, tmp_path: Path) -> None:
+def test_load_keeps_foreign_flows_and_removes_stale_ones(loaded: Stage, tmp_path: Path) -> None:
     first = program(BRIDGE)
     more = {"groups": (PAPER / "groups.txt").read_text() + MORE_GROUP, "flows": (PAPER / "flows.txt").read_text()}
     more["flows"] += MORE_FLOW
@@ -154,8 +154,8 @@ def test_a_foreign_flow_in_the_place_of_ours_is_not_overwritten(loaded: Stage) -
     assert program(BRIDGE) == before
 
 
-def test_files_are_loaded_anew_under_traffic_and_no_packet_is_lost(loaded: Stage, tmp_path: Path) -> None:
-    """Two programs in turn, each of which sends the datagrams by another uplink."""
+def test_reloading_files_under_traffic_loses_no_packet(loaded: Stage, tmp_path: Path) -> None:
+    """Two programs alternate. Each sends the datagrams over another uplink."""
     other = tmp_path / "lte.yaml"
     other.write_text(
         (TREE / "topologies" / "paper.yaml").read_text().replace("default_uplink: wifi", "default_uplink: lte")
