@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One terminal that asks all the time costs nobody else anything: an uplink that dies meanwhile is left as ever."""
+"""A terminal that floods the controller does not delay others: a dead uplink is left in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.system.conftest import Home
 from tests.system.evidence import PATIENCE_S, groups, until
 from topologies.wide import BRIDGE
 
-GENEROUS_S = 1.0  # promised are 100 ms; a port's death must not queue behind the flood
+GENEROUS_S = 1.0  # 100 ms are promised; the event of a dead port must not queue behind the flood
 FLOOD = """
 import socket, sys, time
 device, frame = sys.argv[1], bytes.fromhex(sys.argv[2])
@@ -38,7 +38,7 @@ while True:
 
 
 def probe(target: IPv6Address) -> bytes:
-    """A solicitation of duplicate address detection (RFC 4862, 5.4.2)."""
+    """Return a solicitation of duplicate address detection (RFC 4862, 5.4.2)."""
     body = struct.pack("!BBHI16s", 135, 0, 0, 0, target.packed)
     source, group = bytes(16), IPv6Address("ff02::1:ff00:0").packed[:13] + target.packed[13:]
     total = sum(struct.unpack("!32H", source + group + struct.pack("!II", len(body), 58) + body))
@@ -50,7 +50,7 @@ def probe(target: IPv6Address) -> bytes:
 
 @contextmanager
 def flooding(machine: Machine, device: str, target: str) -> Iterator[None]:
-    """5,000 times a second: does anybody have this address? The app answers that, no flow."""
+    """Send 5,000 probes for an address each second. The controller answers them, not a flow."""
     words = [sys.executable, "-c", FLOOD, device, probe(IPv6Address(target)).hex()]
     process = machine.popen(words, stdout=subprocess.PIPE, text=True)
     try:
@@ -69,19 +69,19 @@ def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
 
 
-def test_the_lab_limits_what_comes_up_as_every_prepared_bridge_does() -> None:
+def test_the_lab_has_the_rate_limits_of_a_prepared_bridge() -> None:
     limits = {name: value for name, value in CONTROLLER_COLUMNS.items() if name.endswith("_limit")}
     assert set(RATE_LIMIT) == {f"{name}={value}" for name, value in limits.items()}
 
 
 @pytest.mark.parametrize("within_s", [PATIENCE_S, pytest.param(GENEROUS_S, marks=pytest.mark.timed)])
-def test_an_uplink_that_dies_while_a_terminal_floods_is_left(wide: Home, within_s: float) -> None:
+def test_a_dead_uplink_is_left_during_a_flood(wide: Home, within_s: float) -> None:
     until(lambda: bool(copies_to("gw-wifi")), "copies go to gw-wifi")
     sensor = wide.net.machine("sensor")
     (device,) = [
         each["ifname"] for each in json.loads(sensor.run("ip", "-json", "link").stdout) if each["ifname"] != "lo"
     ]
-    enough = received("gw-air") + 10_000  # that is 2 s of it
+    enough = received("gw-air") + 10_000  # 2 s of the flood
     try:
         with flooding(sensor, device, "fd00:50::2"):
             until(lambda: received("gw-air") > enough, "the flood is under way")
