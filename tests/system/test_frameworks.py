@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On os-ken and on Ryu alike: connect, install, change, die and come back."""
+"""The controller connects, installs, changes and restarts on os-ken and on Ryu alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRAMEWORKS = ["os_ken", *RYU]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_connect_install_change_die_and_come_back(framework: str, tmp_path: Path) -> None:
+def test_a_framework_connects_installs_changes_and_restarts(framework: str, tmp_path: Path) -> None:
     python = PYTHONS[framework]
     told = run(python, "-c", "from controller.edges.openflow import framework; print(framework.NAME)").stdout
     assert told == f"{framework}\n"
