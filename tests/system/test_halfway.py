@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller is killed in the middle of a reconciliation: no packet is lost, and the next one ends the work."""
+"""A controller killed during a reconciliation costs no packet, and the next one completes the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALLS = ", calls: {protocols: [udp], ports: [5060-5075]}"
 
 
 def written(pings: str, calls: str = "", guest: str = "") -> str:
-    """The paper's gateway; pings have a class of their own and ride one uplink, so that each is answered once."""
+    """Return the paper's gateway with a class for pings on one uplink, so that each ping gets one answer."""
     text = PAPER.read_text().replace("        mode: bicast\n", "        mode: bicast\n        modes: {pings: single}\n")
     return text.replace("    uplinks:\n", f"    classes: {{pings: {pings}{calls}}}\n    uplinks:\n") + guest
 
@@ -39,7 +39,7 @@ FEW, MORE = written("{protocols: [icmp]}"), written("{protocols: [icmp], dscp: [
 
 
 class Fuse:
-    """Stands between a switch and its controller; `blow` is called right behind the message that was agreed on."""
+    """A proxy between a switch and its controller. It calls `blow` right after the chosen message."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ class Fuse:
                 return
             try:
                 controller = socket.create_connection((OPENFLOW_ADDRESS.host, OPENFLOW_ADDRESS.port))
-            except OSError:  # it is dead
+            except OSError:  # the controller is dead
                 switch.close()
                 continue
             for source, sink, counted in ((switch, controller, False), (controller, switch, True)):
@@ -118,12 +118,12 @@ def home(place: Path, fuse: Fuse) -> Iterator[Home]:
 
 def take(home: Home, text: str) -> None:
     file = home.controller.file
-    file.write_text(file.read_text().splitlines(keepends=True)[0] + text)  # its own settings are in the first line
+    file.write_text(file.read_text().splitlines(keepends=True)[0] + text)  # the first line has the test's settings
     home.controller.process.send_signal(signal.SIGHUP)
 
 
 def finished(home: Home, text: str) -> tuple[list[str], list[str]]:
-    """The program that a controller installs which nobody disturbs."""
+    """Return the program that an undisturbed controller installs."""
     take(home, text)
     home.controller.await_word("is in force")
     home.await_in_force()
