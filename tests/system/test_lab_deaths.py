@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab whose switch or controller dies ends at once and says so, whatever it was doing; nothing of it is left."""
+"""A lab ends at once with an error if its switch or controller dies, and leaves no process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.processes.controller import TREE
 from tests.system.evidence import until
 from tests.system.lab_verb import Raised, raised_lab
 
-ENDS_WITHIN_S = 45  # the laboratory gives an Open vSwitch up after 60 s: a death must not be found out by that
+ENDS_WITHIN_S = 45  # below the 60 s timeout for Open vSwitch: a death must be detected, not time out
 PROGRAMS = {
     "ovs-vswitchd": "ovs-vswitchd",
     "ovsdb-server": "ovsdb-server",
@@ -31,7 +31,7 @@ def ends_because_of(lab: Raised, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_death_while_the_lab_waits_ends_it(name: str) -> None:
+def test_a_dead_process_ends_the_waiting_lab(name: str) -> None:
     with raised_lab(1_000_000) as lab:
         lab.says("The lab stands until Ctrl-C")
         lab.kill(PROGRAMS[name])
@@ -39,7 +39,7 @@ def test_a_death_while_the_lab_waits_ends_it(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_death_under_a_download_ends_it() -> None:
+def test_a_dead_switch_ends_the_lab_during_a_download() -> None:
     with raised_lab(1_000_000_000) as lab:
         lab.says("Downloading")
         until(lambda: any("curl --silent" in command for command in lab.members().values()), "the download has begun")
@@ -47,7 +47,7 @@ def test_a_death_under_a_download_ends_it() -> None:
         ends_because_of(lab, "ovs-vswitchd")
 
 
-def test_ctrl_c_is_no_death() -> None:
+def test_ctrl_c_ends_the_lab_without_an_error() -> None:
     with raised_lab(1_000_000) as lab:
         lab.says("The lab stands until Ctrl-C")
         lab.process.send_signal(signal.SIGINT)
@@ -56,7 +56,7 @@ def test_ctrl_c_is_no_death() -> None:
         until(lambda: not lab.members(), "nothing of it lives")
 
 
-def test_kill_9_leaves_nothing_of_it_nor_of_its_agents() -> None:
+def test_kill_9_leaves_no_process_of_the_lab() -> None:
     with raised_lab(1_000_000) as lab:
         lab.says("The lab stands until Ctrl-C")
         commands = "\n".join(lab.members().values())
