@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab tells people to type does what it says, typed as it stands there, in that order."""
+"""The commands that the lab prints work as printed, in their order."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ DECIDED_WITHIN_S = 60.0
 
 @pytest.fixture(scope="module")
 def lines() -> Iterator[list[str]]:
-    """Of a lab that stands while they are typed."""
+    """Yield the printed commands of a running lab."""
     with raised_lab(1_000_000) as lab:
         lab.says("Wi-Fi loses nothing from now on")
         yield [line.strip() for line in lab.says(LAST) if line.startswith("  ")]
 
 
 def typed(line: str) -> str:
-    """In another terminal: outside the lab, in this tree."""
+    """Run a line like in another terminal, outside the lab and in this tree."""
     background = line.endswith("&")
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=TREE,
         env={name: value for name, value in os.environ.items() if name != MARK},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if background else subprocess.PIPE,  # whoever stays holds a pipe open
+        stdout=subprocess.DEVNULL if background else subprocess.PIPE,  # a background process would keep a pipe open
         stderr=subprocess.STDOUT,
         text=True,
         timeout=ENDS_WITHIN_S,
@@ -49,7 +49,7 @@ def typed(line: str) -> str:
 
 
 def active(listing: str) -> set[str]:
-    """The client's addresses from which a download's path is no backup."""
+    """Return the client's addresses whose subflow of the download is no backup."""
     (download,) = json.loads(typed(f"{listing} --json"))
     return {one["local_address"] for one in download["subflows"] if not (one["backup_by_us"] or one["backup_by_peer"])}
 
@@ -64,7 +64,7 @@ def received(listing: str) -> int:
 
 
 @pytest.mark.timed
-def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[str]) -> None:
+def test_the_printed_commands_show_switches_and_a_failover(lines: list[str]) -> None:
     download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend, _ = lines
     typed(download)
     rows = [row.split() for row in typed(agents).splitlines()[1:]]
@@ -77,7 +77,7 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     assert active(again) == {UPLINKS["lte"]}
 
     assert "client reached 1 connection" in typed(to_auto)
-    # A machine that is busy may hold Wi-Fi up for so long that policies leave it, and return.
+    # A busy machine may delay Wi-Fi until policies leave it and return.
     until(lambda: "armed at server: from wifi to lte" in typed(why), "Wi-Fi is watched", DECIDED_WITHIN_S)
     assert "somebody: from wifi to lte" in typed(why)
     until(lambda: UPLINKS["wifi"] in active(listing), "the download is on Wi-Fi")
@@ -93,7 +93,7 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     until(lambda: "client is on wifi" in typed(why_left), "Wi-Fi is taken again", DECIDED_WITHIN_S)
 
 
-def test_an_agent_joins_from_inside_by_the_line_that_the_lab_prints(lines: list[str], tmp_path: Path) -> None:
+def test_the_printed_join_command_works(lines: list[str], tmp_path: Path) -> None:
     *_, join = lines
     assert GUEST in join
     typed(join.replace(GUEST, str(tmp_path)))
