@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./bicast lab` from its start to its end, with a small file: the comparison, the API outside, and nothing left."""
+"""`./bicast lab` runs from start to end with a small file and prints the comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from lab.processes.controller import TREE
 from lab.stage.isolate import MARK
 
-# The verb as people call it, but for the sizes of files.
+# The verb with smaller files.
 SMALL = (
     "import sys; import cli.lab, cli.lab_home; cli.lab.SIZE_BYTES = 1_000_000; cli.lab_home.SIZE_BYTES = 200_000; "
     "from cli.__main__ import main; sys.exit(main(['lab']))"
@@ -41,7 +41,7 @@ def test_the_lab_compares_bicast_off_and_on_and_ends() -> None:
 
 
 @pytest.mark.slow
-def test_the_home_s_lab_shows_a_terminal_that_is_relayed_beside_one_that_is_not_and_ends() -> None:
+def test_the_home_lab_compares_relayed_and_direct_terminals() -> None:
     told = said(LAB="home")
     seconds = re.findall(r"^ *(guest|television),.* ([\d.]+) +([\d.]+)$", told, re.MULTILINE)
     assert [name for name, *_ in seconds] == ["guest", "television"], told
