@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real agents at both ends of real tunnels' underlays, and of a terminal: what each way carries is found, and what it
-loses is counted."""
+"""Real agents of two sites and a terminal measure the rates and losses of their paths."""
 
 from __future__ import annotations
 
@@ -32,13 +31,13 @@ from lab.stage.stage import Stage, raised
 from topologies.natted import NattedTopo
 from topologies.twin import RATES_BPS
 
-HOME_HOST = "198.18.1.2"  # as the world's own namespace reaches it
+HOME_HOST = "198.18.1.2"  # its address from the world's own namespace
 TERMINALS = "    terminals:\n      client:\n"
 OVER_AIR = f"    access_points: {{air: {{measure: {HOME_HOST}}}}}\n{TERMINALS}        access_point: air\n"
 LOSS = 0.5
 PATIENCE_S = 60.0
 LOOK_EVERY_S = 0.1
-# A probe of 1 s: of few lengths, and of short trains.
+# A probe of 1 s with few lengths and short trains.
 SHORT = {"STEP": 158, "TRIES_FEW": 8, "PAUSE_NEW_US": 3_000, "TRAINS_FEW": 8, "TRAIN_PACKETS": 24}
 
 
@@ -61,7 +60,7 @@ class Measured:
 
 @contextmanager
 def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
-    """In this process, where a probe can be made short."""
+    """Run the controller in this process, where a test can shorten the probe."""
     path = place / "gateway.yaml"
     written = (TREE / "topologies" / "natted.yaml").read_text(encoding="utf-8")
     assert TERMINALS in written
@@ -86,7 +85,7 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
 
 @contextmanager
 def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: str = "gateway") -> Iterator[None]:
-    """In the world's own namespace, where no host is named."""
+    """Run an agent on a host, or in the world's own namespace without one."""
     inside = () if host is None else ("nsenter", f"--net={netns(host)}")
     directory = place / name
     directory.mkdir()
@@ -115,8 +114,8 @@ def measured(place: Path) -> Iterator[Measured]:
 
 
 @pytest.mark.timed
-def test_what_uplinks_carry_is_found(measured: Measured) -> None:
-    """wifi's way back is as lte's: that it is measured as well, nobody waits for."""
+def test_probes_find_the_rates_of_uplinks(measured: Measured) -> None:
+    """The downlink of wifi is like that of lte, so the test does not wait for its measurement."""
 
     def probed() -> list[tuple[str, DirectionView]]:
         return [(name, way) for name in RATES_BPS for way in measured.path(name).directions if way.ended]
@@ -126,7 +125,7 @@ def test_what_uplinks_carry_is_found(measured: Measured) -> None:
         assert way.bps == pytest.approx(RATES_BPS[uplink], rel=0.1), (uplink, way)
 
 
-def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
+def test_losses_of_an_uplink_are_counted(measured: Measured) -> None:
     def health(uplink: str) -> PathHealthView:
         found = measured.path(uplink).health
         assert found is not None
@@ -143,7 +142,7 @@ def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
     assert health("wifi").lost - others <= 1
 
 
-def test_a_terminal_sends_small_packets_to_its_gateways_agent(measured: Measured, place: Path) -> None:
+def test_a_terminal_sends_health_probes_to_its_gateway(measured: Measured, place: Path) -> None:
     def answered() -> int:
         found = measured.path("client@air").health
         return found.sent - found.lost - found.late if found is not None else 0
