@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bridge is not ours alone: what is foreign stays, what is ours returns, and a refusal is said by name."""
+"""On a shared bridge, foreign flows stay, ours are restored, and refusals are named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREIGN_FLOW = "table=9,priority=3,tcp,actions=group:7"
 
 @pytest.fixture
 def shared(paper: Home) -> Iterator[Home]:
-    """Afterwards the bridge is ours alone."""
+    """Yield the home, and remove foreign flows and groups after the test."""
     yield paper
     ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
     for foreign in ("table=9", "cookie=0x99/-1"):
@@ -31,14 +31,14 @@ def shared(paper: Home) -> Iterator[Home]:
     until(lambda: told(paper)["state"] == "steady" and not told(paper)["conflicts"], "all is ours and well")
 
 
-def test_foreign_flows_and_groups_stay_and_what_was_changed_of_ours_returns_at_the_next_look(shared: Home) -> None:
+def test_foreign_flows_stay_and_our_changed_flows_are_restored(shared: Home) -> None:
     before = program(BRIDGE)
     ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
     ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
     foreign = {line for line in (*flows(BRIDGE), *groups(BRIDGE)) if line not in (*before[0], *before[1])}
     assert len(foreign) == 2
     some_group = before[1][0].partition(",")[0]
-    ovs.ofctl("del-groups", BRIDGE, some_group)  # OVS takes the flows that lead to it with it
+    ovs.ofctl("del-groups", BRIDGE, some_group)  # OVS also deletes the flows that lead to it
     ovs.ofctl("del-flows", BRIDGE, "table=0,arp")
     ovs.ofctl("mod-flows", BRIDGE, "--strict", "table=1,priority=10,actions=drop")
     ovs.ofctl("add-flow", BRIDGE, "cookie=0x6269636173740000,table=3,priority=1,udp,actions=drop")
@@ -51,7 +51,7 @@ def test_foreign_flows_and_groups_stay_and_what_was_changed_of_ours_returns_at_t
 
 
 @pytest.mark.timed
-def test_what_somebody_deletes_is_back_before_the_next_look(shared: Home) -> None:
+def test_deleted_flows_return_before_the_next_reading(shared: Home) -> None:
     before = program(BRIDGE)
     for deleted in (("del-groups", BRIDGE), ("del-flows", BRIDGE)):
         ovs.ofctl(*deleted)
@@ -62,10 +62,10 @@ def told(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
-def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -> None:
+def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
     place = "in_port=gw-c1,dl_src=08:00:27:86:0d:bc,dl_dst=08:00:27:f9:49:62"
     ours = f"table=0,priority=10,ip,{place},nw_src=192.168.110.3"
-    ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # ours is gone by it
+    ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # this replaces ours
     shared.reconnect()
     until(lambda: bool(told(shared)["conflicts"]), "the conflict is shown")
     (conflict,) = told(shared)["conflicts"]
@@ -79,7 +79,7 @@ def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -
     until(lambda: not told(shared)["conflicts"] and told(shared)["state"] == "steady", "all is well")
 
 
-def test_a_refused_flow_is_shown_by_name_and_mended_when_it_can_be(shared: Home) -> None:
+def test_a_refused_flow_is_named_and_retried(shared: Home) -> None:
     before = program(BRIDGE)
     small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
     ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")
