@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's lab with the controller on it: which way each packet goes, in each mode."""
+"""The controller sends each packet of the paper's lab over the right uplinks in each mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.system.evidence import Arrivals, arrivals, assert_reaches, pings, rea
 from topologies.paper import SERVER
 
 WIFI_SIDE, LTE_SIDE = "192.168.110.3", "192.168.210.3"
-BYTES = 300_000  # little enough that no queue of an unshaped link overflows
+BYTES = 300_000  # few enough to overflow no queue of an unshaped link
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def file(web: WebServer) -> WebFile:
 
 
 def plain_download(home: Home, file: WebFile, source: str) -> None:
-    """Without MPTCP, so that every packet of it has this one address."""
+    """Download without MPTCP, so that every packet has this one address."""
     words = ("curl", "--silent", "--fail", "--noproxy", "*", "--interface", source, "--output", "/dev/null", file.url)
     home.net.machine("client").run(*words)
 
 
-def test_a_terminal_reaches_the_server_from_each_of_its_addresses(paper: Home) -> None:
+def test_a_terminal_reaches_the_server_from_each_address(paper: Home) -> None:
     for source in (WIFI_SIDE, LTE_SIDE):
         told = pings(paper.net.machine("client"), source, SERVER)
         assert "3 received" in told
@@ -55,7 +55,7 @@ def test_a_terminal_reaches_the_server_from_each_of_its_addresses(paper: Home) -
 
 
 @pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
-def test_bicast_tcp_rides_both_uplinks_packet_for_packet(
+def test_bicast_copies_each_tcp_packet_to_both_uplinks(
     paper: Home, file: WebFile, router: Arrivals, client: Arrivals, source: str
 ) -> None:
     plain_download(paper, file, source)
@@ -74,7 +74,7 @@ def test_bicast_tcp_rides_both_uplinks_packet_for_packet(
 
 @pytest.mark.parametrize("active", ["wifi", "lte"])
 @pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
-def test_single_tcp_rides_the_active_uplink_alone(
+def test_single_tcp_uses_only_the_active_uplink(
     paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, active: str
 ) -> None:
     wish.mode("single")
@@ -86,7 +86,7 @@ def test_single_tcp_rides_the_active_uplink_alone(
 
 
 @pytest.mark.parametrize(("source", "own", "other"), [(WIFI_SIDE, "wifi", "lte"), (LTE_SIDE, "lte", "wifi")])
-def test_off_leaves_each_subflow_subnet_its_own_uplink(
+def test_off_sends_each_subflow_subnet_over_its_own_uplink(
     paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, own: str, other: str
 ) -> None:
     wish.mode("off")
@@ -96,34 +96,34 @@ def test_off_leaves_each_subflow_subnet_its_own_uplink(
     assert seen[other, "tcp"] == 0
 
 
-def test_what_is_not_bicast_rides_the_active_uplink(paper: Home, wish: Wishes, router: Arrivals) -> None:
+def test_traffic_outside_bicast_uses_the_active_uplink(paper: Home, wish: Wishes, router: Arrivals) -> None:
     wish.active("lte")
     pings(paper.net.machine("client"), WIFI_SIDE, SERVER)
     seen = router.since()
     assert seen["lte", "ping"] >= 3 and seen["wifi", "ping"] == 0
 
 
-def test_an_mptcp_download_through_copies_is_byte_for_byte_the_file(paper: Home, file: WebFile) -> None:
+def test_an_mptcp_download_with_copies_is_intact(paper: Home, file: WebFile) -> None:
     got = download(paper.net.machine("client"), file.url)
     assert (got.sha256, got.mptcp) == (file.sha256, True)
 
 
-def test_the_gateway_answers_a_ping_of_each_inside_address(paper: Home) -> None:
+def test_the_gateway_answers_pings_to_its_addresses(paper: Home) -> None:
     for source, own in ((WIFI_SIDE, "192.168.110.2"), (LTE_SIDE, "192.168.210.2")):
         assert "3 received" in pings(paper.net.machine("client"), source, own)
     for uplink in load.load(str(PAPER)).sites[0].uplinks:
         assert_reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
 
 
-def test_a_packet_whose_life_ends_is_not_forwarded(paper: Home, router: Arrivals) -> None:
+def test_a_packet_with_an_expired_ttl_is_not_forwarded(paper: Home, router: Arrivals) -> None:
     paper.net.machine("client").run("ping", "-c", "1", "-W", "1", "-t", "1", "-I", WIFI_SIDE, SERVER, check=False)
-    assert_reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # behind it on the same way
+    assert_reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # follows it on the same path
     seen = router.since()
     assert (seen["wifi", "ping"], seen["lte", "ping"]) == (1, 0)
 
 
-def test_nobody_borrows_anothers_address(paper: Home, router: Arrivals) -> None:
-    """A packet is taken by its port and source: the other side's address from this side leads nowhere."""
+def test_a_source_address_from_the_wrong_port_is_dropped(paper: Home, router: Arrivals) -> None:
+    """The gateway matches port and source: an address of the other side is dropped on this side."""
     machine = paper.net.machine("client")
     machine.run("ip", "route", "add", SERVER, "via", "192.168.110.2", "dev", "wifi", "table", "77")
     machine.run("ip", "rule", "add", "to", SERVER, "table", "77", "priority", "7")
