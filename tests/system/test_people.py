@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for people, against the controller as it runs."""
+"""The commands for people work with a running controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes)
     assert groups(BRIDGE) == before
 
 
-def test_who_asks_while_the_switch_stands_still_is_told_that_it_was_sent_alone(paper: Home, wish: Wishes) -> None:
+def test_a_mode_for_a_hung_switch_is_reported_unconfirmed(paper: Home, wish: Wishes) -> None:
     (pid,) = (each.pid for each in ovs.needed() if each.name == "ovs-vswitchd")
     before = groups(BRIDGE)
     os.kill(pid, signal.SIGSTOP)
@@ -43,7 +43,7 @@ def test_who_asks_while_the_switch_stands_still_is_told_that_it_was_sent_alone(p
         os.kill(pid, signal.SIGCONT)
     assert (said.returncode, said.stdout) == (4, "client is in mode single\n")
     unconfirmed = "it was sent to gateway home, whose switch has not confirmed it within 2 s"
-    lost = "gateway home: the switch left before it answered"  # on a slow machine it misses its echo requests first
+    lost = "gateway home: the switch left before it answered"  # a slow machine misses its echo requests first
     assert unconfirmed in said.stderr or lost in said.stderr
     # A switch that missed its echo requests connects again first.
     until(
