@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports come, go and go down, and the groups follow."""
+"""The groups follow ports that appear, vanish and go down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topologies.paper import BRIDGE, SERVER
 
 @pytest.fixture
 def ports(paper: Home) -> Iterator[Home]:
-    """Afterwards the uplinks are up, where the topology has put them."""
+    """Yield the home, and restore the numbers and states of uplink ports after the test."""
     yield paper
     for name, number in (("gw-wifi", 3), ("gw-lte", 4)):
         if ovs.vsctl("--if-exists", "get", "Interface", name, "ofport").strip() != str(number):
@@ -34,7 +34,7 @@ def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
 
 
-def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(ports: Home, snoop: Snoop) -> None:
+def test_a_down_port_leaves_its_buckets_until_it_is_up(ports: Home, snoop: Snoop) -> None:
     assert len(copies_to("gw-lte")) == 2
     heard = snoop.number()
     run("ip", "link", "set", "gw-lte", "down")
@@ -65,7 +65,7 @@ def test_a_port_that_appears_later_is_used(ports: Home) -> None:
     assert uplink() == 4
 
 
-def test_a_port_that_returns_under_another_number_is_used_under_it(ports: Home) -> None:
+def test_a_port_that_returns_with_a_new_number_is_used(ports: Home) -> None:
     before = program(BRIDGE)
     for number in (9, 4):
         ovs.vsctl("del-port", BRIDGE, "gw-wifi", "--", "add-port", BRIDGE, "gw-wifi",
