@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals without MPTCP and real agents: their TCP rides MPTCP to a relay, by the uplinks that their modes say."""
+"""TCP of terminals without MPTCP uses MPTCP to a relay, over the uplinks of their modes, with real agents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
 
 TOKYO = RELAYS["tokyo"]
 BYTES = 2_000_000
-SLOW_BPS = 10_000_000  # of each uplink, while a download must last
-LONG_BYTES = 40_000_000  # half a minute by a slow uplink
-LONGER_BYTES = 60_000_000  # under way while a person switches twice
-SHARE = 0.9  # of one uplink's packets that the other one has, too, where all are copied
-OTHER_PORT = 8080  # which relays do not reach
-# As its uplink's first router sees it, by terminal and uplink to which the address belongs.
+SLOW_BPS = 10_000_000  # rate of each uplink while a download must last
+LONG_BYTES = 40_000_000  # half a minute over a slow uplink
+LONGER_BYTES = 60_000_000  # still running after two switches by a person
+SHARE = 0.9  # of one uplink's packets, the other has at least this share if all are copied
+OTHER_PORT = 8080  # outside the relays' allowed ports
+# Matches at the uplinks' first router, by terminal and by the uplink that the address belongs to.
 COUNTED = {
     f"{terminal}{uplink}": f"meta l4proto tcp ip saddr {local(terminal, uplink)}"
     for terminal in RELAYED_TERMINALS
@@ -35,7 +35,7 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[RelayedHome]:
-    """No armed failover moves anybody when the machine stalls."""
+    """Yield a home with pinned terminals: no armed failover moves them when the machine stalls."""
     with relayed_home() as raised:
         for terminal in RELAYED_TERMINALS:
             raised.pin(terminal, "bicast", "wifi")
@@ -44,7 +44,7 @@ def home() -> Iterator[RelayedHome]:
 
 @pytest.fixture
 def wishes(home: RelayedHome) -> Iterator[RelayedHome]:
-    """Afterwards both terminals are as the file says."""
+    """Yield the home, and restore both terminals after the test."""
     yield home
     for terminal in RELAYED_TERMINALS:
         home.pin(terminal, "bicast", "wifi")
@@ -56,7 +56,7 @@ def fetched(home: RelayedHome, terminal: str, size_bytes: int = BYTES) -> None:
 
 
 def sent(home: RelayedHome, terminal: str) -> Mapping[str, int]:
-    """Packets of the terminal that came to the Internet by each uplink, while it fetches a file."""
+    """Fetch a file and return the packets of the terminal that reached the Internet over each uplink."""
     with arrivals(home.machine("internet"), *RELAYED, kinds=COUNTED) as came:
         came.since()
         fetched(home, terminal)
@@ -64,7 +64,7 @@ def sent(home: RelayedHome, terminal: str) -> Mapping[str, int]:
     return {device: sum(counted[device, f"{terminal}{uplink}"] for uplink in RELAYED) for device in RELAYED}
 
 
-def test_a_download_and_an_upload_ride_mptcp_by_both_uplinks(home: RelayedHome) -> None:
+def test_downloads_and_uploads_use_mptcp_over_both_uplinks(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
     with (
         slowed(home.net, SLOW_BPS, *RELAYED) as at_full_rate,
@@ -77,7 +77,7 @@ def test_a_download_and_an_upload_ride_mptcp_by_both_uplinks(home: RelayedHome) 
     assert sha256(home.web.file("up")) == file.sha256
 
 
-def test_what_it_sends_is_copied_to_both_uplinks(home: RelayedHome) -> None:
+def test_packets_of_the_proxy_are_copied_to_both_uplinks(home: RelayedHome) -> None:
     by = sent(home, "television")
     assert SHARE < by["lte"] / by["wifi"] < 1 / SHARE, by
 
@@ -87,10 +87,10 @@ def test_each_terminal_has_its_own_mode_through_the_proxy(wishes: RelayedHome) -
     by = sent(wishes, "television")
     assert SHARE < by["lte"] / by["wifi"] < 1 / SHARE, by
     by = sent(wishes, "laptop")
-    assert by["wifi"] < by["lte"] / 20, by  # there the other subflow is opened and kept, and no more
+    assert by["wifi"] < by["lte"] / 20, by  # Wi-Fi carries only the handshake and upkeep of the other subflow
 
 
-def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishes: RelayedHome) -> None:
+def test_a_switch_moves_connections_of_one_terminal_only(wishes: RelayedHome) -> None:
     for terminal in RELAYED_TERMINALS:
         wishes.pin(terminal, "single", "wifi")
     file = wishes.web.offer("long", LONGER_BYTES)
@@ -110,7 +110,7 @@ def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishe
         assert {television.received().sha256, laptop.received().sha256} == {file.sha256}
 
 
-def test_who_is_not_relayed_and_what_is_not_tcp_is_left_alone(home: RelayedHome) -> None:
+def test_other_terminals_and_other_protocols_are_not_relayed(home: RelayedHome) -> None:
     assert home.seen("guest") == TERMINALS["guest"]
     assert home.machine("television").run("ping", "-c", "1", "-W", "2", WEB).returncode == 0
     for port in (53, 443):  # DNS, and QUIC
@@ -135,7 +135,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
 
 
 def asked_by_datagram(home: RelayedHome, terminal: str, port: int) -> str:
-    """As whom the server sees who sends it one there."""
+    """Send the server a datagram and return the source address that it sees."""
     with home.machine("web").popen([sys.executable, "-c", ECHO, str(port)], text=True) as echo:
         assert echo.stdout is not None and echo.stdout.readline() == "ready\n"
         try:
@@ -144,16 +144,14 @@ def asked_by_datagram(home: RelayedHome, terminal: str, port: int) -> str:
             echo.kill()
 
 
-def test_what_the_relay_does_not_reach_goes_directly_from_the_terminal_s_relayed_address(home: RelayedHome) -> None:
+def test_a_port_that_the_relay_refuses_is_reached_directly(home: RelayedHome) -> None:
     with web_server(home.machine("web"), WEB, port=OTHER_PORT, mptcp=False) as other:
         assert home.seen("television", other.url("who")) == local("television", "wifi")
 
 
 @pytest.mark.timed
-def test_what_is_predicted_of_measured_ways_is_chosen_and_told(
-    home: RelayedHome, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The relay is half way: a window comes back twice as soon, once nothing else keeps it busy."""
+def test_the_relay_predicted_fastest_is_chosen_and_shown(home: RelayedHome, capsys: pytest.CaptureFixture[str]) -> None:
+    """The relay is half way: once it is idle, a window returns in half the time."""
     written = home.controller.file.read_text()
     home.controller.file.write_text(written.replace("relaying:", "relaying:\n      choose: predicted"))
     reload(Home(home.net, home.controller), IN_FORCE)
@@ -170,7 +168,7 @@ def test_what_is_predicted_of_measured_ways_is_chosen_and_told(
         reload(Home(home.net, home.controller), IN_FORCE)
 
 
-def test_the_controller_s_death_changes_nothing(home: RelayedHome) -> None:
+def test_relaying_goes_on_without_the_controller(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
     with (
         slowed(home.net, SLOW_BPS, *RELAYED) as at_full_rate,
