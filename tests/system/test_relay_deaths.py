@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays that die, that are drained and that are refused, and the death of the agent that takes: each ends in a clear
-state, and a new connection has another way within a second, or none where none is wanted."""
+"""A dead, drained or revoked relay, or a dead gateway agent, leaves a clear state.
+
+A new connection has another path within a second, or none if the fallback is `block`.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYS, TERMINALS
 
 ELSEWHERE_S = 1.0
-STALLS_S = 0.5  # of this machine
+STALLS_S = 0.5  # stalls of this machine
 WITHIN_S = [PATIENCE_S, pytest.param(ELSEWHERE_S + STALLS_S, marks=pytest.mark.timed)]
-SLOW_BPS = 20_000_000  # of Wi-Fi, while a download must last
-LONG_BYTES = 100_000_000  # 40 s by slow Wi-Fi
+SLOW_BPS = 20_000_000  # rate of Wi-Fi while a download must last
+LONG_BYTES = 100_000_000  # 40 s over slow Wi-Fi
 
 
 @pytest.fixture(scope="module")
 def raised() -> Iterator[RelayedHome]:
-    """No armed failover moves anybody when the machine stalls."""
+    """Yield a home with pinned terminals: no armed failover moves them when the machine stalls."""
     with relayed_home(relays=tuple(RELAYS)) as home:
         for terminal in RELAYED_TERMINALS:
             home.pin(terminal, "bicast", "wifi")
@@ -36,7 +38,7 @@ def raised() -> Iterator[RelayedHome]:
 
 @pytest.fixture
 def home(raised: RelayedHome) -> Iterator[RelayedHome]:
-    """Afterwards everybody lives."""
+    """Yield the home, and restart dead agents after the test."""
     yield raised
     for agent in raised.agents.values():
         if agent.ended:
@@ -45,7 +47,7 @@ def home(raised: RelayedHome) -> Iterator[RelayedHome]:
 
 
 def carrier(home: RelayedHome) -> str:
-    """The relay that carries the television's download."""
+    """Return the relay that carries the television's download."""
 
     def has(relay: str) -> int:
         return sum(one.delivered_bytes for one in home.subflows("television", relay))
@@ -54,21 +56,19 @@ def carrier(home: RelayedHome) -> str:
 
 
 def assert_cut(download: Flowing, within_s: float) -> None:
-    """It is told, and does not take what it has for the whole."""
+    """Assert that the download ends with a reset, and not like a complete one."""
     until(lambda: download.ended, "its end is told", within_s)
     with pytest.raises(CommandFailed, match="reset"):
         download.received()
 
 
 def assert_soon(home: RelayedHome, within_s: float, terminal: str, *expected: str) -> None:
-    """Who asks in the very moment may be told that his connection is over."""
+    """Wait until a terminal is seen as expected. A request at the very moment may be reset."""
     until(lambda: home.seen(terminal) in expected, f"{terminal} is seen as {expected}", within_s)
 
 
 @pytest.mark.parametrize("within_s", WITHIN_S)
-def test_when_relays_die_one_after_the_other_terminals_go_by_the_next_and_then_directly(
-    home: RelayedHome, within_s: float
-) -> None:
+def test_terminals_use_the_next_relay_then_the_direct_path(home: RelayedHome, within_s: float) -> None:
     file = home.web.offer("long", LONG_BYTES)
     left = dict(RELAYS)
     while left:
@@ -82,7 +82,7 @@ def test_when_relays_die_one_after_the_other_terminals_go_by_the_next_and_then_d
 
 
 @pytest.mark.slow
-def test_a_relay_that_is_drained_loses_none(home: RelayedHome) -> None:
+def test_draining_a_relay_breaks_no_connection(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
     with (
         slowed(home.net, SLOW_BPS, "wifi") as at_full_rate,
@@ -101,15 +101,13 @@ def test_a_relay_that_is_drained_loses_none(home: RelayedHome) -> None:
 
 
 @pytest.mark.parametrize("within_s", WITHIN_S)
-def test_when_the_agent_is_killed_that_takes_new_connections_pass_or_are_reset_as_it_is_written(
-    home: RelayedHome, within_s: float
-) -> None:
+def test_the_fallback_decides_when_the_gateway_agent_is_killed(home: RelayedHome, within_s: float) -> None:
     agent, written = home.agents[SITE], home.controller.file.read_text()
     for fallback, seen in (("direct", TERMINALS["television"]), ("block", "")):
         home.controller.file.write_text(written.replace("fallback: direct", f"fallback: {fallback}"))
         reload(Home(home.net, home.controller), IN_FORCE)
         agent.kill()
-        agent.start()  # it is ordered what is written
+        agent.start()  # the controller sends it the new fallback
         home.await_relayed("television")
         agent.kill()
         assert_soon(home, within_s, "television", seen)
@@ -118,8 +116,8 @@ def test_when_the_agent_is_killed_that_takes_new_connections_pass_or_are_reset_a
     reload(Home(home.net, home.controller), IN_FORCE)
 
 
-def test_a_gateway_that_is_revoked_is_cut_and_gets_nothing(raised: RelayedHome) -> None:
-    """The last one: it does not come back."""
+def test_a_revoked_gateway_loses_its_relays(raised: RelayedHome) -> None:
+    """This must be the last test: the gateway does not return."""
     file = raised.web.offer("long", LONG_BYTES)
     with slowed(raised.net, SLOW_BPS, "wifi"), flowing(raised.machine("television"), file, "tcp") as download:
         raised.controller.client.revoke(SITE)
