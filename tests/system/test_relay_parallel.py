@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One terminal's download by two relays at once, as the controller orders it, in real parts."""
+"""One terminal's download uses two relays at once, with a real controller and agents."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lab.traffic.download import flowing
 from topologies.home import RELAYS
 
 BYTES = 20_000_000
-LEAST_BYTES = BYTES // 20  # by way of the other relay: both ways are alike
+LEAST_BYTES = BYTES // 20  # over the other relay: both paths are alike
 
 
 @pytest.mark.timed
-def test_a_download_goes_by_two_relays_at_once() -> None:
+def test_a_download_uses_two_relays_at_once() -> None:
     with relayed_home(relays=tuple(RELAYS), at_once=True) as home:
         home.pin("television", "bicast", "wifi")
         home.await_passed_on("television")
