@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGHUP has the file read again: a bad one is refused whole, a good one changes what is new in it."""
+"""SIGHUP reloads the file: a bad one is refused whole, and a good one changes only new entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISTAKES = {
 
 @pytest.fixture
 def edit(paper: Home) -> Iterator[Home]:
-    """Afterwards the file is as it was, and in force."""
+    """Yield the home, and restore and reload its file after the test."""
     before = paper.controller.file.read_text()
     yield paper
     paper.controller.file.write_text(before)
@@ -41,12 +41,12 @@ def metric(name: str) -> float:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, snoop: Snoop, mistake: str) -> None:
+def test_a_bad_file_is_refused_and_the_last_good_one_stays(edit: Home, snoop: Snoop, mistake: str) -> None:
     right, wrong, named = MISTAKES[mistake]
     failures, before = metric("bicast_configuration_failures_total"), program(BRIDGE)
     text = edit.controller.file.read_text()
     heard = snoop.number()
-    # Beside the mistake something good: it must not come into force either.
+    # A valid change beside the mistake must not take effect either.
     edit.controller.file.write_text(text.replace("mode: bicast", "mode: single").replace(right, wrong, 1))
     reload(edit, REFUSED)
     snoop.settled()
@@ -59,7 +59,7 @@ def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, sno
     assert metric("bicast_configuration_failures_total") == failures + 1
 
 
-def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) -> None:
+def test_a_good_file_changes_only_new_entries(edit: Home, snoop: Snoop) -> None:
     text = edit.controller.file.read_text()
     guest = """\
       guest:
@@ -69,7 +69,7 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     edit.controller.file.write_text(text + guest)
     reload(edit, IN_FORCE)
     snoop.settled()
-    # Three groups, and flows for its entry, its delivery and its two classes; besides, no kept flow is touched.
+    # Three groups, and flows for its entry, its delivery and its two classes. No other flow changes.
     assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 3, "OFPT_FLOW_MOD": 4}
     now = program(BRIDGE)
     assert set(before[0]) < set(now[0])
@@ -79,7 +79,7 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     assert edit.controller.client.set_mode("guest", "bicast")["messages"] == 1
 
 
-def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home, wish: Wishes) -> None:
+def test_an_override_wins_over_a_mode_in_the_file(edit: Home, wish: Wishes) -> None:
     wish.mode("off")
     text = edit.controller.file.read_text()
     edit.controller.file.write_text(text.replace("mode: bicast", "mode: single"))
