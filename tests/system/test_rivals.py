@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two connections of one dpid: the bridge that is served keeps its controller, and one that comes back is served."""
+"""With two connections of one dpid, the served bridge keeps its controller, and a returning one is served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def told(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
-def test_a_second_bridge_with_the_dpid_of_one_that_lives_gets_nothing_and_both_are_named(paper: Home) -> None:
+def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
     served, before = told(paper)["peer"], program(BRIDGE)
     with bridge(RIVAL, 1):
         until(lambda: told(paper)["rival"] is not None, "the rival is shown")
@@ -36,7 +36,7 @@ def test_a_second_bridge_with_the_dpid_of_one_that_lives_gets_nothing_and_both_a
     assert len(complaints) == 1 and served in complaints[0]
 
 
-def test_a_switch_that_comes_back_is_served_though_its_old_connection_never_ended(paper: Home) -> None:
+def test_a_returning_switch_replaces_its_dead_connection(paper: Home) -> None:
     old = told(paper)["peer"]
     port = old.rpartition(":")[2]
     run("nft", "add table inet dead; add chain inet dead in { type filter hook input priority 0; }")
