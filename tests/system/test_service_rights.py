@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent as a service: what systemd leaves it is enough for its role; with less it says what it cannot do."""
+"""An agent's rights as a service are enough for its role. With fewer, it reports what it cannot do."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tests.system.tunnelled import BY_LTE, CLIENT, FULL, tunnelling
 from topologies.access_point import AccessPointTopo, address
 from topologies.paper import SERVER
 
-CONTROLLER = "198.18.1.1"  # in the world's own namespace, for agents in those of their terminals
+CONTROLLER = "198.18.1.1"  # in the world's own namespace, for agents in the namespaces of terminals
 REACHABLE = SETTINGS.replace("}", f', listen: "{CONTROLLER}:8655", join: "{CONTROLLER}:8656"}}')
 ABLE, UNABLE = "t1", "t2"
 
 
 def serve(place: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
-    """Agents have their unit's rights from now on, and these."""
+    """Give later agents the rights of their unit, and these."""
     words = shlex.join([sys.executable, as_a_service.__file__, *more, "--", AGENT])
     program = place / "agent"
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -46,7 +46,7 @@ def serve(place: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
     monkeypatch.setattr(agents, "AGENT", str(program))
 
 
-def test_copies_are_eliminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_may_eliminate_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serve(tmp_path, monkeypatch)
     with two_sites(tmp_path) as twin, eliminating(twin.controller, "home", "far"):
         twin.await_in_force()
@@ -57,8 +57,8 @@ def test_copies_are_eliminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_tunnels_are_made_and_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agents of this topology live in other namespaces than their ports, which alone wants these two more."""
+def test_a_service_may_make_tunnels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agents of this topology live in other namespaces than their ports. Only that needs two more rights."""
     serve(tmp_path, monkeypatch, "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
     with tunnelling(tmp_path) as both:
         assert [pinged(both, source) for source in (CLIENT, BY_LTE)] == [(PINGS, 0)] * 2
@@ -69,7 +69,7 @@ def test_tunnels_are_made_and_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @contextmanager
 def sharing(place: Path) -> Iterator[Air]:
-    """Two terminals that are to be held, whose namespaces reach the controller; no agents yet."""
+    """Yield two capped terminals whose namespaces reach the controller, without agents."""
     file = place / FILE.name
     file.write_text(FILE.read_text().replace("rule: off", "rule: ideal"))
     run("ip", "address", "add", CONTROLLER, "dev", "lo")
@@ -83,7 +83,7 @@ def sharing(place: Path) -> Iterator[Air]:
 
 
 def manage(terminal: Machine) -> None:
-    """From its namespace the controller is reached."""
+    """Connect a terminal's namespace to the controller."""
     here, own = f"mg-{terminal.name}", f"198.18.1.1{terminal.name[1:]}"
     run("ip", "link", "add", here, "type", "veth", "peer", "name", "mgmt", "netns", str(terminal.pid))
     run("ip", "link", "set", here, "up")
@@ -94,7 +94,7 @@ def manage(terminal: Machine) -> None:
 
 
 def sharers() -> list[int]:
-    """As each agent tells any program that asks."""
+    """Return the number of sharers that each agent reports at its socket."""
     return [asked(door) for door in RUN_DIRECTORY.glob("agent-*/runtime/sharers")]
 
 
@@ -106,8 +106,8 @@ def asked(door: Path) -> int:
 
 
 @pytest.mark.slow
-def test_windows_are_held_and_programs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One terminal's by itself; those of another, whose agent may not, by the gateway."""
+def test_a_service_may_enforce_caps_and_report_sharers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One terminal enforces its own cap. The gateway enforces the other's, whose agent lacks the rights."""
     with sharing(tmp_path) as air, ExitStack() as running:
 
         def begun(name: str, role: str, *more: str) -> None:
