@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who does not belong is told once and gets nothing; nobody else notices."""
+"""An unknown peer is logged once and gets no flows, and others are not disturbed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GARBAGE = {
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Controller]]:
-    """Two gateways that the file names: the paper's, and a second without ports."""
+    """Yield two gateways of one file: the paper's, and a second without ports."""
     file = tmp_path_factory.mktemp("two") / "two.yaml"
     first = PAPER.read_text()
     second = first.partition("sites:\n")[2].replace("home:", "second:", 1).replace("client:", "guest:")
@@ -67,7 +67,7 @@ def bridge(name: str, dpid: int, protocols: str = "OpenFlow13") -> Iterator[None
         ovs.vsctl("del-br", name)
 
 
-def test_a_bridge_of_unknown_dpid_gets_nothing_and_is_told_once(net: tuple[Stage, Controller]) -> None:
+def test_an_unknown_dpid_gets_no_flows_and_one_log_line(net: tuple[Stage, Controller]) -> None:
     controller = net[1]
     with bridge(UNKNOWN, 0xBAD):
         controller.await_word("no site in the configuration has the dpid 0000000000000bad")
@@ -80,9 +80,7 @@ def test_a_bridge_of_unknown_dpid_gets_nothing_and_is_told_once(net: tuple[Stage
     assert len([line for line in controller.heard().splitlines() if "0000000000000bad" in line]) == 1
 
 
-def test_a_bridge_of_another_version_is_told_once_and_gets_nothing(
-    net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop]
-) -> None:
+def test_another_openflow_version_gets_one_log_line(net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop]) -> None:
     controller = net[1]
     before = [program(name) for name in (BRIDGE, SECOND)]
     heard = [snoop.number() for snoop in snoops]
@@ -102,7 +100,9 @@ def test_a_bridge_of_another_version_is_told_once_and_gets_nothing(
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop], what: str) -> None:
+def test_random_bytes_do_not_disturb_other_connections(
+    net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop], what: str
+) -> None:
     stage, controller = net
     before = [program(name) for name in (BRIDGE, SECOND)]
     heard = [snoop.number() for snoop in snoops]
