@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open vSwitch is killed under a living controller and started again, as systemd does: it is filled as it was."""
+"""A killed Open vSwitch gets its program back when it restarts, like under systemd."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_switch() -> None:
     run("ovs-vswitchd", "--pidfile", "--no-chdir", "--detach", "--log-file", "-vconsole:off")
 
 
-def test_a_switch_that_was_killed_is_filled_as_it_was(paper: Home, wish: Wishes) -> None:
+def test_a_restarted_switch_gets_the_same_program(paper: Home, wish: Wishes) -> None:
     client = paper.net.machine("client")
     wish.mode("single")
     wish.active("lte")
