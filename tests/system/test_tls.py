@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With TLS, a switch shows a certificate of our authority, or it is told and gets nothing."""
+"""With TLS, a switch without a certificate of our authority is refused and gets no flows."""
 
 from __future__ import annotations
 
