@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tunnel's way that takes less than before, or nothing at all: senders are told, and nobody loses a packet."""
+"""If a tunnel's path shrinks or dies, senders learn its MTU, and no packet is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TUNNEL_BYTES = 50  # IPv4, UDP and VXLAN outside, Ethernet inside
 TCP_BYTES = 40
 UPLOAD_BYTES = 3_000_000
 PORT = 7001
-# Says when it listens, takes one connection to its end, and prints the digest of what came.
+# Prints `ready` when it listens, reads one connection to its end, and prints the digest of its bytes.
 SINK = f"""
 import hashlib, socket
 with socket.create_server(("{SERVER}", {PORT})) as listener:
@@ -53,19 +53,19 @@ def tunnelled(place: Path) -> Iterator[Tunnelled]:
 
 @pytest.fixture
 def narrow(tunnelled: Tunnelled) -> Iterator[int]:
-    """Wi-Fi takes 1400 bytes, and says nothing of it; both sites have found out what remains inside."""
+    """Limit Wi-Fi silently to 1400 bytes, and yield the size inside once both sites have found it."""
     inside = NARROW - TUNNEL_BYTES
     with narrowed(tunnelled.net, "wifi", NARROW):
         for site in SITES:
             until(lambda site=site: tunnelled.largest(site) == inside, f"{site} has found out")
         yield inside
-    nat(tunnelled.net, "wifi").redial()  # another peer's way is measured anew
+    nat(tunnelled.net, "wifi").redial()  # a new peer's path is measured again
     tunnelled.await_up()
 
 
 @contextmanager
 def first_syn(machine: Machine) -> Iterator[list[str]]:
-    """What a terminal's end is told of the first connection that comes; known after the block."""
+    """Capture the first SYN that reaches a machine. The list has it after the block."""
     words = ["timeout", "60", "tcpdump", "-nn", "-c", "1", "-i", "lan", "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn"]
     dump = machine.popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert dump.stderr is not None
@@ -88,18 +88,18 @@ def upload(client: Machine, server: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_senders_are_told_what_a_narrow_way_takes(tunnelled: Tunnelled, narrow: int) -> None:
+def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: Tunnelled, narrow: int) -> None:
     client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
     words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)
     said = client.run(*words, check=False).stdout
     assert re.search(rf"Frag needed and DF set \(mtu = {narrow}\)", said), said
-    client.run("ip", "route", "flush", "cache")  # so that it begins with 1500 again
+    client.run("ip", "route", "flush", "cache")  # so that it starts with 1500 again
     with first_syn(server) as syn:
         upload(client, server)
     assert re.findall(r"mss (\d+)", syn[0]) == [str(narrow - TCP_BYTES)]
 
 
-def test_a_way_that_takes_nothing_is_an_alarm_and_left_while_nobody_loses_a_packet(tunnelled: Tunnelled) -> None:
+def test_a_dead_tunnel_is_an_alarm_and_left_without_loss(tunnelled: Tunnelled) -> None:
     wifi = tunnelled.net.uplink("wifi")
     with pinging(tunnelled, CLIENT) as answers:
         for way in (wifi.forward, wifi.backward):
