@@ -44,13 +44,13 @@ def test_memory_is_stable_through_nat_changes_and_restarts(
 def play(tunnelled: Tunnelled) -> None:
     scenes.test_every_ping_is_answered_once(tunnelled, CLIENT)
     with put_back(tunnelled):
-        scenes.test_another_outer_address_is_followed_while_nobody_loses_a_packet(tunnelled)
+        scenes.test_a_new_outer_address_is_followed_without_loss(tunnelled)
     with put_back(tunnelled):
-        scenes.test_a_nat_that_forgets_is_followed_while_nobody_loses_a_packet(tunnelled)
+        scenes.test_a_new_nat_mapping_is_followed_without_loss(tunnelled)
     scenes.test_both_uplinks_may_be_behind_one_address(tunnelled)
-    scenes.test_a_stranger_s_packets_are_dropped_and_counted(tunnelled)
-    scenes.test_what_an_agent_leaves_that_is_killed_goes_on_and_the_next_one_takes_it_over(tunnelled)
-    scenes.test_tunnels_of_an_agent_that_was_stopped_and_started_carry_again(tunnelled)
+    scenes.test_foreign_packets_are_dropped_and_counted(tunnelled)
+    scenes.test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled)
+    scenes.test_tunnels_work_again_after_an_agent_restarts(tunnelled)
 
 
 @contextmanager

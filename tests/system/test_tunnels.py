@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sites behind what lies between sites in truth, with real agents that make real tunnels through it."""
+"""Two sites behind real NATs, with real agents that make real tunnels through them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_ping_is_answered_once(tunnelled: Tunnelled, source: str) -> None:
 
 @pytest.fixture
 def dialled(tunnelled: Tunnelled) -> Iterator[Tunnelled]:
-    """Afterwards wifi is where it was, and known to be."""
+    """Yield the sites, and restore and await wifi's outer address after the test."""
     yield tunnelled
     nat(tunnelled.net, "wifi").redial(f"{OUTER['wifi']}.10/24")
     until(lambda: tunnelled.peer("wifi").startswith(f"{OUTER['wifi']}.10 "), "wifi is found again")
@@ -47,7 +47,7 @@ def dialled(tunnelled: Tunnelled) -> Iterator[Tunnelled]:
 
 
 @pytest.mark.parametrize("within_s", FOLLOWED_WITHIN_S)
-def test_another_outer_address_is_followed_while_nobody_loses_a_packet(dialled: Tunnelled, within_s: float) -> None:
+def test_a_new_outer_address_is_followed_without_loss(dialled: Tunnelled, within_s: float) -> None:
     moves = dialled.tunnel("far", "wifi")["end"]["moves"]
     with pinging(dialled, CLIENT) as answers:
         nat(dialled.net, "wifi").redial(f"{OUTER['wifi']}.77/24")
@@ -58,7 +58,7 @@ def test_another_outer_address_is_followed_while_nobody_loses_a_packet(dialled: 
 
 
 @pytest.mark.parametrize("within_s", FOLLOWED_WITHIN_S)
-def test_a_nat_that_forgets_is_followed_while_nobody_loses_a_packet(dialled: Tunnelled, within_s: float) -> None:
+def test_a_new_nat_mapping_is_followed_without_loss(dialled: Tunnelled, within_s: float) -> None:
     before = dialled.peer("wifi")
     with pinging(dialled, CLIENT) as answers:
         nat(dialled.net, "wifi").redial()
@@ -72,7 +72,7 @@ def test_both_uplinks_may_be_behind_one_address(tunnelled: Tunnelled) -> None:
     net = tunnelled.net
     with behind_one_address(net):
         for uplink in OUTER:
-            nat(net, uplink).redial()  # what the internet has passed on before goes on as before
+            nat(net, uplink).redial()  # established mappings of the internet would remain
         until(
             lambda: {tunnelled.peer(uplink).split(" ")[0] for uplink in OUTER} == {"203.0.113.1"}, "both are followed"
         )
@@ -98,7 +98,7 @@ def send_as(tunnelled: Tunnelled, source: str, port: str) -> None:
     tunnelled.net.machine("internet").run(sys.executable, stranger.__file__, *words)
 
 
-def test_a_stranger_s_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> None:
+def test_foreign_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> None:
     before = tunnelled.tunnel("far", "wifi")["end"]["strangers"]
     address, _, port = tunnelled.peer("wifi").partition(" port ")
     with arrivals(tunnelled.net.machine("server"), "lan") as came:
@@ -112,7 +112,7 @@ def test_a_stranger_s_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> N
         assert came.since()["lan", "ping"] == 0
         send_as(tunnelled, address, port)
         until(lambda: came.since()["lan", "ping"] > 0, "nothing else was wrong with them")
-    # Those that passed are not among them. Once in a while one more is, of whom is not known.
+    # Packets that passed are not among them. Now and then there is one more, of unknown origin.
     assert tunnelled.tunnel("far", "wifi")["end"]["strangers"] < before + 3 * STRANGERS_PACKETS
 
 
@@ -126,7 +126,7 @@ def gone(tunnelled: Tunnelled, site: str) -> bool:
     return all(one["name"] != site or one["state"] == "gone" for one in agents)
 
 
-def test_what_an_agent_leaves_that_is_killed_goes_on_and_the_next_one_takes_it_over(tunnelled: Tunnelled) -> None:
+def test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled: Tunnelled) -> None:
     server, client = tunnelled.net.machine("server"), tunnelled.net.machine("client")
     devices = {f"{PORTS[site]}-{uplink}": index_of(f"{PORTS[site]}-{uplink}") for site in SITES for uplink in OUTER}
     with web_server(server, SERVER) as web:
@@ -149,7 +149,7 @@ def test_what_an_agent_leaves_that_is_killed_goes_on_and_the_next_one_takes_it_o
     assert pinged(tunnelled, CLIENT) == (PINGS, 0)
 
 
-def test_tunnels_of_an_agent_that_was_stopped_and_started_carry_again(tunnelled: Tunnelled) -> None:
+def test_tunnels_work_again_after_an_agent_restarts(tunnelled: Tunnelled) -> None:
     for site in SITES:
         tunnelled.agents[site].stop()
         until(lambda site=site: gone(tunnelled, site), "it is known to be gone")
@@ -162,4 +162,4 @@ def test_tunnels_of_an_agent_that_was_stopped_and_started_carry_again(tunnelled:
     with arrivals(tunnelled.net.machine("farhost"), "un") as outer:
         outer.since()
         assert pinged(tunnelled, CLIENT) == (PINGS, 0)
-        outer.await_count(2 * PINGS, "un", "udp")  # both do
+        outer.await_count(2 * PINGS, "un", "udp")  # over both tunnels
