@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The far end is a site, too: what goes to a terminal is copied there as what it sends is copied at home."""
+"""The far end is a site, too: it copies packets to a terminal like home copies those from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES = 2_000_000
 
 
 def segments(twin: Home, mode: str) -> tuple[int, int]:
-    """Of one download: what arrived at the server, and at the client by Wi-Fi."""
+    """Download a file and return the packets that reached the server, and the client over Wi-Fi."""
     twin.controller.client.set_mode("client", mode)
     twin.await_in_force()
     server, client = twin.net.machine("server"), twin.net.machine("client")
@@ -29,14 +29,14 @@ def segments(twin: Home, mode: str) -> tuple[int, int]:
         return up.since()["lan", "tcp"], down.since()["wifi", "tcp"]
 
 
-def test_in_bicast_every_segment_comes_twice_in_both_directions(twin: Home) -> None:
+def test_bicast_doubles_segments_in_both_directions(twin: Home) -> None:
     single_up, single_down = segments(twin, "single")
     both_up, both_down = segments(twin, "bicast")
     assert both_up > 1.5 * single_up
     assert both_down > 1.5 * single_down
 
 
-def test_what_is_not_of_the_class_comes_once(twin: Home) -> None:
+def test_traffic_outside_the_class_arrives_once(twin: Home) -> None:
     twin.controller.client.set_mode("client", "bicast")
     twin.await_in_force()
     with arrivals(twin.net.machine("client"), "wifi") as down:
@@ -64,7 +64,7 @@ def test_a_switch_moves_both_directions(twin: Home) -> None:
 
 
 def carried(uplink: str) -> tuple[int, int]:
-    """Packets that came in by it at home, and at the far site; now and then somebody asks for a neighbour."""
+    """Return the packets that arrived over an uplink at home and at the far site, with some neighbour requests."""
     return came(HOME, f"gw-{uplink}"), came(FAR, f"fe-{uplink}")
 
 
