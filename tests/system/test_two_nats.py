@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway of docs/how-to/home.md behind two routers that translate addresses, each to its own. Nothing is copied
-there by default: servers answer the second copy of a TCP segment with a reset. An uplink that brings nothing back
-is left by what the switch alone sees, also if its router still answers."""
+"""The gateway of docs/how-to/home.md works behind two routers with different NAT addresses.
+
+Nothing is copied there by default: servers answer the second copy of a TCP segment with a reset. The switch's counters
+alone show an uplink that returns nothing, also if its router still answers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from lab.traffic.web import WebServer, download, web_server
 from tests.system.evidence import PATIENCE_S, SLOWNESS, until
 
 PHONE, WEB = "192.168.110.10", "203.0.113.5"
-REACHED = ("9.9.9.9", "1.1.1.1")  # as docs/how-to/home.md has them
+REACHED = ("9.9.9.9", "1.1.1.1")  # the addresses in docs/how-to/home.md
 BYTES = 100_000
 DOWNLOADS = 5
 ROUTERS = {"fibre": ("192.168.100", "198.51.100"), "lte": ("192.168.200", "192.0.2")}  # networks inside and outside
@@ -72,7 +74,7 @@ class Home:
     web: WebServer
 
     def resets(self) -> int:
-        """That the server has sent since it was raised."""
+        """Return the resets that the server has sent since its start."""
         names, values = [
             line.split()
             for line in self.net.machine("web").run("cat", "/proc/net/snmp").stdout.splitlines()
@@ -81,7 +83,7 @@ class Home:
         return int(dict(zip(names, values, strict=True))["OutRsts"])
 
     def fetch(self) -> int:
-        """How many of some downloads come whole."""
+        """Return how many of some downloads are complete."""
         file = self.web.offer("file", BYTES)
         phone = self.net.machine("phone")
         found = 0
@@ -107,7 +109,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
         yield Home(net, controller, web)
 
 
-def test_by_default_nothing_is_reset_and_with_copies_connections_are(home: Home) -> None:
+def test_servers_reset_connections_only_with_copies(home: Home) -> None:
     assert home.fetch() == DOWNLOADS and home.resets() == 0
     home.controller.client.set_mode("phone", "bicast")
     home.controller.await_steady()
@@ -120,7 +122,7 @@ DROPS = "table ip dead { chain way { type filter hook forward priority filter - 
 
 
 def drops_what_it_forwards(home: Home) -> None:
-    """The ordinary dead line: the router answers, and what is behind it does not."""
+    """Make an ordinary dead line: the router answers, and hosts behind it do not."""
     home.net.machine("fibre").run("nft", "-f", "-", given=DROPS)
 
 
@@ -140,7 +142,7 @@ def loses_all_downwards(home: Home) -> None:
 
 @contextlib.contextmanager
 def calling(home: Home, to: str = WEB) -> Iterator[None]:
-    """50 packets a second, of which no agent tells; and a host in the network of fibre that broadcasts each second."""
+    """Send 50 packets a second that no agent reports, and broadcasts of a host in fibre's network."""
     words = ["ping", "-q", "-i", "0.02", to]
     noise = ["ping", "-q", "-b", "-i", "1", "192.168.100.255"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -156,13 +158,13 @@ def calling(home: Home, to: str = WEB) -> Iterator[None]:
 
 
 def fibre(home: Home) -> dict[str, Any]:
-    """What `why` says of it."""
+    """Return the entry of fibre in `why`."""
     told = home.controller.client.get("terminals", "phone", "decisions")
     return next(each for each in told["uplinks"] if each["uplink"] == "fibre")
 
 
 def has_answered(uplink_port: int) -> bool:
-    """Whether an address beyond this uplink's router has answered the controller."""
+    """Return whether an address beyond this uplink's router has answered the controller."""
     lines = ovs.ofctl("dump-flows", "br-home", f"icmp,in_port={uplink_port},nw_src={REACHED[0]}").splitlines()
     return any("n_packets=" in line and "n_packets=0" not in line for line in lines)
 
@@ -191,7 +193,7 @@ def test_a_dead_uplink_is_left_without_an_agent(home: Home, fault: Callable[[Hom
     assert home.fetch() == DOWNLOADS
 
 
-def test_a_dead_uplink_is_back_when_its_line_is(home: Home) -> None:
+def test_a_dead_uplink_is_alive_again_when_its_line_heals(home: Home) -> None:
     with calling(home):
         until(lambda: has_answered(1), "an address beyond fibre has answered while it worked")
         drops_what_it_forwards(home)
@@ -201,7 +203,7 @@ def test_a_dead_uplink_is_back_when_its_line_is(home: Home) -> None:
     assert "packets arrive again" in fibre(home)["reason"]
 
 
-def test_nobody_is_moved_if_an_address_answers_over_no_uplink(home: Home) -> None:
+def test_nothing_moves_if_an_address_answers_on_no_uplink(home: Home) -> None:
     with calling(home):
         until(lambda: has_answered(1), "an address beyond fibre has answered while it worked")
         silent = "type filter hook {} priority filter - 1; drop;"
