@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three uplinks, four terminals, two families, and no MAC written anywhere: everybody finds everybody."""
+"""Three uplinks and four terminals of two families find each other without a configured MAC."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(address: str) -> str:
 
 @contextmanager
 def changed_mac(machine: Machine, device: str) -> Iterator[None]:
-    """Another machine stands there now: its link was away for a moment, and it knows nobody."""
+    """Replace a machine by one with another MAC and no known neighbours, until the block ends."""
     before = json.loads(machine.run("ip", "-json", "link", "show", device).stdout)[0]["address"]
     try:
         give_mac(machine, device, NEW_MAC)
@@ -71,7 +71,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("one", "own", "other", "its"), PAIRS)
 def test_terminals_reach_each_other_through_the_gateway(wide: Home, one: str, own: str, other: str, its: str) -> None:
-    """Also those behind one access point, whose packets leave by the port they came in by."""
+    """Terminals behind one access point do, too: their packets leave through their input port."""
     assert_reaches(wide.net.machine(one), own, its)
 
 
@@ -85,8 +85,8 @@ def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
             assert [each["lladdr"] for each in told] == [mac_of_port(f"gw-l{UPLINKS.index(uplink) + 1}")]
 
 
-def test_neighbours_behind_different_ports_find_each_other_with_no_controller(wide: Home) -> None:
-    """Each has the other in its own subnet, and hears the gateway's MAC as its answer."""
+def test_neighbours_find_each_other_without_a_controller(wide: Home) -> None:
+    """Each has the other in its own subnet, and gets the gateway's MAC as the answer."""
     hosts = {"laptop": (3, "wifi", "gw-l1"), "phone": (4, "wlan", "gw-air")}
     for name, (host, _, _) in hosts.items():
         for address in both(UPLINKS[0].inner, host):
@@ -111,7 +111,7 @@ def mac_of_port(name: str) -> str:
     return str(link[0]["address"])
 
 
-def test_copies_ride_every_uplink_that_speaks_the_family(wide: Home) -> None:
+def test_copies_use_every_uplink_of_the_family(wide: Home) -> None:
     machine = wide.net.machine("laptop")
     with arrivals(wide.net.machine("router"), "wifi", "lte", "dsl") as router:
         for source in both(110, 3):
@@ -130,7 +130,7 @@ def test_copies_ride_every_uplink_that_speaks_the_family(wide: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["camera", "sensor"])
-def test_a_terminal_that_changes_its_mac_is_followed(wide: Home, name: str) -> None:
+def test_a_terminal_with_a_new_mac_is_learned(wide: Home, name: str) -> None:
     machine = wide.net.machine(name)
     before = flows(BRIDGE)
     with snooping(BRIDGE) as snoop, changed_mac(machine, "wlan"):
@@ -144,7 +144,7 @@ def test_a_terminal_that_changes_its_mac_is_followed(wide: Home, name: str) -> N
 
 
 def router_at_dsl(router: Machine, mac: str) -> None:
-    """With what a link that goes down takes with it."""
+    """Set up dsl's router again with its addresses and routes, which a link that goes down loses."""
     router.run("ip", "link", "set", "dsl", "address", mac, "up")
     for address in both(150, 1):
         length = 64 if version(address) == 6 else 24
@@ -156,7 +156,7 @@ def router_at_dsl(router: Machine, mac: str) -> None:
 
 @pytest.fixture
 def by_dsl(wide: Home) -> Iterator[Home]:
-    """Camera's packets leave by dsl; afterwards the old router stands there again."""
+    """Send camera's packets over dsl, and restore the old router after the test."""
     router, client = wide.net.machine("router"), wide.controller.client
     mac = json.loads(router.run("ip", "-json", "link", "show", "dsl").stdout)[0]["address"]
     active = client.get("terminals", "camera")["active_uplink"]
@@ -167,8 +167,8 @@ def by_dsl(wide: Home) -> Iterator[Home]:
     client.set_active("camera", active)
 
 
-def test_a_next_hop_that_changes_its_mac_is_followed(by_dsl: Home) -> None:
-    """What takes a router's place makes itself known; whoever does not is asked for within half a minute."""
+def test_a_next_hop_with_a_new_mac_is_learned(by_dsl: Home) -> None:
+    """A new router announces itself. The controller asks for a silent one within half a minute."""
     router, camera = by_dsl.net.machine("router"), by_dsl.net.machine("camera")
     source = both(50, 5)
     with snooping(BRIDGE) as snoop:
