@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sites of natted.py with a real agent at each: what is asked of them, and of the kernel that they rule."""
+"""The two sites of natted.py with a real agent at each, and queries of the agents and their kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tunnelled(Home):
         return found
 
     def await_up(self) -> None:
-        """All tunnels, as both ends have them, through the whole of what the underlay takes."""
+        """Wait until all tunnels are up at both ends and measured to the full size of the underlay."""
         for site in SITES:
             until(lambda site=site: self._stand(site), f"{site}'s tunnels stand")
             until(lambda site=site: self.largest(site) == FULL, f"{site}'s tunnels are measured")
@@ -51,14 +51,14 @@ class Tunnelled(Home):
         return None if fitting is None else fitting["largest_bytes"]
 
     def peer(self, uplink: str) -> str:
-        """Where the far site's kernel sends what leaves by this uplink, as ADDRESS port NUMBER; empty: nowhere."""
+        """Return where the far site's kernel sends packets of this uplink: ADDRESS port NUMBER, or empty."""
         told = run("bridge", "fdb", "show", "dev", f"tf-{uplink}").stdout
         return " ".join(re.findall(r"^00:00:00:00:00:00 dst (\S+(?: port \d+)?)", told, re.MULTILINE))
 
 
 @contextmanager
 def tunnelling(place: Path) -> Iterator[Tunnelled]:
-    """Raised for the block, and `ruled`."""
+    """Run the two sites with their agents during the block."""
     with (
         controlled(NATTED, SETTINGS_FOR_HOSTS, directory=place) as controller,
         raised(NattedTopo(shaped=False), controller=OPENFLOW) as net,
@@ -70,7 +70,7 @@ def tunnelling(place: Path) -> Iterator[Tunnelled]:
 
 @contextmanager
 def ruled(natted: Home) -> Iterator[Tunnelled]:
-    """By an agent at each site, from when everything rides both tunnels and comes once."""
+    """Run an agent at each site, and yield when all packets use both tunnels and arrive once."""
     net, controller = natted.net, natted.controller
     with eliminating(controller, *SITES, hosts=hosts(net)) as agents:
         both = Tunnelled(net, controller, agents)
