@@ -32,7 +32,7 @@ SITE, DEVICE = "ap", "gw-air"
 NEAR = "s16"
 SERVER = SERVERS[NEAR]
 LAPTOPS, PHONES = ("t1", "t2"), ("t3", "t4")  # with their own agent, and without
-CONTROL, TOLD = "congestion-control", "window"  # the enforcers of their caps
+CONTROL, WINDOW = "congestion-control", "window"  # the enforcers of their caps
 SECOND = "192.168.2.3"  # the server's second address, for MPTCP
 LOOKS = 20
 SYS_BPF = {"x86_64": 321}.get(platform.machine(), 280)
@@ -62,23 +62,23 @@ class Line:
 class Air(Home):
     agents: Mapping[str, Agent]
 
-    def place(self) -> dict[str, Any]:
+    def access_point(self) -> dict[str, Any]:
         (one,) = self.controller.client.get("caps")
         return dict(one)
 
-    def told(self, terminal: str) -> dict[str, Any]:
-        return next(one for one in self.place()["terminals"] if one["terminal"] == terminal)
+    def view(self, terminal: str) -> dict[str, Any]:
+        return next(one for one in self.access_point()["terminals"] if one["terminal"] == terminal)
 
     def bounds(self, terminal: str) -> tuple[int, int]:
         """Return the least and the most segments of a connection to the server, or (0, 0) without a cap."""
-        windows = self.told(terminal)["windows"]
+        windows = self.view(terminal)["windows"]
         return max(((one["least_segments"], one["most_segments"]) for one in windows), default=(0, 0))
 
     def lines(self, terminal: str, port: int = PORT) -> list[Line]:
         words = ("ss", "-tinOH", "state", "established", "dport", "=", f":{port}")
         return [_line(each) for each in self.net.machine(terminal).run(*words).stdout.splitlines() if " cwnd:" in each]
 
-    def on_its_way(self, terminal: str, hand: str, port: int = PORT) -> int:
+    def in_flight(self, terminal: str, hand: str, port: int = PORT) -> int:
         """Return the segments in flight, or the congestion windows if the congestion control enforces the cap."""
         if hand == CONTROL:
             return sum(each.cwnd for each in self.lines(terminal, port))
@@ -86,11 +86,11 @@ class Air(Home):
 
     def held(self, terminal: str, hand: str, port: int = PORT) -> bool:
         """Return whether the controller and the sockets both show the cap."""
-        told, lines = self.told(terminal), self.lines(terminal, port)
+        view, lines = self.view(terminal), self.lines(terminal, port)
         least, most = self.bounds(terminal)
-        if not (lines and told["held"] and told["hand"] == hand and most):
+        if not (lines and view["held"] and view["hand"] == hand and most):
             return False
-        now = self.on_its_way(terminal, hand, port)
+        now = self.in_flight(terminal, hand, port)
         ours = all(each.control.startswith("bicast_") for each in lines)
         return least <= now <= most and ours if hand == CONTROL else 0 < now <= most
 
@@ -101,7 +101,7 @@ class Air(Home):
         """Return whether the cap holds in each of many samples, for about a second."""
         most = self.bounds(terminal)[1]
         for _ in range(LOOKS):
-            before, now = most, self.on_its_way(terminal, hand, port)
+            before, now = most, self.in_flight(terminal, hand, port)
             most = self.bounds(terminal)[1]
             if not 0 < now <= max(before, most):
                 return False
@@ -110,7 +110,7 @@ class Air(Home):
     def await_free(self, terminal: str, hand: str, most: int) -> None:
         """Wait until no earlier cap bounds the terminal."""
         until(
-            lambda: self.on_its_way(terminal, hand) > 1.5 * most,
+            lambda: self.in_flight(terminal, hand) > 1.5 * most,
             f"{terminal} has more than 1.5 times the {most} segments on its way that it was held to by {hand}",
         )
 
@@ -130,7 +130,7 @@ class Air(Home):
         text = self.controller.file.read_text(encoding="utf-8")
         self.controller.file.write_text(re.sub(r"rule: \w+", f"rule: {rule}", text), encoding="utf-8")
         self.controller.process.send_signal(signal.SIGHUP)
-        until(lambda: bool(self.place()["rule"] == rule), f"the rule is {rule}")
+        until(lambda: bool(self.access_point()["rule"] == rule), f"the rule is {rule}")
 
     @contextmanager
     def ready(self, *terminals: str) -> Iterator[dict[str, End]]:

@@ -25,7 +25,7 @@ from tests.system.shared_air import (
     PHONES,
     SERVER,
     SITE,
-    TOLD,
+    WINDOW,
     Air,
     controls,
     programs_at,
@@ -60,13 +60,13 @@ def fitting(rtt_ms: float, active: int) -> int:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(("terminals", "hand"), [(LAPTOPS, CONTROL), (PHONES, TOLD)])
+@pytest.mark.parametrize(("terminals", "hand"), [(LAPTOPS, CONTROL), (PHONES, WINDOW)])
 def test_caps_split_the_air_and_grow_when_an_upload_ends(air: Air, terminals: tuple[str, str], hand: str) -> None:
     first, second = terminals
     with air.held_uploads(**dict.fromkeys(terminals, hand)) as sending:
         for name in terminals:
-            until(lambda name=name: "ideal: 2 active" in told_by("caps", name), f"`caps` tells of {name} and another")
-            assert f"({hand})" in told_by("caps", name)
+            until(lambda name=name: "ideal: 2 active" in line_of("caps", name), f"`caps` tells of {name} and another")
+            assert f"({hand})" in line_of("caps", name)
             until(lambda name=name: air.kept(name, hand), f"{name} never has more on its way")
         most = {name: air.bounds(name)[1] for name in terminals}
         for name in terminals:
@@ -74,11 +74,11 @@ def test_caps_split_the_air_and_grow_when_an_upload_ends(air: Air, terminals: tu
             assert fitting(WAY_MS, 2) <= most[name] <= fitting(LONGEST_MS, 2)
         sending[second].finish()
         until(lambda: air.bounds(first)[1] >= 1.7 * most[first], f"{second}'s part is {first}'s", JOINED_WITHIN_S)
-        until(lambda: air.held(first, hand) and air.on_its_way(first, hand) > most[first], "it is taken")
-        assert air.told(second)["active"] is False
+        until(lambda: air.held(first, hand) and air.in_flight(first, hand) > most[first], "it is taken")
+        assert air.view(second)["active"] is False
 
 
-def told_by(verb: str, terminal: str) -> str:
+def line_of(verb: str, terminal: str) -> str:
     """Return the terminal's line in the output of a verb."""
     said = run("./bicast", verb).stdout
     found = re.search(rf"^{terminal} .*$", said, re.MULTILINE)
@@ -88,7 +88,7 @@ def told_by(verb: str, terminal: str) -> str:
 
 @pytest.mark.timed
 def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
-    with air.held_uploads(t1=CONTROL, t3=TOLD):
+    with air.held_uploads(t1=CONTROL, t3=WINDOW):
         own = air.lines("t1")[0].control
         most = max(air.bounds(name)[1] for name in ("t1", "t3"))
 
@@ -96,35 +96,35 @@ def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
         until(
             lambda: own not in controls(air.net.machine("t1")), "the killed agent's congestion control is known no more"
         )
-        air.await_held("t1", TOLD)  # by the gateway's agent, which saw its handshake
-        until(lambda: bool(air.told("t1")["agent"] == SITE), "the gateway's agent has taken t1 over")
+        air.await_held("t1", WINDOW)  # by the gateway's agent, which saw its handshake
+        until(lambda: bool(air.view("t1")["agent"] == SITE), "the gateway's agent has taken t1 over")
 
         air.agents[SITE].kill()
         until(lambda: programs_at(DEVICE) == 0, "nothing is left of the killed gateway's agent")
         for name in ("t1", "t3"):
-            air.await_free(name, TOLD, most)
+            air.await_free(name, WINDOW, most)
             air.await_moving(name)
-        until(lambda: air.on_its_way("t1", CONTROL) > most, "its window is its own again")
+        until(lambda: air.in_flight("t1", CONTROL) > most, "its window is its own again")
 
         air.agents[SITE].start()
         air.agents["t1"].start()
         air.await_held("t1", CONTROL)
-        until(lambda: "began before" in air.told("t3")["reason"], "t3 is left as is, and told so")
-        assert not air.told("t3")["held"]
+        until(lambda: "began before" in air.view("t3")["reason"], "t3 is left as is, and told so")
+        assert not air.view("t3")["held"]
 
 
 @pytest.mark.timed
 def test_caps_end_and_return_with_the_controller(air: Air) -> None:
-    with air.held_uploads(t1=CONTROL, t3=TOLD):
+    with air.held_uploads(t1=CONTROL, t3=WINDOW):
         most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
         air.controller.kill()
         air.await_free("t1", CONTROL, most["t1"])
-        air.await_free("t3", TOLD, most["t3"])
+        air.await_free("t3", WINDOW, most["t3"])
         for name in most:
             air.await_moving(name)
         air.controller.start()
         air.await_held("t1", CONTROL)
-        air.await_held("t3", TOLD)
+        air.await_held("t3", WINDOW)
 
 
 @pytest.fixture
@@ -141,15 +141,15 @@ def test_a_new_rule_acts_at_once_and_off_removes_all_caps(ruled: Air) -> None:
     air.set_rule("off")
     with air.ready("t1", "t3") as sending:
         sending["t1"].go()
-        until(lambda: air.on_its_way("t1", CONTROL) > 100, "nobody holds an upload that begins")
+        until(lambda: air.in_flight("t1", CONTROL) > 100, "nobody holds an upload that begins")
         air.set_rule("ideal")
         air.await_held("t1", CONTROL)
         sending["t3"].go()
-        air.await_held("t3", TOLD)
+        air.await_held("t3", WINDOW)
         ideal = air.bounds("t1")[1]
         air.set_rule("paper")
-        for name, hand in (("t1", CONTROL), ("t3", TOLD)):
-            until(lambda name=name: "paper (jb): 2 active" in air.told(name)["reason"], f"{name} is in the tables")
+        for name, hand in (("t1", CONTROL), ("t3", WINDOW)):
+            until(lambda name=name: "paper (jb): 2 active" in air.view(name)["reason"], f"{name} is in the tables")
             air.await_held(name, hand)
         most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
         assert most["t1"] != ideal
@@ -157,8 +157,8 @@ def test_a_new_rule_acts_at_once_and_off_removes_all_caps(ruled: Air) -> None:
         until(lambda: air.lines("t1")[0].control == "cubic", "t1 has its own congestion control again")
         until(lambda: programs_at(DEVICE) == 0, "the gateway's programs are gone")
         air.await_free("t1", CONTROL, most["t1"])
-        air.await_free("t3", TOLD, most["t3"])
-        assert "is off" in told_by("caps", "t1")
+        air.await_free("t3", WINDOW, most["t3"])
+        assert "is off" in line_of("caps", "t1")
 
 
 def metric(name: str, terminal: str) -> float | None:
@@ -173,7 +173,7 @@ def test_a_lying_terminal_is_named_and_takes_no_share(air: Air) -> None:
     least, most = (fitting(ms, active) for ms, active in ((WAY_MS, 3), (BELIEVED_MS, 1)))
     with air.held_uploads(t1=CONTROL, t2=CONTROL), lying(air.controller, liar, address(liar)) as agent:
         for what, lie in LIES.items():
-            doubted = air.told(liar)["doubted"]
+            doubted = air.view(liar)["doubted"]
             for n in range(1, 4):
                 agent.report(*lie(address(liar), SERVER, address("t1"), n))
                 for name in LAPTOPS:
@@ -181,14 +181,14 @@ def test_a_lying_terminal_is_named_and_takes_no_share(air: Air) -> None:
                     assert not bound or bound >= least, f"{name} is held to {bound} by {what}, its part is {least}"
                 assert air.bounds(liar)[1] <= most, f"{liar} gets more by {what}"
                 time.sleep(REPORTS_EVERY_S)
-            until(lambda before=doubted: air.told(liar)["doubted"] > before, f"{what} is not believed")
+            until(lambda before=doubted: air.view(liar)["doubted"] > before, f"{what} is not believed")
         # The liar is silent by now. Its gateway's agent reports that after a while.
-        until(lambda: metric("bicast_cap_doubts_total", liar) == air.told(liar)["doubted"], "what it said is counted")
+        until(lambda: metric("bicast_cap_doubts_total", liar) == air.view(liar)["doubted"], "what it said is counted")
         for verb in ("caps", "status"):
             until(lambda verb=verb: names(verb, liar), f"`{verb}` names it")
         for name in LAPTOPS:
             air.await_held(name, CONTROL)
-            assert air.told(name)["doubted"] == 0
+            assert air.view(name)["doubted"] == 0
 
 
 def names(verb: str, liar: str) -> bool:
@@ -205,25 +205,25 @@ def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
     machine = air.net.machine(terminal)
     with agent(air.controller, machine, terminal, "terminal"), air.held_uploads(**{terminal: CONTROL}):
         with agent(air.controller, machine, "stranger", "terminal"):
-            assert air.told(terminal)["agent"] == terminal
+            assert air.view(terminal)["agent"] == terminal
             told = air.controller.client.get("status")["agents"]
             (why_not,) = next(one for one in told if one["name"] == "stranger")["missing"]
             assert why_not["reason"] == "gateway.yaml has no terminal stranger, for which it was enrolled"
         air.controller.client.revoke(terminal)  # it still runs, and holds the sockets
         with agent(air.controller, machine, terminal, "terminal"):
             until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
-            air.await_held(terminal, TOLD)
+            air.await_held(terminal, WINDOW)
 
 
-@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
+@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", WINDOW)])
 def test_subflows_of_one_connection_share_a_cap(air: Air, terminal: str, hand: str) -> None:
     with _two_held_subflows(air, terminal, hand) as stream:
-        assert air.told(terminal)["connections"] == 1
+        assert air.view(terminal)["connections"] == 1
         assert stream.finish().whole
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
+@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", WINDOW)])
 def test_subflows_never_exceed_their_common_cap(air: Air, terminal: str, hand: str) -> None:
     with _two_held_subflows(air, terminal, hand):
         until(lambda: air.kept(terminal, hand, STREAM_PORT), "both together never have more in flight")
@@ -234,6 +234,6 @@ def _two_held_subflows(air: Air, terminal: str, hand: str) -> Iterator[Stream]:
     with streaming(air.net.machine(NEAR), air.net.machine(terminal), SERVER, upload=True) as stream:
         stream.await_flowing()
         until(lambda: len(air.lines(terminal, STREAM_PORT)) == 2, "there are two subflows")
-        until(lambda: len(air.told(terminal)["windows"]) == 2, "both have a cap")
+        until(lambda: len(air.view(terminal)["windows"]) == 2, "both have a cap")
         air.await_held(terminal, hand, STREAM_PORT)
         yield stream

@@ -27,11 +27,11 @@ CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
 UPLINKS = ("wifi", "lte")
 BYTES = 3_000_000
 SEGMENTS = BYTES // 1460
-TOLD = (TREE / "docs/how-to/far-site.md").read_text(encoding="utf-8").split("## Internet access")[1]
+SECTION = (TREE / "docs/how-to/far-site.md").read_text(encoding="utf-8").split("## Internet access")[1]
 
 
 def lines() -> str:
-    return "".join(re.findall(r"```sh\n(.*?)```", TOLD.split("\n## ")[0], re.DOTALL))
+    return "".join(re.findall(r"```sh\n(.*?)```", SECTION.split("\n## ")[0], re.DOTALL))
 
 
 @contextmanager

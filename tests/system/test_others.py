@@ -28,7 +28,10 @@ def shared(paper: Home) -> Iterator[Home]:
         ovs.ofctl("del-flows", BRIDGE, foreign)
     ovs.ofctl("del-groups", BRIDGE, "group_id=7")
     paper.reconnect()
-    until(lambda: told(paper)["state"] == "steady" and not told(paper)["conflicts"], "all is ours and well")
+    until(
+        lambda: gateway_status(paper)["state"] == "steady" and not gateway_status(paper)["conflicts"],
+        "all is ours and well",
+    )
 
 
 def test_foreign_flows_stay_and_our_changed_flows_are_restored(shared: Home) -> None:
@@ -58,7 +61,7 @@ def test_deleted_flows_return_before_the_next_reading(shared: Home) -> None:
         until(lambda: program(BRIDGE) == before, "it is as before", 0.5 * EVERY_S)
 
 
-def told(home: Home) -> dict[str, Any]:
+def gateway_status(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
@@ -67,8 +70,8 @@ def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
     ours = f"table=0,priority=10,ip,{place},nw_src=192.168.110.3"
     ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # this replaces ours
     shared.reconnect()
-    until(lambda: bool(told(shared)["conflicts"]), "the conflict is shown")
-    (conflict,) = told(shared)["conflicts"]
+    until(lambda: bool(gateway_status(shared)["conflicts"]), "the conflict is shown")
+    (conflict,) = gateway_status(shared)["conflicts"]
     assert conflict.startswith("table=0,priority=10,")
     assert 'in_port="gw-c1",ip_src=192.168.110.3' in conflict
     assert any("cookie=0x99" in flow for flow in flows(BRIDGE))
@@ -76,7 +79,9 @@ def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
     assert "! home: a foreign flow stands where ours would" in shown
     ovs.ofctl("del-flows", BRIDGE, "cookie=0x99/-1")
     shared.reconnect()
-    until(lambda: not told(shared)["conflicts"] and told(shared)["state"] == "steady", "all is well")
+    until(
+        lambda: not gateway_status(shared)["conflicts"] and gateway_status(shared)["state"] == "steady", "all is well"
+    )
 
 
 def test_a_refused_flow_is_named_and_retried(shared: Home) -> None:
@@ -84,8 +89,8 @@ def test_a_refused_flow_is_named_and_retried(shared: Home) -> None:
     small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
     ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")
     ovs.ofctl("del-flows", BRIDGE, "table=2")
-    until(lambda: told(shared)["state"] == "refused", "the refusal is shown")
-    shown = told(shared)
+    until(lambda: gateway_status(shared)["state"] == "refused", "the refusal is shown")
+    shown = gateway_status(shared)
     assert "table=2" in shown["last_error"]
     assert "192.168." in shown["last_error"]
     assert "table full" in shown["last_error"]
@@ -93,5 +98,8 @@ def test_a_refused_flow_is_named_and_retried(shared: Home) -> None:
     assert f"! home: {shown['last_error']}" in run("./bicast", "status").stdout
     ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
     shared.reconnect()
-    until(lambda: told(shared)["state"] == "steady" and told(shared)["last_error"] is None, "it is mended")
+    until(
+        lambda: gateway_status(shared)["state"] == "steady" and gateway_status(shared)["last_error"] is None,
+        "it is mended",
+    )
     assert program(BRIDGE) == before

@@ -14,14 +14,14 @@ from topologies.paper import BRIDGE
 RIVAL = "br-rival"
 
 
-def told(home: Home) -> dict[str, Any]:
+def gateway_status(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
 def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
-    served, before = told(paper)["peer"], program(BRIDGE)
+    served, before = gateway_status(paper)["peer"], program(BRIDGE)
     with bridge(RIVAL, 1):
-        until(lambda: told(paper)["rival"] is not None, "the rival is shown")
+        until(lambda: gateway_status(paper)["rival"] is not None, "the rival is shown")
         snoop = Snoop(RIVAL)
         for _ in range(2):
             snoop.wait("OFPT_FEATURES_REPLY", since=snoop.number())  # it tries again
@@ -29,7 +29,7 @@ def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
         assert snoop.modifications() == {}
         assert (flows(RIVAL), groups(RIVAL)) == ([], [])
         shown = run("./bicast", "status").stdout
-    assert told(paper)["peer"] == served and told(paper)["state"] == "steady"
+    assert gateway_status(paper)["peer"] == served and gateway_status(paper)["state"] == "steady"
     assert program(BRIDGE) == before
     assert f"! home: two switches have dpid 0000000000000001: {served}, which is served" in shown
     complaints = [line for line in paper.controller.heard().splitlines() if "so has the switch at" in line]
@@ -37,16 +37,16 @@ def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
 
 
 def test_a_returning_switch_replaces_its_dead_connection(paper: Home) -> None:
-    old = told(paper)["peer"]
+    old = gateway_status(paper)["peer"]
     port = old.rpartition(":")[2]
     run("nft", "add table inet dead; add chain inet dead in { type filter hook input priority 0; }")
     run("nft", f"add rule inet dead in tcp sport {port} drop; add rule inet dead in tcp dport {port} drop")
     try:
         (home,) = paper.net.gateways
         home.connect(THE_SAME)
-        until(lambda: told(paper)["peer"] not in (old, None), "the new connection is served")
-        until(lambda: told(paper)["state"] == "steady", "it is steady")
-        assert told(paper)["rival"] is None
+        until(lambda: gateway_status(paper)["peer"] not in (old, None), "the new connection is served")
+        until(lambda: gateway_status(paper)["state"] == "steady", "it is steady")
+        assert gateway_status(paper)["rival"] is None
     finally:
         run("nft", "delete", "table", "inet", "dead")
         paper.reconnect()

@@ -26,7 +26,7 @@ from tests.system import as_a_service
 from tests.system.conftest import two_sites
 from tests.system.evidence import PATIENCE_S, reaches, until
 from tests.system.pinging import PINGS, pinged
-from tests.system.shared_air import CONTROL, DEVICE, SITE, TOLD, Air, programs_at
+from tests.system.shared_air import CONTROL, DEVICE, SITE, WINDOW, Air, programs_at
 from tests.system.shared_air import SERVER as NEAR
 from tests.system.tunnelled import BY_LTE, CLIENT, FULL, tunnelling
 from topologies.access_point import AccessPointTopo, address
@@ -119,9 +119,9 @@ def test_a_service_may_enforce_caps_and_report_sharers(tmp_path: Path, monkeypat
         begun(ABLE, "terminal")
         with air.ready(UNABLE) as sending:
             sending[UNABLE].go()
-            until(lambda: f"its agent {UNABLE} cannot: " in air.told(UNABLE)["reason"], "it says that it cannot")
-        assert "CAP_BPF" in air.told(UNABLE)["reason"]
+            until(lambda: f"its agent {UNABLE} cannot: " in air.view(UNABLE)["reason"], "it says that it cannot")
+        assert "CAP_BPF" in air.view(UNABLE)["reason"]
         begun(SITE, "gateway")
         until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes")
-        with air.held_uploads(**{ABLE: CONTROL, UNABLE: TOLD}):
+        with air.held_uploads(**{ABLE: CONTROL, UNABLE: WINDOW}):
             until(lambda: sharers() == [2, 2], "programs of both terminals are told of the two")
