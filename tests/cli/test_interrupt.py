@@ -64,7 +64,7 @@ def test_ctrl_c_never_shows_a_traceback(words: list[str]) -> None:
             text=True,
             start_new_session=True,
         ) as command:
-            time.sleep(step * 0.04)  # the moment is what is tried
+            time.sleep(step * 0.04)  # the test varies this moment
             os.killpg(command.pid, signal.SIGINT)
             _, said = command.communicate(timeout=60)
         codes.add(command.returncode)
@@ -103,7 +103,7 @@ def test_a_starting_lab_ends_without_traceback_on_ctrl_c(after_s: float) -> None
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.execve(TREE / "bicast", ["bicast", "lab"], outside)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    time.sleep(after_s)  # the moment is what is tried
+    time.sleep(after_s)  # the test varies this moment
     os.write(terminal, b"\x03")
     said = b""
     with contextlib.suppress(OSError):  # EIO: the last process with the terminal has ended

@@ -63,7 +63,7 @@ def test_remove_ends_connections_and_revokes_the_agent(api: str, desk: Desk, fro
     assert main(["relay", "remove", "phone"]) == REFUSED
 
 
-def test_drain_and_resume_say_what_becomes_of_connections(api: str, desk: Desk, capsys: Captured) -> None:
+def test_drain_and_resume_name_the_open_connections(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = RELAYED
     assert main(["relay", "drain", "tokyo"]) == OK
     assert desk.snapshot.relays[0].draining

@@ -237,7 +237,7 @@ def test_status_prints_warnings_first(api: str, desk: Desk, capsys: Captured) ->
         assert any(named in line for line in warnings), named
 
 
-def test_status_names_the_controller_and_warns_of_another_version(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_names_the_controller_and_a_version_mismatch(api: str, desk: Desk, capsys: Captured) -> None:
     assert main(["status"]) == OK
     assert capsys.readouterr().out.splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
     desk.snapshot = replace(START, version="0.9.0")

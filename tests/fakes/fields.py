@@ -18,7 +18,7 @@ Needs = dict[str, tuple[int, ...]]
 
 
 class IllDefined(Exception):
-    """The program has no meaning, or differs between switches. No switch refuses it, but no program may be so."""
+    """The program has no meaning, or differs between switches. No switch refuses it, but no program may have it."""
 
 
 class Kind(Enum):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fake agent: it flags, closes and reports MPTCP connections in memory like a real one those of the kernel.
+"""A fake agent that flags, closes and reports MPTCP connections in memory.
 
 Both ends share the object of a connection. Each end has its own flags and cannot clear the other's. A flagged subflow
 carries data only if every subflow is flagged. Paths lose packets as a test orders.

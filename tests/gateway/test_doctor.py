@@ -76,7 +76,7 @@ def prepared(ovs: PrivateOvs, ports: None, gateway_file: Files) -> str:
 
 
 def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The controller does not run, and no server may set this machine's clock: both are warnings."""
+    """The controller does not run, and the clock may be unsynchronized: both are warnings."""
     not_ok = {name for name, finding in findings(scene_of(prepared)).items() if finding.state is not State.OK}
     assert not_ok <= {"br-home connection", "clock"}
     assert main(["doctor", prepared]) == 0

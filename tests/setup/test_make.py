@@ -32,7 +32,7 @@ ENDS_WITHIN_S = 60
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a tree with the real Makefile and test run, and nothing to set up or to check."""
-    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # set by a make that runs these tests
         monkeypatch.delenv(name, raising=False)
     for name in ("setup", "topologies", "lab"):
         shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

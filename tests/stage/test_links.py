@@ -97,7 +97,7 @@ def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: 
 
 @pytest.mark.timed
 def test_a_change_under_traffic_loses_and_reorders_nothing(net: Stage, link: ShapedLink) -> None:
-    """Loss alternates between 0 and 0.001 %, which hardly loses three packets in a run. The rate changes, too."""
+    """Loss alternates between 0 and 0.001 %: three losses in a run are very unlikely. The rate changes, too."""
     changes = 0
 
     def change() -> None:

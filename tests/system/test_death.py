@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's death changes no packet, and its return changes no flow."""
+"""The controller's death changes nothing on the wire, and its return changes no flow."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def finished(home: Home, text: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("changes", [1, 9])
-def test_a_controller_killed_between_two_changes_costs_no_packet(home: Home, fuse: Fuse, changes: int) -> None:
+def test_a_controller_killed_between_changes_loses_no_packet(home: Home, fuse: Fuse, changes: int) -> None:
     more, few = finished(home, MORE), finished(home, FEW)
     with pinging(home, "192.168.110.3") as said:
         fuse.set(changes, home.controller.kill)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway of docs/how-to/home.md works behind two routers with different NAT addresses.
 
-Nothing is copied there by default: servers answer the second copy of a TCP segment with a reset. The switch's counters
-alone show an uplink that returns nothing, also if its router still answers.
+Nothing is copied there by default: servers answer the second copy of a TCP segment with a reset. The gateway leaves an
+uplink that returns nothing, by the switch's counters alone and also if its router still answers.
 """
 
 from __future__ import annotations
