@@ -297,7 +297,10 @@ class Agent:
     def doubt(self, event: FailoverFired) -> None:
         """Log the report of an unarmed failover once per session: the agent controls how often it sends one."""
         if not self._doubted:
-            said = "agent %s reports that the failover %r fired, which is not armed there; later ones are ignored too"
+            said = (
+                "agent %s reports that the failover %r fired, which is not armed there; this report and "
+                "later ones are ignored"
+            )
             log.warning(said, self.name, event.name)
         self._doubted = True
 
@@ -319,7 +322,7 @@ class Agent:
         for each in self.capabilities:
             if each.name == MOVES:
                 return None if each.available else each.reason
-        return f"it does not say that it can move connections (capability {MOVES})"
+        return f"it does not report the capability to move connections ({MOVES})"
 
     def tokens(self, terminal: str) -> Iterable[int]:
         """Return the tokens of the terminal's connections in the last report."""

@@ -69,8 +69,8 @@ class AddressIndex:
 
     def why_nobody(self, terminal: str, addresses: tuple[str, ...]) -> str:
         if terminal not in self._names:
-            return f"gateway.yaml has no terminal {terminal}, for which it was enrolled"
-        return f"none of its addresses ({', '.join(addresses) or 'it has none'}) is of the terminal {terminal}"
+            return f"it was enrolled for the terminal {terminal}, which gateway.yaml does not have"
+        return f"none of its addresses ({', '.join(addresses) or 'it has none'}) belongs to the terminal {terminal}"
 
     def _all_of(self, one: Home) -> dict[str, Home]:
         addresses = (str(at.address) for at in one.terminal.own)
@@ -134,8 +134,11 @@ class OwnershipArbiter:
 
     def _lost(self, terminal: str) -> str:
         speaker = self._speaker(terminal)
-        first = "" if speaker == terminal else ", which came first,"
-        return f"it has addresses of the terminal {terminal}, and the agent {speaker}{first} is that terminal"
+        first = "" if speaker == terminal else ", which connected first,"
+        return (
+            f"it has addresses of the terminal {terminal}, and the agent {speaker}{first} already speaks for "
+            "that terminal"
+        )
 
     def _speaker(self, terminal: str) -> str:
         claimants = self._claimants[terminal]

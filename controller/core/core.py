@@ -90,7 +90,10 @@ def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Lo
     for entry in entries:
         entry.gateway.done, entry.gateway.said = True, f"gateway {name}: its groups did not have to change"
         if switch.session is None:
-            entry.gateway.done, entry.gateway.said = False, f"gateway {name} is not connected; it follows when it is"
+            entry.gateway.done, entry.gateway.said = (
+                False,
+                (f"gateway {name} is not connected; the change is sent when it connects"),
+            )
     for effect in switch.settle(wanted, now):
         if isinstance(effect, Apply):
             number = groups_modified([effect])
@@ -159,7 +162,7 @@ class Core:
             return  # or a late event of a closed connection
         match event:
             case SwitchClosed():
-                log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
+                log.warning("%s: the switch disconnected (%s)", switch.site.name, switch.peer)
                 self.steering.logbook.closed(event.session)
                 yield from self._left(switch, now)
             case SwitchRead():
@@ -237,7 +240,7 @@ class Core:
             yield from self._served(switch, event, now)
 
     def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Outcome]:
-        log.info("%s: switch %016x is here, from %s", switch.site.name, event.dpid, event.peer)
+        log.info("%s: switch %016x connected from %s", switch.site.name, event.dpid, event.peer)
         yield from switch.opened(event, now)
         yield from self._ports_seen(switch, now)
 
@@ -405,7 +408,7 @@ class Core:
     def refuse_config(self, error: ConfigError) -> None:
         self.config_failures += 1
         self.config_error = error
-        log.error("the configuration is refused, the last good one stays in force: %s", error)
+        log.error("the configuration was refused; the last valid one stays in force: %s", error)
 
     # People
 

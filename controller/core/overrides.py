@@ -56,7 +56,7 @@ def set_mode(
     for key, (site, terminal) in zip(keys, terminals, strict=True):
         if mode is None:
             already = "" if key in wanted.modes else "already "
-            sentence = f"{key} is {already}left to the file, which has it in {_in_file(after, terminal, traffic)}"
+            sentence = f"{key} {already}follows gateway.yaml: {_in_file(after, terminal, traffic)}"
         else:
             already = "already " if _mode(wanted, terminal, traffic) is mode else ""
             sentence = f"{key} is {already}in mode {mode.value}"
@@ -113,9 +113,9 @@ def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed
     said, entries = [], []
     for site, terminal in terminals:
         left = wanted.active_uplink(site, terminal)
-        sentence = f"{terminal.name} has {uplink} {'already ' if left == uplink else ''}as its active uplink"
+        sentence = f"{terminal.name} {'already ' if left == uplink else ''}has {uplink} as its active uplink"
         if is_all_off(wanted, site, terminal):
-            sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
+            sentence += "; in mode off each subnet keeps its own uplink, so this applies once the mode changes"
         said.append(((site, terminal), sentence))
         entries.append(steering.wished(terminal.name, uplink, left, now))
     names = {terminal.name for _, terminal in terminals}
@@ -136,7 +136,7 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
     said = []
     for site, terminal in terminals:
         already, uplink = "" if terminal.name in names else "already ", after.active_uplink(site, terminal)
-        sentence = f"{terminal.name} is {already}left to policies, which have it on {uplink}"
+        sentence = f"{terminal.name} is {already}left to policies, which chose {uplink}"
         said.append(((site, terminal), sentence))
     return Done(after, said, entries, moved)
 
@@ -173,7 +173,7 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
     """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
     wanted, said = wish(core.config, core.wanted, core.relaying.carries)
     changed = core.want(wanted)
-    done = said if changed else f"{said}, as it was already"
+    done = said if changed else f"{said} (no change)"
     return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
 
 
@@ -188,7 +188,7 @@ def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[Ove
     effects = list(core.within_budgets(now))
     core.keep_spent(now)
     used = f"{before.copied_bytes / 1e6:.1f} MB of {before.day}"
-    log.info("%s/%s: somebody reset the budget of copies: %s no longer count", site.home, uplink, used)
+    log.info("%s/%s: the budget of copies was reset on request: %s no longer count", site.home, uplink, used)
     said = f"copies over {uplink} of {site.home} have used nothing today; {used} no longer count"
     changed = before.copied_bytes > 0 or was_barred is not None
     return OverrideResult((said,), changed, groups_modified(effects)), [*effects]
@@ -225,4 +225,4 @@ def _when(core: Core, site: Site) -> str:
     if switch.expected() is not None:
         return ""
     comes = "connects" if switch.session is None else "has been read"
-    return f"; it is kept, and counts when gateway {site.name} {comes}"
+    return f"; the setting is saved and applies once gateway {site.name} {comes}"

@@ -40,9 +40,9 @@ NO_REPORT = UplinkPath().reason
 def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
     missing = [MissingView(each.name, each.reason) for each in agent.missing]
     if agent.owns_nobody is not None:
-        missing.append(MissingView("be a terminal", agent.owns_nobody))
+        missing.append(MissingView("speak for a terminal", agent.owns_nobody))
     if agent.unconfirmed:
-        missing.append(MissingView("be believed", unconfirmed(agent)))
+        missing.append(MissingView("be trusted", unconfirmed(agent)))
     return AgentView(
         name=agent.name,
         role=agent.role,
@@ -63,9 +63,9 @@ def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
 def unconfirmed(agent: Agent) -> str:
     terminals = ", ".join(sorted(agent.unconfirmed))
     return (
-        f"it reports connections of {terminals}, and no agent of those, nor of their gateway, reports the same at the "
-        f"address from which {agent.name} comes here ({agent.peer}): its reports of them do not count; if it is your "
-        "server, add it to `servers` in gateway.yaml"
+        f"it reports connections of {terminals}, but neither their agents nor their gateway's agent "
+        f"report the same connections to {agent.name}'s address ({agent.peer}): these reports are ignored; if it is "
+        "your server, add it to `servers` in gateway.yaml"
     )
 
 
@@ -123,10 +123,14 @@ def _because(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str,
         return barred, None
     if mode is not Mode.AUTO:
         alone = mode is Mode.SINGLE and steered.site.other_end is None
-        no_peer = f"; no site mirrors {steered.site.name}, so copies would reach servers as they are" if alone else ""
-        return f"that is mode {mode.value}{no_peer}", None
+        no_peer = (
+            (f"; no peer site mirrors {steered.site.name}, so copies would reach servers as duplicates")
+            if alone
+            else ""
+        )
+        return f"mode {mode.value} requires this{no_peer}", None
     if watch is None:
-        return "nobody told anything yet from which it follows", None
+        return "no report has arrived yet to decide from", None
     slow = None if watch.copies else core.copying.slow_watch(steered, core.wanted, now)
     return f"{watch.reason}; {slow}" if slow is not None else watch.reason, watch.since
 
@@ -136,10 +140,10 @@ def _why_not_whole(core: Core, site: Site) -> str | None:
         return None
     other = core.config.other_end(site)
     if other is None:
-        return f"no site mirrors {site.name}, and what is not TCP would come twice"
+        return f"no peer site mirrors {site.name}, so packets other than TCP would arrive twice"
     if core.ends.eliminates(other.name):
         return None  # the file limits it
-    return f"at {other.name} no agent lets the first of several copies pass: {core.ends.why_not(other.name)}"
+    return f"at {other.name} no agent eliminates duplicates: {core.ends.why_not(other.name)}"
 
 
 def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -> TrafficView:
@@ -165,7 +169,7 @@ def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
     for uplink, path in steered.paths.items():
         reason = path.reason
         if tellers and reason == NO_REPORT:
-            reason = f"nothing that {tellers} told says how it fares"
+            reason = f"the reports of {tellers} do not show its state"
         if kept_because is not None and uplink == steered.course.active:
             reason = f"{reason}; {kept_because}"
         if uplink in doubts:
@@ -181,12 +185,10 @@ def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
     if telling:
         return EndView(telling, None)
     if relayed:
-        return EndView(
-            (), f"no agent of role gateway that was enrolled as {steered.site.name} tells of what is relayed"
-        )
+        return EndView((), f"no gateway agent enrolled as {steered.site.name} reports relayed connections")
     agents = [each for each in steering.agents.values() if each.role is Role.TERMINAL]
     own = [each for each in agents if each.name == name or name in each.owns]
-    return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent that is this terminal has come")
+    return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent of this terminal has connected")
 
 
 def _tells_not(agent: Agent, terminal: str) -> str:
@@ -204,13 +206,13 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
     if doubted:
         return EndView((), "; ".join(f"agent {each.name}: {unconfirmed(each)}" for each in doubted))
     lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
-    return EndView((), lost or "no agent of role relay sees a connection of it")
+    return EndView((), lost or "no relay agent reports a connection of it")
 
 
 def _away(agent: Agent) -> str | None:
     """Return why the agent is unreachable, or None."""
     if agent.session is None:
-        return f"is gone ({agent.gone_because})"
+        return f"disconnected ({agent.gone_because})"
     return "is silent" if agent.silent else None
 
 

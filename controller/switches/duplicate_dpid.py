@@ -30,7 +30,7 @@ class DuplicateDpid:
     def knock(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
         """Send a barrier to session `served`. Only the newest newcomer waits; an older one is closed."""
         if self._waiting is not None:
-            yield Close(self._waiting.session, f"the same switch has connected again, from {newcomer.peer}")
+            yield Close(self._waiting.session, f"the same switch reconnected, from {newcomer.peer}")
         self._waiting = newcomer
         if self._question is None:
             self._question, self._asked_at = self._tickets.draw(), now
@@ -45,8 +45,8 @@ class DuplicateDpid:
             self.rival, self._sent_away_at = gone.peer, now
             yield Close(
                 gone.session,
-                f"has dpid {gone.dpid:016x}, and so has the switch at {peer}, which is served; give each bridge a dpid "
-                "of its own, and one target",
+                f"has dpid {gone.dpid:016x}, and so has the switch at {peer}, which is in use; give each "
+                "bridge its own dpid and one controller target",
             )
 
     def silent(self, now: float) -> bool:

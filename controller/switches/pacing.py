@@ -73,8 +73,8 @@ ANSWERS_WITHIN_S = 10.0
 
 
 class SwitchQuery(StrEnum):
-    READ = "what it holds"
-    APPLY = "that it has done what was sent"
+    READ = "the request for its program"
+    APPLY = "the barrier after a change"
 
 
 class ReplyTimeouts:
@@ -97,7 +97,8 @@ class ReplyTimeouts:
         """Return which answer is overdue, as part of a sentence, or None."""
         late = (question for question, since in self._since.items() if now - since >= ANSWERS_WITHIN_S)
         return next(
-            (f"has not said {question} for {ANSWERS_WITHIN_S:g} s, and answers echoes" for question in late), None
+            (f"has not answered {question} for {ANSWERS_WITHIN_S:g} s, but answers echo requests" for question in late),
+            None,
         )
 
 

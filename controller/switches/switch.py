@@ -163,10 +163,10 @@ class Switch:
     def silent(self, now: float) -> str | None:
         """Return why to close the connection, or None."""
         if self.duplicate_dpid.silent(now):
-            return "has not answered, and the same switch has connected again"
+            return "did not answer, and the same switch reconnected"
         why = self._patience.ended(now)
         if why is not None:
-            self.last_error = f"the switch {why}; it was let go, and is served again when it connects"
+            self.last_error = f"the switch {why}; it was disconnected, and is used again when it reconnects"
         return why
 
     def read(self, event: SwitchRead, wanted: Wanted, now: float) -> Iterator[Effect]:
@@ -198,7 +198,10 @@ class Switch:
             self._become_verified(now)
         elif self._corrected and not excused:
             what = describe(changes[0], self.observed.ports)
-            self._fail(f"the switch does not hold what it accepted; this was sent again, in vain so far: {what}", now)
+            self._fail(
+                f"the switch accepted changes but does not hold them; sending them again has not helped so far: {what}",
+                now,
+            )
         self._corrected = bool(changes) and not excused
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
@@ -216,7 +219,7 @@ class Switch:
         if event.ticket is not None and event.ticket == self._read_ticket:
             self._read_ticket = None
             self._patience.answered(SwitchQuery.READ)
-            self._fail(f"the switch refused to be read: {event.reason}", now)
+            self._fail(f"the switch refused a read request: {event.reason}", now)
         elif event.change is None:  # no installed state, for example a packet to a removed port
             level = logging.WARNING if self._told.allows(SwitchRefused, now) else logging.DEBUG
             log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
@@ -233,7 +236,9 @@ class Switch:
         reading must not be postponed.
         """
         if self._told.allows(FlowsLost, now):
-            log.warning("%s: somebody deleted flows of ours; they are sent again", self.site.name)
+            log.warning(
+                "%s: flows of this controller were deleted by somebody else; they are sent again", self.site.name
+            )
         self._flows_deleted, self._verified, self._corrected = True, False, False
         if self._read_ticket is None and self._lost.allows(self.session, now):
             yield self._read(now)
@@ -253,7 +258,7 @@ class Switch:
         if event.port:
             ports[event.name] = event.port
         elif event.name in self.site.ports and self._told.allows(event.name, now):
-            log.warning("%s: port %s is lost; it is used again when it is back", self.site.name, event.name)
+            log.warning("%s: port %s disappeared; it is used again when it returns", self.site.name, event.name)
         self.observed = replace(self.observed, ports=ports)
         if event.name in self.site.ports:
             self._neighbourhood.port_changed(event.name)
@@ -348,7 +353,7 @@ class Switch:
     def _without_conflicts(self, program: Program) -> Program:
         conflicts = tuple(sorted(self.installed.foreign_flows & program.flows.keys(), key=str))
         if conflicts and conflicts != self.conflicts:
-            log.error("%s: %d flows of somebody else stand where ours would", self.site.name, len(conflicts))
+            log.error("%s: %d foreign flows take the place of flows of this controller", self.site.name, len(conflicts))
         self.conflicts = conflicts
         if not conflicts:
             return program
@@ -447,7 +452,7 @@ class Switch:
     def _become_verified(self, now: float) -> None:
         if not self._verified:
             self._verified, self.since = True, now
-            log.info("%s: what is installed is what is wanted", self.site.name)
+            log.info("%s: switch in sync", self.site.name)
 
     def _ask(self, now: float) -> Iterator[Effect]:
         if self.session is None:

@@ -81,11 +81,11 @@ def test_bandwidth_calibrates_alpha_from_a_known_link_rate(tmp_path: Path, lines
 def test_bandwidth_gives_the_reason_for_an_unknown_value(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
     assert main(["bandwidth", file(tmp_path, lines[:50])]) == OK
     told = capsys.readouterr().out
-    assert "one packet   not known: 48 packets came, expected 60 at least" in told
+    assert "one packet   not known: 48 packets arrived, expected at least 60" in told
     assert "trains       not known: none were sent" in told
     assert "the path     not known: nothing was measured" in told
     assert main(["bandwidth", file(tmp_path, lines[:50]), "--link", "100"]) == REFUSED
-    assert "alpha cannot be told: 48 packets came" in capsys.readouterr().err
+    assert "alpha cannot be told: 48 packets arrived" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_status_has_a_line_for_each_path_and_direction(api: str, desk: Desk, cap
     up = r"^lte +home +shed +0\.5 % +41\.3 ms +9\.98 Mbit/s \(9\.9 to 10\.1\), one packet and trains, 4 min ago$"
     down = (
         r"^lte +shed +home +0\.5 % +41\.3 ms +not known: nothing was measured within the last hour; the last probe: "
-        r"the agent home went away while it probed$"
+        r"the agent home disconnected during the probe$"
     )
     never = r"^wifi +home +shed +- +- +not measured: `measure` is not written at this uplink$"
     for line in (up, down, never):
@@ -51,7 +51,7 @@ def test_measure_prints_results_by_direction_and_method(api: str, desk: Desk, ca
     assert lines[:4] == [
         "lte, home to shed: 9.98 Mbit/s (9.9 to 10.1), by one packet and trains",
         "  one packet                    9.97 Mbit/s (9.84 to 10.1)",
-        "  trains                        not known: 3 trains of 10 came, expected 6 at least",
+        "  trains                        not known: 3 trains of 10 arrived, expected at least 6",
         "  900 packets alone, 2 lost, 0 out of order",
     ]
     assert lines[4] == "lte, shed to home: 20 Mbit/s (20 up), by one packet and trains"
@@ -69,7 +69,7 @@ def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: Desk, cap
 
 
 def test_measure_ignores_old_results_when_the_probe_fails(api: str, desk: Desk, capsys: Captured) -> None:
-    failed = replace(UP, error="the agent home went away while it probed")
+    failed = replace(UP, error="the agent home disconnected during the probe")
     desk.snapshot = replace(MEASURED, paths=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
     assert main(["measure", "lte"]) == REFUSED
 
@@ -79,14 +79,14 @@ def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: Desk,
     assert main(["measure", "lte"]) == REFUSED
     told = capsys.readouterr().out
     assert "lte, shed to home: not known: nothing was measured within the last hour\n" in told
-    assert "  not whole: the agent home went away while it probed\n" in told
+    assert "  not whole: the agent home disconnected during the probe\n" in told
 
 
 def test_measure_does_not_wait_for_a_lost_path(api: str, desk: Desk, capsys: Captured) -> None:
-    gone = replace(LTE, why_not="no agent of role gateway that was enrolled as shed is connected")
+    gone = replace(LTE, why_not="no gateway agent enrolled as shed is connected")
     desk.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
     assert main(["measure", "lte"]) == REFUSED
-    said = "bicast: lte of home cannot be measured any more: no agent of role gateway that was enrolled as shed"
+    said = "bicast: lte of home cannot be measured any more: no gateway agent enrolled as shed"
     assert capsys.readouterr().err.startswith(said)
 
 

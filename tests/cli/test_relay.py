@@ -24,7 +24,7 @@ def test_add_prints_the_command_to_run_on_the_relay(api: str, desk: Desk, front:
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
     wished, prefix, line, *_ = capsys.readouterr().out.splitlines()
-    assert wished.startswith("oslo is wished for") and prefix.endswith("; type on oslo:")
+    assert wished.startswith("oslo is now a relay") and prefix.endswith("; type on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
     assert line == f"  {join} && bicast-agent run --role relay"
 
@@ -59,7 +59,7 @@ def test_add_refuses_a_bad_address_before_any_request(api: str, desk: Desk, type
 def test_remove_ends_connections_and_revokes_the_agent(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
     desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
     assert main(["relay", "remove", "phone"]) == OK
-    assert "it carries 3 connections, which end with it\nphone is revoked\n" in capsys.readouterr().out
+    assert "it carries 3 connections, which end now\nphone is revoked\n" in capsys.readouterr().out
     assert main(["relay", "remove", "phone"]) == REFUSED
 
 
@@ -69,7 +69,9 @@ def test_drain_and_resume_name_the_open_connections(api: str, desk: Desk, capsys
     assert desk.snapshot.relays[0].draining
     assert main(["relay", "resume", "tokyo"]) == OK
     assert not desk.snapshot.relays[0].draining
-    assert capsys.readouterr().out == "tokyo takes nothing new; it carries 3 connections\ntokyo takes what comes\n"
+    assert capsys.readouterr().out == (
+        "tokyo accepts no new connections; it carries 3 connections\ntokyo accepts new connections\n"
+    )
 
 
 def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: Desk, capsys: Captured) -> None:

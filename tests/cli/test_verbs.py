@@ -70,7 +70,7 @@ def test_mode_and_switch_print_the_result(api: str, desk: Desk, capsys: Captured
     assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
     assert {one.mode for one in desk.snapshot.terminals} == {"off"}
     assert main(["mode", "client", "file"]) == OK
-    assert capsys.readouterr().out == "client is left to the file\n"
+    assert capsys.readouterr().out == "client follows gateway.yaml\n"
 
 
 @pytest.mark.parametrize(

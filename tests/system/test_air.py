@@ -109,7 +109,7 @@ def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
         air.agents[SITE].start()
         air.agents["t1"].start()
         air.await_held("t1", CONTROL)
-        until(lambda: "began before" in air.view("t3")["reason"], "t3 is left as is, and told so")
+        until(lambda: "opened before" in air.view("t3")["reason"], "t3 is left as is, and told so")
         assert not air.view("t3")["held"]
 
 
@@ -208,7 +208,7 @@ def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
             assert air.view(terminal)["agent"] == terminal
             told = air.controller.client.get("status")["agents"]
             (why_not,) = next(one for one in told if one["name"] == "stranger")["missing"]
-            assert why_not["reason"] == "gateway.yaml has no terminal stranger, for which it was enrolled"
+            assert why_not["reason"] == "it was enrolled for the terminal stranger, which gateway.yaml does not have"
         air.controller.client.revoke(terminal)  # it still runs, and holds the sockets
         with agent(air.controller, machine, terminal, "terminal"):
             until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")

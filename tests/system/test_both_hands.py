@@ -90,7 +90,7 @@ def test_an_override_survives_a_controller_restart(lab: Laboratory, relay: Agent
         await_paths(lab.server, *UPLINKS.values())
         assert until(lambda: active(lab) == {UPLINKS["lte"]})
         assert stream.finish().whole
-    assert newest(lab)["reason"] == "it was chosen before this controller was started"
+    assert newest(lab)["reason"] == "it was chosen before the controller restarted"
 
 
 def test_a_switch_without_an_agent_reports_no_orders(lab: Laboratory) -> None:

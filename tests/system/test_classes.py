@@ -99,6 +99,6 @@ def test_a_class_override_changes_only_groups_at_both_sites(classed: Home) -> No
     assert " bicast, voip: single*, backup-job: single " in run("./bicast", "status").stdout
     ridden(classed, CALL, "wifi")
     said = run("./bicast", "mode", "all/voip", "file").stdout
-    assert said == "client/voip is left to the file, which has it in mode bicast\n"
+    assert said == "client/voip follows gateway.yaml: mode bicast\n"
     classed.await_in_force()
     ridden(classed, CALL, "wifi", "lte")

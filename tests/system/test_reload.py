@@ -14,7 +14,7 @@ from tests.system.evidence import Snoop, assert_reaches, metrics, program
 from topologies.paper import BRIDGE, SERVER
 
 IN_FORCE = "is in force"
-REFUSED = "the configuration is refused"
+REFUSED = "the configuration was refused"
 MISTAKES = {
     "an unknown key": ("bicast: [tcp]", "bicasts: [tcp]", "bicasts"),
     "a port twice": ("port: gw-lte", "port: gw-wifi", "gw-wifi"),

@@ -91,7 +91,7 @@ class CapHolder:
     def why_not(self, *capabilities: str) -> str:
         """Return why the agent has none of these capabilities."""
         told = [reason for each in capabilities if (reason := self._able.get(each))]
-        return "; ".join(told) or f"it does not say that it can ({' or '.join(capabilities)})"
+        return "; ".join(told) or f"it does not report this capability ({' or '.join(capabilities)})"
 
     @property
     def refused(self) -> str | None:
@@ -199,7 +199,7 @@ def hand(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: floa
         instead = _cannot(f"its agent {who.name}", who, now, *capabilities)
     whose = "no agent speaks for it" if own is None else _cannot(f"its agent {own.name}", own, now, CAPS, CLAMPS)
     if gateway is None:
-        return f"{whose}, and no agent of role gateway that was enrolled as {site.name} is connected"
+        return f"{whose}, and no gateway agent enrolled as {site.name} is connected"
     there = _cannot(f"the gateway's agent {gateway.name}", gateway, now, NARROWS)
     return f"{whose}, and {there}"
 
@@ -210,7 +210,7 @@ def _cannot(name: str, who: CapHolder, now: float, *capabilities: str) -> str:
     if who.refused:
         return f"{name} could not: {who.refused}"
     if who.heard_of_late(now):
-        return f"{name} has not said for {LEASE_MS // 1000} s whether it does what it was told"
+        return f"{name} has not confirmed the order for {LEASE_MS // 1000} s"
     return f"{name} has not reported for three periods"
 
 

@@ -163,12 +163,12 @@ class CapsManager:
         refused = who.refused
         who.resulted(event, now)
         if who.refused and who.refused != refused:
-            log.warning("agent %s could not hold caps: %s", who.name, who.refused)
+            log.warning("agent %s could not enforce caps: %s", who.name, who.refused)
 
     def _say_who_cannot(self, who: CapHolder) -> None:
         needed = (CAPS, CLAMPS) if who.role is Role.TERMINAL else (NARROWS,)
         if self._places and not any(map(who.can, needed)):
-            log.info("agent %s reports and holds no caps: %s", who.name, who.why_not(*needed))
+            log.info("agent %s reports connections but cannot enforce caps: %s", who.name, who.why_not(*needed))
 
     def told(self, now: float) -> tuple[AccessPointView, ...]:
         return tuple(told(self._config, self._places, self._hands, self._here, now))

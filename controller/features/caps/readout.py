@@ -15,7 +15,7 @@ from controller.protocol.reports import CAPS, CLAMPS, NARROWS, Role
 
 NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of capabilities
 OFF = "the rule of its access point is off"
-UNHEARD = "nobody tells of it"
+UNHEARD = "no agent reports it"
 DELIVERED = "delivered"
 EVERY_PORT = "all"  # an agent's name for all ports, if it cannot distinguish them
 
@@ -78,13 +78,15 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
         return _unheard(name, hand if isinstance(hand, str) else UNHEARD)
     holder = here.get(hand.session) if isinstance(hand, CapExecutor) else None
     by = hand if isinstance(hand, CapExecutor) and holder is not None and cap.windows else None
-    reason = cap.reason if isinstance(hand, CapExecutor) or not cap.windows else f"{hand}; it would be {cap.reason}"
+    reason = (
+        cap.reason if isinstance(hand, CapExecutor) or not cap.windows else (f"{hand}; the cap would be {cap.reason}")
+    )
     unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
     if unseen:
-        reason += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
+        reason += f"; {counted(unseen, 'connections')} opened before the gateway's agent started and have no cap"
     short = by is not None and name in place.short
     if short:
-        reason += "; its agent holds fewer sockets than it has connections that send"
+        reason += "; its agent caps fewer sockets than it has sending connections"
     return SharerView(
         terminal=name,
         heard=True,

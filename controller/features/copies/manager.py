@@ -38,7 +38,7 @@ LOOKS_APART_S = 0.1
 SLOW_LOSS = 0.04
 SLOW_S = 40.0  # median time until one probe per second shows SLOW_LOSS
 COUNTED_S = 12.0  # median time until a tunnel's ends show it, at 50 packets per second
-UNTOLD = "; but nobody would tell how it fares alone"
+UNTOLD = "; but no measurement would exist for this path alone"
 
 
 class CopiesManager:
@@ -147,7 +147,7 @@ class CopiesManager:
                 f"{SLOW_LOSS:.0%} shows after about {COUNTED_S:.0f} s"
             )
         return (
-            f"metered: watching slowly: {uplink.name} gets one probe a second, so a loss of {SLOW_LOSS:.0%} "
+            f"metered: {uplink.name} gets only one probe a second, so a loss of {SLOW_LOSS:.0%} "
             f"each way shows after about {SLOW_S:.0f} s"
         )
 
@@ -236,11 +236,11 @@ class CopiesManager:
             return None
         alone = replace(wanted, copies={steered.name: False})
         if way(steered.site, steered.terminal, alone).leaves is not Leaves.BY_ACTIVE:
-            return "some of its TCP is in another mode, and which packets were lost no sender tells"
+            return "some of its TCP is in another mode, and senders do not report which packets were lost"
         if not any(agent.role in senders for agent in steered.agents.values()):
-            return f"nobody tells how {uplink} fares"
+            return f"no agent reports losses on {uplink}"
         if self._downloads.mostly(steered.name, now):
-            return "it mostly receives, and of acknowledgements no sender tells that they were lost"
+            return "it mostly receives, and senders do not report lost acknowledgements"
         untold = self.traffic.untold(steered.name, now)
         return untold.reason if untold is not None else None
 
@@ -259,7 +259,7 @@ class CopiesManager:
         active = wanted.active_uplink(steered.site, steered.terminal)
         known = self._watches.get(steered.name)
         if known is None and steered.name in wanted.copies:
-            return Watch(active, now, wanted.copies[steered.name], "it was decided before this controller was started")
+            return Watch(active, now, wanted.copies[steered.name], "it was decided before the controller restarted")
         if known is None:
             return Watch(active, now)
         return adaptive.moved(known, active, now)
@@ -273,7 +273,7 @@ class CopiesManager:
             if steered.name in self._decided_of:
                 yield from self._decided(steered, self._watch(steered, after, now), after, now)
             elif after.mode(steered.terminal) is Mode.BICAST:
-                reason = why or "they may be had again: what they may use of an uplink is not used up any more"
+                reason = why or "copies are allowed again: the budget of an uplink is no longer used up"
                 yield CopyDecision(steered.name, may, reason, now, barred=not may)
 
     def _decided(

@@ -69,7 +69,7 @@ class Budgets:
     def reset(self, home: str, uplink: str) -> Spent:
         """Set today's use to zero and return the earlier use. Raise KeyError if there is no account."""
         account = self._accounts[home, uplink]
-        assert self._moment is not None, "accounts are opened when the time is known"
+        assert self._moment is not None, "accounts are opened once the time is known"
         self._accounts[home, uplink] = budget.reset(account, self._moment)
         return account.spent
 

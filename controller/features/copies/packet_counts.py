@@ -121,7 +121,7 @@ class Untold:
     @property
     def reason(self) -> str:
         sent = f"{self.packets} of the {self.sent} packets that it sent in {self.over_s:.0f} s"
-        return f"of {sent} no agent tells (calls and games, say)"
+        return f"no agent reports {sent} (calls or games, for example)"
 
 
 @dataclass(slots=True)

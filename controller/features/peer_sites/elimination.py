@@ -61,7 +61,7 @@ class Eliminator:
         if self.told is not None and self.told.missing:
             port, reason = self.told.missing[0]
             return f"{port}: {reason}"
-        return f"the agent {self.name} has not said lately that it does"
+        return f"the agent {self.name} has not confirmed recently that it eliminates copies"
 
     def _heard_of_late(self, now: float) -> bool:
         return self._reported_at is not None and now - self._reported_at <= SILENT_AFTER_S
@@ -97,7 +97,7 @@ class Silence:
         for name in after.keys() - before.keys():
             log.warning("%s: %s: %s", here.name, name, after[name])
         for name in before.keys() - after.keys():
-            log.info("%s: %s is not taken to be silent any more", here.name, name)
+            log.info("%s: %s is no longer considered silent", here.name, name)
 
 
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:

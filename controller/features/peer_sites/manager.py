@@ -85,7 +85,7 @@ class PeerSites:
         for name in after.keys() - before.keys():
             log.warning("%s: %s: %s", here.name, name, after[name])
         for name in before.keys() - after.keys():
-            log.info("%s: %s: copies are known again", here.name, name)
+            log.info("%s: %s: copies are identified again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
         """Return the site where this agent eliminates copies, and its peer site, or None."""
@@ -175,8 +175,8 @@ class PeerSites:
         """Return whether the set of sites that eliminate copies changed since the last call."""
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
         for name in once ^ self.once:
-            does = f"does so no more: {self.why_not(name)}" if name in self.once else "does so from now on"
-            log.info("%s: of several copies of a packet the first is to pass; it %s", name, does)
+            does = f"has stopped: {self.why_not(name)}" if name in self.once else "has started"
+            log.info("%s: elimination of duplicate packets %s", name, does)
         before, self.once = self.once, once
         return once != before
 
@@ -197,7 +197,7 @@ class PeerSites:
 
     def why_not(self, name: str) -> str:
         who = self.eliminator(name)
-        return who.why_not() if who else f"no agent of role gateway that was enrolled as {name} is connected"
+        return who.why_not() if who else f"no gateway agent enrolled as {name} is connected"
 
     def _fulfilled(self, name: str, order: Eliminate, now: float) -> bool:
         who = self.eliminator(name)

@@ -120,8 +120,12 @@ class SiteTunnels:
             return end.reason or None
         who = self._at(site)
         if who is None:
-            return f"no agent of role gateway that was enrolled as {site.name} is connected"
-        return who.standing.unable or who.standing.refused or f"the agent {site.name} has not said yet that it stands"
+            return f"no gateway agent enrolled as {site.name} is connected"
+        return (
+            who.standing.unable
+            or who.standing.refused
+            or (f"the agent {site.name} has not confirmed yet that it is up")
+        )
 
     def _at(self, site: Site) -> Tunneller | None:
         return next((each for each in self._here.values() if each.name == site.name), None)

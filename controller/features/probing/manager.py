@@ -102,7 +102,7 @@ class ProbingManager:
                 self._at = {host.end: host for host in self._here.values()}
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
-                    self._failed(turn, f"the agent {turn.path.near} went away while it probed")
+                    self._failed(turn, f"the agent {turn.path.near} disconnected during the probe")
             case Resulted() if here:
                 self._meetings.answered(here.resulted(event))
                 self._begun(event, now)
@@ -133,10 +133,10 @@ class ProbingManager:
         if turn is None or turn.heading not in self._headings():
             return
         if self._paths[turn.path.at].way != turn.path.way:
-            self._failed(turn, "gateway.yaml has another way for it since that was begun")
+            self._failed(turn, "gateway.yaml changed the path during the probe")
             return
         if not event.packets:
-            self._failed(turn, event.reason or "no packet of it was sent")
+            self._failed(turn, event.reason or "no packet of the probe was sent")
             return
         self._estimating.add(turn.heading)
         (site, uplink), down = turn.heading
@@ -187,7 +187,7 @@ class ProbingManager:
                 del self._turns.asked[heading]
                 self._write(heading, path_record.failed(self._page(heading), reason))
         for turn in self._turns.late(now):
-            self._failed(turn, f"the agent {turn.path.near} has not told what came of it")
+            self._failed(turn, f"the agent {turn.path.near} has not reported a result")
         yield from self._probe(now)
 
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
@@ -228,7 +228,9 @@ class ProbingManager:
         for path in meant:
             for down in DIRECTIONS:
                 self._turns.ask((path.at, down), link_bps)
-        return OverrideResult(tuple(f"{path.uplink} of {path.site} is measured, both ways" for path in meant), True, 0)
+        return OverrideResult(
+            tuple(f"{path.uplink} of {path.site} is being measured in both directions" for path in meant), True, 0
+        )
 
     # Views
 
@@ -289,16 +291,16 @@ class ProbingManager:
         near, far = self._at.get(path.near_end), self._at.get(path.far_end)
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
-            return f"no agent of role {role} that was enrolled as {name} is connected"
+            return f"no {role} agent enrolled as {name} is connected"
         said = far.answering.reason if far.answering is not None else ""
         reason = near.unable or far.unable or far.does_not_answer or said
         if reason:
             return reason
         if self._meetings.of(path) is None:
-            return f"the agent {path.far} has not said yet that it answers"
+            return f"the agent {path.far} has not confirmed yet that it answers"
         health = near.health.get(path.uplink)
         if health is None:
-            return near.does_not_send or f"the agent {path.near} has not told of it yet"
+            return near.does_not_send or f"the agent {path.near} has not reported this path yet"
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:

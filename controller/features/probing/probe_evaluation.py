@@ -75,7 +75,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) ->
         timed.sort(key=lambda packet: packet.sent_ns or 0)
     if not timed:
         sent = counted(len(alone), "packets")
-        raise Unreadable(f"{sent} sent by themselves, of which none came: expected some to tell a rate by")
+        raise Unreadable(f"{sent} sent one by one, none of which arrived: expected some to estimate a rate from")
     origin = timed[0].sent_ns or 0
     table = np.array([[packet.length, *_since(origin, packet)] for packet in timed])
     longest = max(packet.length for packet in alone if packet.came)
@@ -165,11 +165,11 @@ def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:
     if -unsure <= alpha.s_per_byte <= MOST_S_PER_BYTE + unsure:
         return alpha
     took = f"{alpha.s_per_byte * 1e9:.1f} ns a byte, expected 0 to {MOST_S_PER_BYTE * 1e9:.0f}"
-    return Unknown(f"of a link of {said(link_bps)} these hosts would take {took}: they are not calibrated by it")
+    return Unknown(f"with a link of {said(link_bps)}, these hosts would take {took}: this calibration is discarded")
 
 
 def _anyhow(estimate: Callable[[], T]) -> T | Unknown:
     try:
         return estimate()
     except (ArithmeticError, ValueError, IndexError) as error:  # np.linalg.LinAlgError is a ValueError
-        return Unknown(f"no line goes through these packets ({error})")
+        return Unknown(f"no line fits these packets ({error})")

@@ -133,7 +133,7 @@ def wanted(there: Collection[ProbedPath | Unmeasured], site: str | None, uplink:
     if not meant:
         found = ", ".join(sorted(f"{path.uplink} of {path.site}" for path in there)) or "none"
         at = f" of {site}" if site is not None else ""
-        raise Impossible(f"no uplink {uplink}{at} leads to a site of ours; those that do: {found}")
+        raise Impossible(f"no uplink {uplink}{at} leads to another site of the file; those that do: {found}")
     paths = tuple(path for path in meant if isinstance(path, ProbedPath))
     if not paths:
         whys = {one.site: one.reason for one in meant if isinstance(one, Unmeasured)}
@@ -147,7 +147,7 @@ def _path(home: Site, far: Site, uplink: Uplink, number: int) -> ProbedPath | Un
         if way is not None:
             budget = uplink.limits.budget_bytes_per_day
             return ProbedPath(home.name, uplink.name, here.name, there.name, way, number, budget)
-    reason = f"it is of kind ethernet, and `measure` is written at it neither at {home.name} nor at {far.name}"
+    reason = f"its kind is ethernet, and it has `measure` neither at {home.name} nor at {far.name}"
     return Unmeasured(home.name, uplink.name, home.name, far.name, reason)
 
 
@@ -161,7 +161,7 @@ def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
         if number < FIRST_OVER_AIR + MOST_OVER_AIR:
             yield ProbedPath(site.name, name, terminal.name, site.name, way, number, None, air)
         else:
-            reason = f"an agent of role gateway answers {MOST_OVER_AIR} terminals, and this one is beyond them"
+            reason = f"a gateway agent answers {MOST_OVER_AIR} terminals at most, and this one is beyond the limit"
             yield Unmeasured(site.name, name, terminal.name, site.name, reason)
 
 

@@ -45,7 +45,7 @@ class Host:
     @property
     def unable(self) -> str | None:
         if not self._knows:
-            return f"the agent {self.name} is of a version that measures nothing: install that of this controller"
+            return f"the agent {self.name} has a version that cannot measure: install the version of this controller"
         return self._answer.unable
 
     @property

@@ -41,7 +41,9 @@ class Walker:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
         said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
-        self.unable: str | None = said[0] if said else "it is of a version that does not walk"  # the reason
+        self.unable: str | None = (
+            said[0] if said else ("its version cannot probe round trips; install the version of this controller")
+        )  # the reason
         self._wanted: dict[str, WalkTo] = {}  # by address, in order
         self._underway: Underway | None = None
 
@@ -72,12 +74,12 @@ class Walker:
     def walked(self, event: Walked) -> tuple[Distance, ...]:
         if self._underway is None or event.directive != self._underway.directive:
             return ()
-        return self._ended(event.ways, f"the agent {self.name} told nothing of it")
+        return self._ended(event.ways, f"the agent {self.name} reported nothing about it")
 
     def late(self, now: float) -> tuple[Distance, ...]:
         if self._underway is None or now <= self._underway.until:
             return ()
-        return self._ended((), f"the agent {self.name} has not told what came of it")
+        return self._ended((), f"the agent {self.name} has not reported a result")
 
     def given_up(self) -> tuple[str, ...]:
         """Drop all measurements after the session ended, and return their addresses. They do not count as failed."""
@@ -136,7 +138,7 @@ class RelayClientAgent:
         """The reason why the agent does not intercept as ordered, or None."""
         if self.told is not None and self.take.refused is None:
             return self.told.reason or None
-        return self.take.unable or self.take.refused or f"the agent {self.name} has not said yet that it does"
+        return self.take.unable or self.take.refused or f"the agent {self.name} has not confirmed yet that it does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class RelayAgent:
         """The reason why the relay is not up, or None."""
         if self.told is not None and self._relay.refused is None:
             return self.told.reason or None
-        return self._relay.unable or self._relay.refused or f"the agent {self.name} has not said yet that it stands"
+        return self._relay.unable or self._relay.refused or f"the agent {self.name} has not confirmed yet that it is up"
 
 
 def _told(session: int, standing: OrderSlot[Order], order: Order, tickets: Tickets, now: float) -> Direct:

@@ -50,7 +50,9 @@ class KnownDistance:
         if not self.way.rtt_us or now - self.at > KEPT_S:
             return None
         routers = (
-            LegRouter(router.address or f"{who}, {number} away", router.rtt_us / 1e3)  # silent routers equal no other
+            LegRouter(
+                router.address or f"{who}, {number} hops away", router.rtt_us / 1e3
+            )  # silent routers equal no other
             for number, router in enumerate(self.way.routers, 1)
         )
         return Leg(self.way.rtt_us / 1e3, age_s=now - self.at, routers=tuple(routers))

@@ -232,12 +232,12 @@ class RelayManager:
         """Return the scene of one site, or of all sites that intercept. Raise Impossible if there is none."""
         takers = ", ".join(self.orders.takers) or "none"
         if site is not None and site not in self.orders.takers:
-            raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: {takers}")
+            raise Impossible(f"the site {site!r} has no relayed terminal; sites with relayed terminals: {takers}")
         if not self.orders.takers:
-            raise Impossible("no site of gateway.yaml has `relaying`, and a terminal that is `relayed`")
+            raise Impossible("no site of gateway.yaml has both `relaying` and a terminal with `relayed: true`")
         scenes = [scene for each in self.orders.takers if site in (None, each) and (scene := self.scene(each))]
         if not scenes:
-            raise Impossible(f"no agent of role gateway that was enrolled as {site or takers} is connected")
+            raise Impossible(f"no gateway agent enrolled as {site or takers} is connected")
         return scenes
 
     def walk(self, scenes: Iterable[Scene], to: SoughtDestination, anew: bool, now: float) -> Inquiry:

@@ -50,7 +50,7 @@ def _why_not(relaying: RelayManager, name: str) -> str | None:
         )
     relay_agent = relaying.relay_agents.get(name)
     if relay_agent is None:
-        return f"no agent of role relay that was enrolled as {name} is connected; it may carry all the same"
+        return f"no relay agent enrolled as {name} is connected; the relay may still carry connections"
     return relay_agent.why_not
 
 
@@ -79,7 +79,7 @@ def taking(relaying: RelayManager) -> tuple[InterceptionView, ...]:
 def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None) -> InterceptionView:
     written = relaying.orders.takers[site].relaying
     assert written is not None
-    nobody = f"no agent of role gateway that was enrolled as {site} is connected"
+    nobody = f"no gateway agent enrolled as {site} is connected"
     names = {each.name for each in relaying.orders.takers[site].terminals}
     told = gateway.told.terminals if gateway is not None and gateway.told is not None else ()
     places, chosen = relaying.seeking.counted(site)
@@ -118,14 +118,14 @@ def _nearest(scene: Scene) -> RelaySelection | None:
         return None
     best = min(reached, key=lambda one: one.setup_us)
     return RelaySelection(
-        (best.name,), f"{best.name} is reached fastest, in {best.setup_us / 1e3:.4g} ms for TCP and TLS"
+        (best.name,), f"{best.name} has the shortest set-up time, {best.setup_us / 1e3:.4g} ms for TCP and TLS"
     )
 
 
 def _instead(direct: RelaySelection, scene: Scene) -> RelaySelection | None:
     """Return the choice of a gateway that never sends directly, in place of the direct path."""
     nearest = _nearest(scene)
-    forbidden = "by `fallback: block` nothing goes directly"
+    forbidden = "`fallback: block` forbids direct connections"
     return nearest and replace(nearest, reason=f"{forbidden}, and {nearest.reason}; {direct.reason}")
 
 
@@ -154,4 +154,4 @@ def _unwalked(relaying: RelayManager, start: str) -> str:
     host = relaying.gateways.get(start) or relaying.relay_agents.get(start)
     if host is None:
         return f"the agent {start} is not connected"
-    return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "nobody has walked it of late"
+    return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "no recent round-trip probe"

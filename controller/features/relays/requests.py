@@ -31,12 +31,12 @@ def wished(name: str, relay: RelayOverride) -> WishOfRelays:
         before = wanted.relays.get(name)
         reason = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
         if reason is None and before is None and len(wanted.relays) >= MOST_RELAYS:
-            reason = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
+            reason = f"there are {MOST_RELAYS} relays already, the limit of a gateway: remove one first"
         if reason is not None:
             raise Impossible(reason)
         draining = before is not None and before.draining
         number = before.number if before is not None else _free(wanted)
-        said = f"{name} is wished for as a relay, at {Endpoint(str(relay.address), relay.port)}"
+        said = f"{name} is now a relay, at {Endpoint(str(relay.address), relay.port)}"
         return _with(wanted, name, replace(relay, draining=draining, number=number)), said
 
     return wish
@@ -46,8 +46,8 @@ def unwished(name: str) -> WishOfRelays:
     def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
         known(wanted, name)
         ending = carries(name)
-        ends = f"{ending}, which end with it" if ending else ""
-        return replace(wanted, relays=without(wanted.relays, [name])), f"{name} is no relay any more{ends}"
+        ends = f"{ending}, which end now" if ending else ""
+        return replace(wanted, relays=without(wanted.relays, [name])), f"{name} is no longer a relay{ends}"
 
     return wish
 
@@ -55,7 +55,7 @@ def unwished(name: str) -> WishOfRelays:
 def drained(name: str, draining: bool) -> WishOfRelays:
     def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
         after = _with(wanted, name, replace(known(wanted, name), draining=draining))
-        return after, f"{name} {'takes nothing new' if draining else 'takes what comes'}{carries(name)}"
+        return after, f"{name} {'accepts no new connections' if draining else 'accepts new connections'}{carries(name)}"
 
     return wish
 
@@ -81,25 +81,26 @@ def known(wanted: Wanted, name: str) -> RelayOverride:
 def _name_is_wrong(config: Config, name: str) -> str | None:
     if not NAME.fullmatch(name) or name in (EVERYBODY, CONTROLLER):
         return (
-            f"{name[:80]!r} is no name of a relay: expected letters a-z, digits and '-', 63 at most, no '-' first, and "
+            f"{name[:80]!r} is not a valid name for a relay: expected letters a-z, digits and '-', 63 at most, "
+            "no '-' first, and "
             f"neither {EVERYBODY!r} nor {CONTROLLER!r}"
         )
     others = {site.name: "site" for site in config.sites}
     others |= {each.name: "terminal" for site in config.sites for each in site.terminals}
     if name in others:
-        return (
-            f"a {others[name]} of gateway.yaml is named {name}, and its agent with it: give the relay a name of its own"
-        )
+        return f"a {others[name]} of gateway.yaml and its agent are named {name}: give the relay another name"
     return None
 
 
 def _place_is_wrong(config: Config, relay: RelayOverride) -> str | None:
     if relay.port in ONWARD_PORTS:
         first, last = ONWARD_PORTS[0], ONWARD_PORTS[-1]
-        return f"by port {relay.port} other relays are gone on to: expected none from {first} to {last}"
+        return (
+            f"port {relay.port} is reserved for forwarding to other relays: expected a port outside {first} to {last}"
+        )
     for network in Family.of(relay.address).never_routed:
         if relay.address in ip_network(network):
-            return f"{relay.address} is no address that gateways can reach: nothing in {network} is"
+            return f"{relay.address} cannot be reached by gateways: no address in {network} can"
     relaying = [site for site in config.sites if site.relaying]
     for site in relaying:
         whose = _whose(site, relay.address)
@@ -117,7 +118,7 @@ def _whose(site: Site, address: Address) -> str | None:
         if any(each.address == address for each in terminal.own):
             return f"the terminal {terminal.name}"
     if any(subnet.holds(address) for subnet in _spoken(site)):
-        return "in a network by which terminals are spoken for (relaying.uplinks)"
+        return "in a network that represents terminals (relaying.uplinks)"
     interfaces = [own for uplink in site.uplinks for own in uplink.addresses]
     interfaces += [own for subnet in site.subnets for own in subnet.gateways]
     return "the bridge" if any(own.ip == address for own in interfaces) else None
@@ -130,7 +131,9 @@ def _spoken(site: Site) -> list[Subnet]:
 def _is_taken(wanted: Wanted, name: str, relay: RelayOverride) -> str | None:
     for other, each in wanted.relays.items():
         if other != name and (each.address, each.port) == (relay.address, relay.port):
-            return f"the relay {other} is at {relay.address}, port {relay.port}: expected another place for each"
+            return (
+                f"the relay {other} is at {relay.address}, port {relay.port}: give each relay its own address and port"
+            )
     return None
 
 
@@ -145,7 +148,7 @@ class Asked:
     def __init__(self, relaying: RelayManager, address: Address, site: str | None, anew: bool, now: float) -> None:
         self._relaying, self._site = relaying, site
         if not address.is_global or address.is_multicast:
-            raise Impossible(f"{address} is no address of the Internet, and relays reach no other")
+            raise Impossible(f"{address} is not an Internet address, and relays reach only those")
         prefix = ip_network((address, PREFIXES[address.version]), strict=False)
         self._sought = SoughtDestination(str(prefix), str(address), HTTPS)
         self.inquiry = relaying.walk(relaying.scenes(site), self._sought, anew, now)

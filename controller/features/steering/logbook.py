@@ -39,7 +39,7 @@ class SwitchOutcome:
     """The result of a decision at the gateway."""
 
     done: bool | None = None  # None: no answer yet
-    said: str = "its groups are about to be changed"
+    said: str = "the change has not been sent yet"
 
     @property
     def answered(self) -> bool:
@@ -77,7 +77,7 @@ class LogEntry:
 
 def _says(terminal: str, outcome: Outcome) -> str:
     if outcome.done is None:
-        return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` tells what comes of it"
+        return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` shows the result"
     return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
 
 
@@ -123,7 +123,7 @@ class Logbook:
         if last is not None and last.uplink == uplink:
             return last
         entry = self.write(terminal, now, by, uplink, uplink, reason, hard=False)
-        entry.gateway.done, entry.gateway.said = True, "its groups are so already"
+        entry.gateway.done, entry.gateway.said = True, "its groups are already as requested"
         return entry
 
     def keep(self, terminals: Iterable[str]) -> None:
@@ -176,4 +176,7 @@ class Logbook:
     def closed(self, session: int) -> None:
         for key in [key for key in self._tickets if key[0] == session]:
             moved = self._tickets.pop(key)
-            moved.done, moved.said = False, "the switch left before it answered; what it lacks it gets when it is back"
+            moved.done, moved.said = (
+                False,
+                ("the switch disconnected before it answered; the missing changes are sent when it reconnects"),
+            )

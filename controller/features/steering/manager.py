@@ -108,12 +108,12 @@ class SteeringManager:
         self._settle(
             claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name), now
         )
-        log.info("agent %s (%s) is here, from %s", agent.name, agent.role, agent.peer)
+        log.info("agent %s (%s) connected from %s", agent.name, agent.role, agent.peer)
 
     def closed(self, event: AgentClosed, now: float) -> None:
         agent = self._sessions.get(event.session)
         if agent is not None:
-            log.warning("agent %s is gone: %s", agent.name, event.reason)
+            log.warning("agent %s disconnected: %s", agent.name, event.reason)
             self._gone(agent, event.reason, now)
             self._settle(self._claims.go(agent.name), now)
 
@@ -124,7 +124,7 @@ class SteeringManager:
         self._look_for_unlisted()
         for directive in agent.close(why, now):
             self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
-        self._leaves(agent, f"agent {agent.name} is gone", now)
+        self._leaves(agent, f"agent {agent.name} disconnected", now)
 
     def _leaves(self, agent: Agent, why: str, now: float) -> None:
         for name in agent.concerns:
@@ -172,7 +172,7 @@ class SteeringManager:
         readings, ways = agent.weigh(event, *speaker, wanted)
         concerns = frozenset((*agent.owns, *ways))
         for name in agent.concerns - concerns:
-            self.steered[name].left(agent, f"agent {agent.name} sees nothing of it any more", now)
+            self.steered[name].left(agent, f"agent {agent.name} no longer reports it", now)
         for name in concerns - agent.concerns:
             self.steered[name].attended(agent)
         self._touched |= dict.fromkeys(agent.concerns | concerns)
@@ -225,13 +225,16 @@ class SteeringManager:
         entry = self.logbook.write(event.name, now, By.FAILOVER, expected.fallback, expected.watched, reason, hard=True)
         self.logbook.fired(entry, agent.name, event)
         entry.reporters = (agent.name,)
-        log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, reason)
+        log.warning("%s: agent %s moved from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, reason)
         self._touched[event.name] = None
         steered.attended(agent)
         steered.found(agent).moved()
         agent.concerns |= {event.name}
         if expected.watched != steered.course.active or not steered.is_policies(wanted):
-            entry.gateway.done, entry.gateway.said = True, f"nothing moved: {steered.course.active} was chosen since"
+            entry.gateway.done, entry.gateway.said = (
+                True,
+                (f"nothing moved: {steered.course.active} was chosen in the meantime"),
+            )
             steered.moved_by_hand(agent, agent.tokens(event.name), now)
             return []
         steered.move(entry.uplink, now)
@@ -242,7 +245,7 @@ class SteeringManager:
             for directive in agent.overdue(now):
                 self.logbook.unanswered(directive, f"it did not answer within {ANSWERS_WITHIN_S:.0f} s")
             if agent.falls_silent(now):
-                log.warning("agent %s is silent: what it reported counts no more", agent.name)
+                log.warning("agent %s is silent: its earlier reports are discarded", agent.name)
                 self._leaves(agent, f"agent {agent.name} is silent", now)
         entries = []
         for steered in self.steered.values():
@@ -282,7 +285,7 @@ class SteeringManager:
             for agent in self.agents.values()  # agents that see its connections are disarmed by tend()
             if agent.alive and agent.name not in steered.agents and agent.arms.get(terminal)
         ]
-        return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "somebody asked for it", hard=False)
+        return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)
 
     def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> LogEntry:
         """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
@@ -292,7 +295,7 @@ class SteeringManager:
         if decided:
             decided[0].left = left
             return decided[0]
-        reason = "somebody left it to policies, which know nothing against its default"
+        reason = "a person left it to policies, which have no objection to the default"
         return self.logbook.write(terminal, now, By.PEOPLE, steered.course.active, left, reason, hard=False)
 
     # Orders
@@ -342,7 +345,7 @@ class SteeringManager:
             agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
             for name in agent.concerns - set(agent.owns):
                 self._touched[name] = None
-                self.steered[name].left(agent, f"agent {agent.name} speaks for it no more", now)
+                self.steered[name].left(agent, f"agent {agent.name} no longer speaks for it", now)
             agent.concerns &= frozenset(agent.owns)
             disowned = tuple(name for name in agent.arms if name not in agent.owns)
             if disowned:

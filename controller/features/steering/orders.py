@@ -13,7 +13,7 @@ from controller.model.known import Wanted
 from controller.policy.paths.movers import ReachChoice, astray
 from controller.protocol.orders import Direct, Prefer, Tickets
 
-BEFORE = "it was chosen before this controller was started"
+BEFORE = "it was chosen before the controller restarted"
 BY_DEFAULT = "it is relayed, and this is its default"
 
 
@@ -92,7 +92,7 @@ class Orders:
             untold = [name for name in steered.found_backup(agent) if name not in found.known]
             if untold:
                 names = " and ".join(untold)
-                entry.reason += f"; {names} stays backup at {agent.name}: whether it was before is not known"
+                entry.reason += f"; {names} stays backup at {agent.name}: its earlier flag is not known"
             yield self._give_back(steered, agent, entry, now)
 
     def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:

@@ -92,7 +92,7 @@ def _flags(standing: TerminalConnections | None) -> dict[str, bool]:
     return found
 
 
-ONE_PATH = "the terminal's own addresses are not of several uplinks"
+ONE_PATH = "the terminal's own addresses all belong to one uplink"
 REPORTED_LATELY_S = 5.0  # a window of reports (policy/paths/health.py) and a late report
 FOLLOWED_FOR_S = 30.0  # a connection that did not move is ordered again after this time
 
@@ -356,7 +356,7 @@ def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
 def unmovable(steered: Steered, uplink: str) -> str | None:
     """Return why no agent can move the terminal to this uplink, or None."""
     if not steered.where:
-        return "its addresses are not of several uplinks, so its connections have no path to choose"
+        return "its addresses all belong to one uplink, so its connections have no choice of path"
     if uplink not in steered.where:
         return f"it has no address in a subnet of {uplink}"
     return None

@@ -202,7 +202,7 @@ def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
         return Unknown(unfit)
     forth = one_way(samples)
     if abs(forth.drift) > max(FASTEST, STEP_S / (samples.sent[-1] - samples.sent[0])):
-        return Unknown(f"a clock is being set: {forth.drift * 1e6:+.0f} us a second against the other")
+        return Unknown(f"a clock is being adjusted: {forth.drift * 1e6:+.0f} us a second against the other")
     if np.isfinite(samples.heard - samples.answered).sum() < FEWEST:
         return of_slope(forth, alpha)
     return of_slope(_together(forth, round_trip(samples)), alpha)
@@ -215,7 +215,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     if not least > 0:  # also if it is NaN
         return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
     if most > WIDEST * least:
-        return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
+        return Unknown(f"the rate may be {said(8 / most)} to {said(8 / least)}")
     return Rate(8 / s_per_byte, 8 / most, 8 / least)
 
 
@@ -234,16 +234,16 @@ def _together(forth: Slope, back: Slope) -> Slope:
 
 def _unfit(samples: Samples) -> str:
     if len(samples.sent) < FEWEST:
-        return f"{len(samples.sent)} packets came, expected {FEWEST} at least"
+        return f"{len(samples.sent)} packets arrived, expected at least {FEWEST}"
     if len(np.unique(samples.lengths)) < FEWEST_SIZES:
-        return f"packets of {len(np.unique(samples.lengths))} lengths came, expected {FEWEST_SIZES} at least"
+        return f"packets of {len(np.unique(samples.lengths))} lengths arrived, expected at least {FEWEST_SIZES}"
     if not np.isfinite(samples.sent + samples.received).all():
-        return "of some packets it is not known when they were sent, or when they came"
+        return "the time of sending or arrival of some packets is not known"
     if not samples.sent[-1] - samples.sent[0] > 0:
-        return "the packets were all sent at one time, or the clock went back"
+        return "all packets were sent at the same time, or the clock went back"
     stepped_s = step_s(samples.received - samples.sent, samples.heard - samples.answered)
     if stepped_s:
-        return f"a clock was set meanwhile, by {stepped_s * 1e3:+.1f} ms against the other"
+        return f"a clock was set during the probe, by {stepped_s * 1e3:+.1f} ms against the other"
     return ""
 
 
@@ -278,9 +278,9 @@ def rate_of_trains(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
     """Return the median rate. Its 95 % interval is distribution-free, from the order of the trains' rates."""
     rates = np.sort([bps for each in trains if (bps := of_train(*each))])
     if len(rates) < FEWEST_TRAINS:
-        return Unknown(f"{len(rates)} trains of {len(trains)} came, expected {FEWEST_TRAINS} at least")
+        return Unknown(f"{len(rates)} trains of {len(trains)} arrived, expected at least {FEWEST_TRAINS}")
     if 8 * _longest(trains) / np.median(rates) < APART_S:
-        return Unknown(f"trains come too fast for these hosts: at some {said(float(np.median(rates)))}")
+        return Unknown(f"trains arrive too fast for these hosts: at about {said(float(np.median(rates)))}")
     reach = SURE * np.sqrt(len(rates)) / 2
     low = max(0, int(np.floor(len(rates) / 2 - reach)))
     high = min(len(rates) - 1, int(np.ceil(len(rates) / 2 + reach)))

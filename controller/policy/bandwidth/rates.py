@@ -93,7 +93,7 @@ def fused(measured: Iterable[Measured], now: float, kept_s: float = KEPT_S) -> F
         rate = delivered.rate
         return FusedRate(rate.bps, rate.least_bps, math.inf, delivered.at, (Method.DELIVERY,))
     if Method.SEVERAL_LINKS in newest:
-        return Unknown("single packets tell of several links in a row together, and trains have not been sent")
+        return Unknown("single packets measure several links in a row together, and no trains were sent")
     last = "the last hour" if kept_s == KEPT_S else f"the last {kept_s / 3600:.0f} hours"
     return Unknown(f"nothing was measured within {last}")
 

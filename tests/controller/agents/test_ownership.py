@@ -54,7 +54,7 @@ def test_named_agent_takes_its_terminal_from_a_guest() -> None:
     assert not agent(scene, "guest").concerns and not guest.armed
     missing = agent_view(agent(scene, "guest"), 0.0).missing
     assert [each.reason for each in missing] == [
-        "it has addresses of the terminal client, and the agent client is that terminal"
+        "it has addresses of the terminal client, and the agent client already speaks for that terminal"
     ]
     scene.switch_to("lte")
     assert len(prefers(client)) == 1 and not prefers(guest)
@@ -101,7 +101,7 @@ def test_first_of_two_guests_keeps_the_terminal() -> None:
     first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
     scene.second()
     assert agent(scene, "a-guest").concerns == {"client"} and not agent(scene, "an-earlier-letter").concerns
-    assert "the agent a-guest, which came first, is that terminal" in (
+    assert "the agent a-guest, which connected first, already speaks for that terminal" in (
         agent(scene, "an-earlier-letter").owns_nobody or ""
     )
     scene.leave(first)
@@ -121,7 +121,9 @@ def test_agent_owns_only_the_terminal_of_its_enrolment() -> None:
     scene.downloads(2)
     assert agent(scene, "phone").concerns == {"phone"} and agent(scene, "phone").owns_nobody is None
     assert not agent(scene, "guest").concerns and not guest.armed
-    assert agent(scene, "guest").owns_nobody == "gateway.yaml has no terminal guest, for which it was enrolled"
+    assert agent(scene, "guest").owns_nobody == (
+        "it was enrolled for the terminal guest, which gateway.yaml does not have"
+    )
 
 
 @pytest.mark.parametrize("goes", ["was never there", "is gone"])
@@ -249,7 +251,7 @@ def test_failover_that_crosses_a_move_is_not_the_next_one() -> None:
         and scene.health("lte") is not UplinkHealth.DEAD
     )
     assert [each.by for each in scene.entries()] == [By.FAILOVER, By.POLICY]
-    assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen since"
+    assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen in the meantime"
 
 
 # False evidence
@@ -301,7 +303,7 @@ def test_failover_of_a_lost_agent_shows_the_end_of_its_lease() -> None:
     scene.leave(client)
     view = course(scene.core, "client", scene.now, 1000.0)
     (one,) = view.armed_failovers
-    assert one.away == "is gone (the test ended it)" and armed_at + 1000.0 <= one.until + 1.0 <= armed_at + 1031.0
-    assert view.own_end.nobody == "agent client is gone (the test ended it)" and not view.own_end.agents
+    assert one.away == "disconnected (the test ended it)" and armed_at + 1000.0 <= one.until + 1.0 <= armed_at + 1031.0
+    assert view.own_end.nobody == "agent client disconnected (the test ended it)" and not view.own_end.agents
     scene.pass_time(31.0)
     assert not course(scene.core, "client", scene.now, 0.0).armed_failovers

@@ -48,7 +48,9 @@ def test_server_with_invented_connections_moves_no_terminal(own: bool) -> None:
     assert not prefers(guest) and not guest.armed
     assert client is None or client.armed, "its own agent stays armed"
     (why_not,) = (each.reason for each in agent_view(scene.core.steering.agents["guest"], 0.0).missing)
-    assert "no agent of those, nor of their gateway, reports the same" in why_not and "`servers`" in why_not
+    assert (
+        "neither their agents nor their gateway's agent report the same connections"
+    ) in why_not and "`servers`" in why_not
     assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")
 
 
@@ -172,7 +174,7 @@ def test_server_reports_count_only_for_its_session_address() -> None:
     lose(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.entries() and not prefers(guest)
     (reason,) = (each.reason for each in agent_view(scene.core.steering.agents["www"], 0.0).missing)
-    assert "the address from which www comes here (198.51.100.66:40000)" in reason
+    assert "to www's address (198.51.100.66:40000)" in reason
 
 
 @pytest.mark.parametrize(

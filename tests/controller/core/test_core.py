@@ -265,7 +265,9 @@ def test_refused_reading_is_repeated_at_the_next_audit() -> None:
     (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
     assert isinstance(read, Read)
     pair.tell(SwitchRefused(7, read.ticket, None, "too busy"))
-    assert pair.switch().state is GatewayState.REFUSED and "to be read: too busy" in (pair.switch().last_error or "")
+    assert pair.switch().state is GatewayState.REFUSED and ("a read request: too busy") in (
+        pair.switch().last_error or ""
+    )
     pair.now += 60
     assert [type(effect) for effect in pair.core.tick(pair.now) if isinstance(effect, Read)] == [Read]
 
@@ -319,7 +321,7 @@ def test_switch_that_answers_no_reading_is_disconnected() -> None:
         assert not [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
     pair.now += 1
     (closed,) = [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
-    assert closed.session == 7 and "what it holds" in closed.reason
+    assert closed.session == 7 and "the request for its program" in closed.reason
     assert pair.switch().state is GatewayState.ABSENT and closed.reason in (pair.switch().last_error or "")
     list(pair.core.handle(pair.fakes[1].opened(8), pair.now))
     assert pair.switch().last_error, "the error is shown until the repair"
@@ -349,7 +351,9 @@ def test_switch_that_answers_no_barrier_is_disconnected(late: bool) -> None:
         if late and len(tickets) > 5:  # always some barriers behind
             pair.tell(SwitchApplied(session, tickets[-5]))
     assert len(closed) == (not late)
-    assert late or ("what was sent" in closed[0].reason and closed[0].reason in (pair.switch().last_error or ""))
+    assert late or (
+        "barrier after a change" in closed[0].reason and closed[0].reason in (pair.switch().last_error or "")
+    )
 
 
 def test_downed_uplink_is_removed_at_once() -> None:
@@ -538,8 +542,8 @@ def test_removed_mode_override_follows_the_file() -> None:
     pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     back, effects = overrides.mode(pair.core, "all", None, pair.now)
     pair.carry(effects)
-    assert back.done[0] == "client is left to the file, which has it in mode auto"
-    assert back.done[1].startswith("phone is already left to the file")
+    assert back.done[0] == "client follows gateway.yaml: mode auto"
+    assert back.done[1].startswith("phone already follows gateway.yaml")
     assert back.changed and back.messages == 3 and not pair.core.wanted.modes
     again, effects = overrides.mode(pair.core, "client", None, pair.now)
     assert not again.changed and not effects

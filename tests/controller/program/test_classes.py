@@ -363,11 +363,9 @@ def test_class_override_changes_both_ends_and_reports_it() -> None:
     for dpid, program in zip((1, 2), before, strict=True):
         changes = diff(program, pair.installed(dpid))
         assert changes and all(isinstance(change, ModifyGroup) for change in changes)
-    assert override(pair, "client", None, "voip") == ("client/voip is left to the file, which has it in mode bicast",)
+    assert override(pair, "client", None, "voip") == ("client/voip follows gateway.yaml: mode bicast",)
     assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.wanted.modes
-    assert override(pair, "phone", None, "voip") == (
-        "phone/voip is already left to the file, which has it in mode auto, as phone is",
-    )
+    assert override(pair, "phone", None, "voip") == ("phone/voip already follows gateway.yaml: mode auto, as phone is",)
 
 
 @pytest.mark.parametrize("terminal", ["client", "server", "all"])
@@ -382,11 +380,11 @@ def test_active_uplink_used_only_by_a_class_counts_at_once() -> None:
     pair = connected()
     override(pair, "client", Mode.OFF, None)
     answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
-    assert "counts from the next mode on" not in answer.done[0]
+    assert "applies once the mode changes" not in answer.done[0]
     override(pair, "client", Mode.OFF, "backup-job")
     override(pair, "client", Mode.OFF, "voip")
     answer, *_ = overrides.active(pair.core, "client", "wifi", pair.now)
-    assert "counts from the next mode on" in answer.done[0]
+    assert "applies once the mode changes" in answer.done[0]
 
 
 # Policies

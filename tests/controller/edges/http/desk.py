@@ -245,7 +245,7 @@ COURSE = CourseView(
         "wifi: 6.1% of 300 packets lost",
         1_700_000_002.0,
         ("tcp",),
-        "no site mirrors home, and what is not TCP would come twice",
+        "no peer site mirrors home, so packets other than TCP would arrive twice",
         TRAFFIC,
     ),
     active_uplink="lte",
@@ -287,7 +287,7 @@ COURSE = CourseView(
             By.PEOPLE,
             "wifi",
             "lte",
-            "somebody asked for it",
+            "a person requested it",
             False,
             None,
             (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
@@ -380,7 +380,7 @@ UP = DirectionView(
     reason="",
     by_method=(
         MethodView("one packet", 9_970_000.0, 9_840_000.0, 10_100_000.0, 240.0, ""),
-        MethodView("trains", None, None, None, None, "3 trains of 10 came, expected 6 at least"),
+        MethodView("trains", None, None, None, None, "3 trains of 10 arrived, expected at least 6"),
     ),
     alpha_ns_per_byte=None,
     running=False,
@@ -402,7 +402,7 @@ DOWN = replace(
     methods=(),
     reason="nothing was measured within the last hour",
     by_method=(),
-    error="the agent home went away while it probed",
+    error="the agent home disconnected during the probe",
 )
 LTE = PathView("home", "lte", "home", "shed", None, PathHealthView(7000, 5, 2, 2, 1, (MINUTE,)), (UP, DOWN))
 WIFI = PathView("home", "wifi", "home", "shed", "`measure` is not written at this uplink", None, ())
@@ -484,9 +484,9 @@ class Desk:
             meant = self._meant(terminal)
             if traffic is not None:
                 return self._set_class_mode(meant, mode, traffic)
-            told = "left to the file" if mode is None else f"now in mode {mode}"
+            told = "follows gateway.yaml" if mode is None else f"is now in mode {mode}"
             changed = [replace(one, mode=mode or Mode.BICAST, mode_overridden=mode is not None) for one in meant]
-            return self._keep(changed, tuple(f"{one.name} is {told}" for one in meant))
+            return self._keep(changed, tuple(f"{one.name} {told}" for one in meant))
 
     def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
         having = [one for one in meant if any(each.name == traffic for each in one.classes)]
@@ -518,7 +518,7 @@ class Desk:
             self._answer()
             meant = [one for one in self.snapshot.paths if one.uplink == uplink and site in (None, one.near, one.far)]
             if not meant:
-                raise Impossible(f"no uplink {uplink} leads to a site of ours; those that do: none")
+                raise Impossible(f"no uplink {uplink} leads to another site of the file; those that do: none")
             self.links.append(link_bps)
             alpha_ns = None if link_bps is None else 1.25
             ended = {
@@ -526,23 +526,25 @@ class Desk:
                 for one in meant
             }
             self.snapshot = replace(self.snapshot, paths=tuple(ended.get(one, one) for one in self.snapshot.paths))
-            return OverrideResult(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
+            return OverrideResult(
+                tuple(f"{one.uplink} of {one.site} is being measured in both directions" for one in meant), True, 0
+            )
 
     def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         self._answer()
         self.relays[name] = relay
-        return OverrideResult((f"{name} is wished for as a relay, at {relay.address}",), True, 0)
+        return OverrideResult((f"{name} is now a relay, at {relay.address}",), True, 0)
 
     def remove_relay(self, name: str) -> OverrideResult:
         self._known(name)
         self.snapshot = replace(self.snapshot, relays=())
-        return OverrideResult((f"{name} is no relay any more; it carries 3 connections, which end with it",), True, 0)
+        return OverrideResult((f"{name} is no longer a relay; it carries 3 connections, which end now",), True, 0)
 
     def drain_relay(self, name: str, draining: bool) -> OverrideResult:
         one = self._known(name)
         self.snapshot = replace(self.snapshot, relays=(replace(one, draining=draining),))
-        takes = "nothing new; it carries 3 connections" if draining else "what comes"
-        return OverrideResult((f"{name} takes {takes}",), one.draining is not draining, 0)
+        takes = "no new connections; it carries 3 connections" if draining else "new connections"
+        return OverrideResult((f"{name} accepts {takes}",), one.draining is not draining, 0)
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
         return TriedView(self._known(name), (DESTINATION,) if address is not None else ())
@@ -550,7 +552,7 @@ class Desk:
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
         self._answer()
         if site not in (None, "home"):
-            raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: home")
+            raise Impossible(f"the site {site!r} has no relayed terminal; sites with relayed terminals: home")
         return (replace(DESTINATION, address=str(address)),)
 
     def _known(self, name: str) -> RelayView:

@@ -296,7 +296,9 @@ def test_switch_that_leaves_ends_the_wait_and_is_named(gateway: Gateway, monkeyp
     gateway.let_go(SwitchClosed(1))
     asking.join(60)
     (left,) = answers
-    assert left.failed == ("gateway home: the switch left before it answered; what it lacks it gets when it is back",)
+    assert left.failed == (
+        "gateway home: the switch disconnected before it answered; the missing changes are sent when it reconnects",
+    )
 
 
 @pytest.fixture
@@ -310,7 +312,7 @@ def test_override_reports_what_switch_and_agent_did(agent: Agent, monkeypatch: p
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
     asked = time.monotonic()
     answer = agent.service.set_active("client", "lte")
-    kept = "client has lte as its active uplink; it is kept, and counts when gateway home connects"
+    kept = "client has lte as its active uplink; the setting is saved and applies once gateway home connects"
     assert answer.done == (kept, "relay-1 reached 1 connection: Prefer is done")
     assert time.monotonic() - asked < 30
 
@@ -319,7 +321,7 @@ def test_slow_agent_is_named_and_its_answer_is_kept(agent: Agent, monkeypatch: p
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
     agent.answers = False
     answer = agent.service.set_active("client", "lte")
-    assert answer.done[1] == "relay-1 has not answered yet; `./bicast why client` tells what comes of it"
+    assert answer.done[1] == "relay-1 has not answered yet; `./bicast why client` shows the result"
     for late in agent.unanswered:
         agent.tell(agent.hand.carry_out(late))
     newest = agent.service.decisions("client").decisions[0]

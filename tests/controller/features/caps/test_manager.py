@@ -198,7 +198,7 @@ def test_connection_older_than_the_gateway_agent_is_not_held() -> None:
     air.run(2)
     told = air.view("phone")
     assert (told.active, told.agent, told.held) == (True, "home", False)
-    assert told.reason.endswith("; 1 connection began before the gateway's agent looked: left as is")
+    assert told.reason.endswith("; 1 connection opened before the gateway's agent started and have no cap")
     air.air.remove(old)
     air.stream("phone")
     air.run(2)
@@ -214,7 +214,7 @@ def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
     air.run(1.5)
     told = air.view("laptop")
     assert (told.agent, told.held) == ("laptop", False)
-    assert told.reason.endswith("; its agent holds fewer sockets than it has connections that send")
+    assert told.reason.endswith("; its agent caps fewer sockets than it has sending connections")
     laptop.loose = 0
     air.run(0.3)
     assert air.view("laptop").held and "fewer" not in air.view("laptop").reason
@@ -262,7 +262,7 @@ def test_gateway_replaces_an_agent_that_does_not_confirm() -> None:
     laptop.answers = False
     air.run(LEASE_MS / 1000 + 2)
     assert air.view("laptop").agent == "home" and most(gateway, stream) == ALONE
-    assert "has not said for 3 s whether it does what it was told" in (air.view("laptop").instead or "")
+    assert "has not confirmed the order for 3 s" in (air.view("laptop").instead or "")
     air.answer(laptop)
     air.run(1)
     assert air.view("laptop").agent == "laptop"

@@ -108,7 +108,7 @@ def test_end_without_elimination_is_ignored() -> None:
 def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
     ends = Copied(agents=False)
     ends.comes(3 * SECONDS)
-    assert not ends.decided() and ends.reason().count("but nobody would tell how it fares alone") == 1
+    assert not ends.decided() and ends.reason().count("but no measurement would exist for this path alone") == 1
     probed(ends, 2)
     ends.comes(2)
     assert [entry.copies for entry in ends.decided()] == [False]
@@ -121,7 +121,7 @@ def test_copies_of_a_slow_udp_sender_stay_despite_its_agent(per_s: int) -> None:
         for _ in range(per_s):
             ends.leaves_home()
         ends.comes(1, wifi=per_s, lte=per_s)
-    assert not ends.decided() and ends.reason().endswith("but nobody would tell how it fares alone")
+    assert not ends.decided() and ends.reason().endswith("but no measurement would exist for this path alone")
 
 
 # Small packets

@@ -252,7 +252,7 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
     assert answer.changed
     assert answer.messages > 0
     assert "MB of 2035-11-16 no longer count" in answer.done[0]
-    assert "home/lte: somebody reset the budget of copies" in caplog.text
+    assert "home/lte: the budget of copies was reset" in caplog.text
     scene.restart()
     scene.lives(2)
     assert scene.leaves() == {"wifi", "lte"}, "a restart does not restore the old count"

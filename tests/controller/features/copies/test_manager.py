@@ -137,7 +137,7 @@ def test_other_modes_have_no_decisions_and_auto_starts_afresh() -> None:
     scene.drain()
     assert scene.leaves() == {"wifi", "lte"}
     told = course(scene.core, "client", scene.now, 0.0).copying
-    assert told.reason == "nobody told anything yet from which it follows"
+    assert told.reason == "no report has arrived yet to decide from"
 
 
 def test_class_in_auto_follows_the_decision_for_its_terminal() -> None:
@@ -218,7 +218,9 @@ def test_view_has_copied_protocols_and_packet_counts() -> None:
     for _ in range(5):
         scene.calls(1, segments=5)
     told = course(scene.core, "client", scene.now, 0.0).copying
-    assert told.copied == ("tcp",) and told.whole == "no site mirrors home, and what is not TCP would come twice"
+    assert told.copied == ("tcp",) and told.whole == (
+        "no peer site mirrors home, so packets other than TCP would arrive twice"
+    )
     tcp, rest = told.traffic.passed
     assert (tcp.traffic, tcp.sent, tcp.alone) == ("tcp", True, 0) and 100 <= tcp.copied <= 200
     assert (rest.traffic, rest.copied) == ("everything else", 0) and 150 <= rest.alone <= 250
@@ -281,7 +283,7 @@ def test_path_without_reports_has_copies_again() -> None:
         scene.pass_time(1)
         scene.drain()
     (entry,) = scene.copying()
-    assert entry.copies and entry.reason.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
+    assert entry.copies and entry.reason.startswith("no agent reports losses on wifi") and len(scene.leaves()) == 2
 
 
 def test_mostly_receiving_terminal_has_copies() -> None:
@@ -302,7 +304,7 @@ def test_copies_of_a_mostly_receiving_terminal_stay() -> None:
     scene.receives(3 * TRY_S, asks=10)
     assert not scene.copying() and len(scene.leaves()) == 2
     watch = scene.core.copying.watch("client")
-    assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
+    assert watch is not None and watch.reason.endswith("no measurement would exist for this path alone")
 
 
 def test_call_outside_agent_reports_has_copies() -> None:
@@ -315,7 +317,7 @@ def test_call_outside_agent_reports_has_copies() -> None:
     assert not scene.core.copying.watched
     (entry,) = scene.copying()
     assert entry.copies and entry.at <= 2 + 5, "two readings of the switch, and two seconds"
-    assert "packets that it sent in 3 s no agent tells (calls and games, say)" in entry.reason
+    assert "packets that it sent in 3 s (calls or games, for example)" in entry.reason
     assert scene.leaves() == {"wifi", "lte"}
 
 
@@ -324,7 +326,7 @@ def test_copies_of_a_call_stay_despite_some_clean_tcp() -> None:
     scene.calls(2 * TRY_S, segments=3)
     assert not scene.copying()
     watch = scene.core.copying.watch("client")
-    assert watch is not None and watch.reason.endswith("nobody would tell how it fares alone")
+    assert watch is not None and watch.reason.endswith("no measurement would exist for this path alone")
 
 
 def test_call_beside_much_clean_tcp_has_no_copies() -> None:
@@ -454,7 +456,9 @@ def test_copies_stay_if_senders_cannot_see_one_path() -> None:
     scene = Uploading(written=written)
     scene.uploads(2 * TRY_S)
     assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
-    assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.reason
+    assert (
+        "no measurement would exist for this path alone" in course(scene.core, "client", scene.now, 0.0).copying.reason
+    )
     overrides.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
     scene.uploads(TRY_S)
     assert [entry.copies for entry in scene.copying()] == [False]

@@ -74,4 +74,4 @@ def test_metered_ethernet_uplink_is_shown_as_watched_slowly() -> None:
     ends = Calling(tunnel=False)
     ends.calls(15, lost_of_100=15)
     assert not ends.decided(), "packets on Ethernet may be for other hosts"
-    assert "metered: watching slowly: wifi gets one probe a second" in ends.why()
+    assert "metered: wifi gets only one probe a second" in ends.why()

@@ -113,7 +113,7 @@ def test_copying_waits_until_the_agent_confirms_elimination() -> None:
     ends.join(FakeEliminator("far"))
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert ends.copies_view("far").reason == "the agent far has not said lately that it does"
+    assert ends.copies_view("far").reason == "the agent far has not confirmed recently that it eliminates copies"
 
 
 def test_copying_ends_at_once_when_the_agent_leaves() -> None:
@@ -122,7 +122,7 @@ def test_copying_ends_at_once_when_the_agent_leaves() -> None:
     ends.leave(agent)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
-    assert "no agent of role gateway that was enrolled as far is connected" in ends.copies_view("far").reason
+    assert "no gateway agent enrolled as far is connected" in ends.copies_view("far").reason
     ends.join(agent)
     ends.drain()
     ends.second()

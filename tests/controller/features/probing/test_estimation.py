@@ -113,7 +113,7 @@ def test_calibration_needs_a_rate() -> None:
     found = estimate_of(*packets(Link())[:10], link_bps=20e6)
     assert isinstance(found.alpha, Unknown)
     page = written(PathEstimate(alpha=Alpha(1e-10, 1e-11)), found)
-    assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets came" in page.error
+    assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets arrived" in page.error
 
 
 MOMENTS = some.one_of(some.none(), some.integers(0, HOUR_NS))

@@ -185,7 +185,7 @@ def test_ethernet_uplink_is_measured_if_configured() -> None:
     assert isinstance(health, HealthProbes)
     assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
     assert world.path("wifi").why_not is None
-    assert "`measure` is written at it neither at home nor at far" in (world.path("lte").why_not or "")
+    assert "it has `measure` neither at home nor at far" in (world.path("lte").why_not or "")
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
@@ -222,7 +222,7 @@ def test_figures_of_one_device_are_not_used_for_another() -> None:
     assert (order.name, order.way.device) == ("wifi", "wlan0")
     for direction in ("up", "down"):
         assert world.direction("wifi", direction).bps is None and world.direction("lte", direction).bps is not None
-    assert world.direction("wifi", "up").error == "gateway.yaml has another way for it since that was begun"
+    assert world.direction("wifi", "up").error == "gateway.yaml changed the path during the probe"
     world.seconds(8)
     assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
 
@@ -296,7 +296,7 @@ def test_agent_that_leaves_during_a_probe_frees_the_turn() -> None:
     world.join(home)
     world.drain()
     told = world.direction(order.name, "down" if order.down else "up")
-    assert told.error == "the agent home went away while it probed" and not told.running
+    assert told.error == "the agent home disconnected during the probe" and not told.running
     home.probes.clear()
     world.seconds(8)
     (another,) = home.probes
@@ -311,7 +311,7 @@ def test_missing_probe_result_frees_the_turn_after_a_while() -> None:
     late = home.probes[0]
     assert isinstance(late.order, Probe)
     told = world.direction(late.order.name, "down" if late.order.down else "up")
-    assert told.error == "the agent home has not told what came of it"
+    assert told.error == "the agent home has not reported a result"
     world.over(home)
     assert world.direction(late.order.name, "down" if late.order.down else "up").bps is None
 
@@ -379,7 +379,7 @@ def test_link_of_known_rate_calibrates_the_hosts() -> None:
     [
         (None, "dsl", "no uplink dsl leads"),
         (None, "lte", "lte of home is not measured"),
-        (None, "wifi", "wifi of home cannot be measured: no agent of role gateway that was enrolled as far"),
+        (None, "wifi", "wifi of home cannot be measured: no gateway agent enrolled as far"),
     ],
 )
 def test_request_that_cannot_be_measured_is_refused_with_reason(site: str | None, uplink: str, reason: str) -> None:

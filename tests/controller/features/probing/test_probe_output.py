@@ -78,7 +78,7 @@ def test_downstream_packets_are_sorted_by_their_sending_time() -> None:
     ("text", "said"),
     [
         ("", "found nothing, expected train,length,"),
-        (written(f"0,16,{START},,,"), "1 packet sent by themselves, of which none came"),
+        (written(f"0,16,{START},,,"), "1 packet sent one by one, none of which arrived"),
         (written("0,16,1,2,3"), "line 3: found '0,16,1,2,3', expected 6 values"),
         (written("0,16,-1,2,3,4"), "line 3: found '0,16,-1,2,3,4', expected whole numbers up to"),
         (written("0,99999999,1,2,3,4"), "expected whole numbers up to 65507"),

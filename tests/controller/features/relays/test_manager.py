@@ -198,13 +198,13 @@ def test_draining_relay_gets_nothing_new_and_a_removed_one_ends() -> None:
     world = started()
     world.relays["oslo"].connections = 3
     world.seconds(1)
-    assert world.wish(requests.drained("oslo", True)) == "oslo takes nothing new; it carries 3 connections"
+    assert world.wish(requests.drained("oslo", True)) == "oslo accepts no new connections; it carries 3 connections"
     assert world.relays["oslo"].order.draining and world.home.order.relays[0].draining
-    assert world.wish(requests.drained("oslo", True)).endswith("as it was already")
-    assert world.wish(requests.drained("oslo", False)).startswith("oslo takes what comes")
+    assert world.wish(requests.drained("oslo", True)).endswith("(no change)")
+    assert world.wish(requests.drained("oslo", False)).startswith("oslo accepts new connections")
     assert not world.relays["oslo"].order.draining
     removed = world.wish(requests.unwished("oslo"))
-    assert removed == "oslo is no relay any more; it carries 3 connections, which end with it"
+    assert removed == "oslo is no longer a relay; it carries 3 connections, which end now"
     assert world.relays["oslo"].order == Relay() and [one.name for one in world.home.order.relays] == ["tokyo"]
 
 
@@ -257,20 +257,24 @@ def test_interception_that_is_no_longer_configured_is_undone() -> None:
 @pytest.mark.parametrize(
     ("name", "relay", "reason"),
     [
-        ("bicast-controller", RelayOverride(ip_address("192.0.2.1"), 443), "no name of a relay"),
-        ("Oslo", RelayOverride(ip_address("192.0.2.1"), 443), "no name of a relay"),
-        ("home", RelayOverride(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
-        ("phone", RelayOverride(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
-        ("paris", RelayOverride(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", RelayOverride(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
-        ("paris", RelayOverride(ip_address("::"), 443), "no address that gateways can reach"),
-        ("paris", RelayOverride(ip_address("fe80::1"), 443), "no address that gateways can reach"),
-        ("paris", RelayOverride(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
+        ("bicast-controller", RelayOverride(ip_address("192.0.2.1"), 443), "not a valid name for a relay"),
+        ("Oslo", RelayOverride(ip_address("192.0.2.1"), 443), "not a valid name for a relay"),
+        ("home", RelayOverride(ip_address("192.0.2.1"), 443), "a site of gateway.yaml and its agent are named home"),
+        (
+            "phone",
+            RelayOverride(ip_address("192.0.2.1"), 443),
+            "a terminal of gateway.yaml and its agent are named phone",
+        ),
+        ("paris", RelayOverride(ip_address("224.0.0.1"), 443), "cannot be reached by gateways"),
+        ("paris", RelayOverride(ip_address("127.0.0.1"), 443), "cannot be reached by gateways"),
+        ("paris", RelayOverride(ip_address("::"), 443), "cannot be reached by gateways"),
+        ("paris", RelayOverride(ip_address("fe80::1"), 443), "cannot be reached by gateways"),
+        ("paris", RelayOverride(ip_address("::ffff:192.0.2.1"), 443), "no address in ::ffff:0:0/96 can"),
         ("paris", RelayOverride(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
-        ("paris", RelayOverride(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),
+        ("paris", RelayOverride(ip_address("10.97.1.7"), 443), "that represents terminals"),
         ("paris", RelayOverride(ip_address("192.168.100.2"), 443), "192.168.100.2 is the bridge at home"),
         ("paris", RelayOverride(ip_address("192.168.110.3"), 443), "is the terminal .* at home"),
-        ("paris", RelayOverride(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
+        ("paris", RelayOverride(ip_address("192.0.2.1"), 8763), "expected a port outside 8700 to 8763"),
     ],
 )
 def test_invalid_relay_is_refused_and_changes_nothing(name: str, relay: RelayOverride, reason: str) -> None:

@@ -90,7 +90,7 @@ def test_relayed_connection_prefers_the_default_uplink() -> None:
     (entry,) = scene.core.steering.logbook.entries("phone")
     assert "this is its default" in entry.reason and entry.gateway.done
     nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
-    assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
+    assert nobody == "no gateway agent enrolled as home reports relayed connections"
     for uplink in ("lte", AUTO):
         _, effects, _ = overrides.active(scene.core, "phone", uplink, scene.now)
         scene.carry(effects)
@@ -119,7 +119,7 @@ def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
     scene.uploads(connection, loss=0.2)
     assert scene.active == "lte" and not any(isinstance(each, Prefer) for each in phone.orders)
     entry = scene.core.steering.logbook.entries("phone")[0]
-    assert entry.unmoved and "phone: the terminal's own addresses are not of several uplinks" in entry.unmoved
+    assert entry.unmoved and "phone: the terminal's own addresses all belong to one uplink" in entry.unmoved
 
 
 def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:

@@ -94,7 +94,9 @@ def test_block_fallback_never_shows_a_direct_path() -> None:
     world.walk()
     (told,) = asked.told(world.now)
     assert told.choice is not None and len(told.choice.relays) == 1
-    assert told.choice.reason.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
+    assert told.choice.reason.startswith(
+        "`fallback: block` forbids direct connections, and oslo has the shortest set-up time"
+    )
 
 
 def test_reachability_counts_only_from_intercepting_gateways() -> None:
@@ -119,15 +121,15 @@ def test_refused_interception_order_is_shown() -> None:
 def test_invalid_query_is_refused_with_a_sentence() -> None:
     world = started()
     for address, site, reason in (
-        ("192.168.1.1", None, "no address of the Internet"),
-        ("45.0.30.9", "shed", "of a site 'shed' is relayed; of these it is: home"),
+        ("192.168.1.1", None, "not an Internet address"),
+        ("45.0.30.9", "shed", "the site 'shed' has no relayed terminal; sites with relayed terminals: home"),
     ):
         with pytest.raises(Impossible, match=reason):
             Asked(world.core.relaying, ip_address(address), site, False, world.now)
     with pytest.raises(UnknownRelay):
         Tried(world.core.relaying, world.core.wanted, "paris", None, world.now)
     world.leave(world.home)
-    with pytest.raises(Impossible, match="no agent of role gateway that was enrolled as home"):
+    with pytest.raises(Impossible, match="no gateway agent enrolled as home"):
         asks(world)
 
 

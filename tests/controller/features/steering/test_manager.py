@@ -309,7 +309,7 @@ def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
     scene.join(thief)
     scene.second()
     agent = scene.core.steering.agents["phone"]
-    assert not agent.concerns and agent.owns_nobody is not None and "of the terminal phone" in agent.owns_nobody
+    assert not agent.concerns and agent.owns_nobody is not None and "belongs to the terminal phone" in agent.owns_nobody
 
 
 # Overrides
@@ -326,7 +326,7 @@ def test_override_lasts_until_auto_and_stops_policies() -> None:
     assert scene.core.wanted == Wanted(active={"client": "wifi"})
     assert not relay.armed and course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.PEOPLE
     answer, entries = scene.switch_to("auto")
-    assert answer.changed and "left to policies, which have it on lte" in answer.done[0]
+    assert answer.changed and "left to policies, which chose lte" in answer.done[0]
     assert scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
     assert course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.POLICIES
     assert [each.address for each in connection.carrying()] == [LTE]

@@ -73,7 +73,7 @@ def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
     _, entries = scene.switch_to("auto")
     order = prefers(client)[-1]
     assert order.path == (WIFI, WIFI6) and order.others == ((LTE,),)
-    assert "lte stays backup at client: whether it was before is not known" in entries[0].reason
+    assert "lte stays backup at client: its earlier flag is not known" in entries[0].reason
 
 
 def test_auto_after_a_restart_activates_only_the_default() -> None:

@@ -95,7 +95,7 @@ def test_host_delay_calibrated_at_one_rate_corrects_another() -> None:
 def test_rate_is_unknown_when_host_delay_is_unknown(alpha: float) -> None:
     slow, fast = (rate(replace(path, alpha=alpha).samples(1)) for path in (HUNDRED, THOUSAND))
     assert isinstance(slow, Rate) and slow.least_bps <= 100e6 <= slow.most_bps
-    assert isinstance(fast, Unknown) and fast.reason.startswith("it may be ")
+    assert isinstance(fast, Unknown) and fast.reason.startswith("the rate may be ")
 
 
 def test_rate_is_unknown_when_length_adds_no_delay() -> None:
@@ -127,7 +127,7 @@ def test_rate_is_unknown_when_the_local_clock_steps(step_s: float) -> None:
         heard=samples.heard + (samples.heard > when) * step_s,
     )
     told = rate(own, KNOWN)
-    assert isinstance(told, Unknown) and "a clock was set meanwhile" in told.reason
+    assert isinstance(told, Unknown) and "a clock was set during the probe" in told.reason
 
 
 def test_interval_contains_the_rate_with_few_packets() -> None:
@@ -139,7 +139,7 @@ def test_interval_contains_the_rate_with_few_packets() -> None:
 
 def test_rate_is_unknown_when_a_clock_is_slewed() -> None:
     told = rate(replace(HUNDRED, skew=500e-6).samples(0))
-    assert isinstance(told, Unknown) and "a clock is being set: +5" in told.reason
+    assert isinstance(told, Unknown) and "a clock is being adjusted: +5" in told.reason
 
 
 def test_rate_needs_no_replies() -> None:
@@ -193,7 +193,7 @@ def test_trains_measure_the_shaped_rate_behind_a_burst(bps: float, burst: int) -
 
 def test_trains_are_rejected_when_hosts_limit_their_rate() -> None:
     told = estimators.rate_of_trains([train(1e9, seed=each) for each in range(20)])
-    assert isinstance(told, Unknown) and told.reason.startswith("trains come too fast for these hosts: at some 1")
+    assert isinstance(told, Unknown) and told.reason.startswith("trains arrive too fast for these hosts: at about 1")
 
 
 def test_trains_ignore_cross_traffic_in_a_minority() -> None:
@@ -204,7 +204,7 @@ def test_trains_ignore_cross_traffic_in_a_minority() -> None:
 
 def test_trains_are_rejected_when_too_few_arrive() -> None:
     told = estimators.rate_of_trains([train(1e6)] * 5)
-    assert isinstance(told, Unknown) and "5 trains of 5 came, expected 6" in told.reason
+    assert isinstance(told, Unknown) and "5 trains of 5 arrived, expected at least 6" in told.reason
 
 
 def test_train_interval_includes_header_uncertainty() -> None:
