@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents licences results reference pictures clean
+.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents packages packages-test licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -18,6 +18,8 @@ help:
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make ryu     a Python environment with Ryu itself, in .venv-ryu'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
+	@echo 'make packages Debian packages of the controller (this machine'"'"'s kind) and the agent, in build/packages'
+	@echo 'make packages-test installs, runs, upgrades and purges them in a clean root of Debian 12'
 	@echo 'make licences the licence of every dependency'
 	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
 	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'
@@ -67,6 +69,12 @@ reference: setup
 
 pictures:
 	@setup/pictures.sh
+
+packages: setup
+	@$(die_with_make) deploy/packages.sh
+
+packages-test: setup
+	@$(die_with_make) deploy/packages-test.sh
 
 licences: setup
 	@.venv/bin/python setup/licences.py
