@@ -16,8 +16,6 @@ import pytest
 from setup.only_words import TOKEN
 from tests.docs.pages import TREE
 
-# These folders are still in the old style. The list only shrinks.
-UNREVISED = {"tests"}
 GENERATED = re.compile(r"_pb2|\.pb\.go$")
 OPENINGS = re.compile(r"(?:What|Of|By|Who|Whose|Whom|Those|Than|None|As|Which|Whether|That|Where)\b(?!:)")
 IDIOMS = re.compile(
@@ -102,11 +100,7 @@ def folders() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("folder", sorted(folders().keys() - UNREVISED))
+@pytest.mark.parametrize("folder", sorted(folders()))
 def test_comments_are_plain(folder: str) -> None:
     found = [fault for name in folders()[folder] for fault in faults(name)]
     assert not found, "\n".join(found)
-
-
-def test_the_list_of_unrevised_folders_names_folders() -> None:
-    assert folders().keys() >= UNREVISED
