@@ -42,7 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m controller", description="The controller, on one gateway.yaml.", allow_abbrev=False
     )
-    parser.add_argument("file", metavar="FILE", help="gateway.yaml; SIGHUP has it read again")
+    parser.add_argument("file", metavar="FILE", help="gateway.yaml; SIGHUP reads it again")
     return run(parser.parse_args().file)
 
 
@@ -99,10 +99,10 @@ def _serve(path: str) -> None:
         service.start()
         if agents is not None:
             agents.start()
-        log.info("switches are awaited at %s, the API is at http://%s", wires[0].address, api.endpoint)
+        log.info("listening for switches at %s, API at http://%s", wires[0].address, api.endpoint)
         while (received := signal.sigwait(STOPS | {signal.SIGHUP})) == signal.SIGHUP:
             service.reload()
-        log.info("%s: stopping; what is installed stays", signal.Signals(received).name)
+        log.info("%s: stopping; installed flows stay on the switches", signal.Signals(received).name)
         wires[0].stop()
         if agents is not None:
             agents.stop()
@@ -122,7 +122,7 @@ def _locks(settings: Settings) -> Iterator[AbstractContextManager[None]]:
 def _end_all(args: threading.ExceptHookArgs) -> None:
     """End the process when a thread fails. The supervisor restarts it; switches keep forwarding meanwhile."""
     name = args.thread.name if args.thread else "a thread"
-    log.critical("%s failed; the switches go on as they are", name, exc_info=args.exc_value)
+    log.critical("%s failed; the switches keep forwarding", name, exc_info=args.exc_value)
     logging.shutdown()
     os._exit(BROKEN)
 

@@ -76,12 +76,12 @@ def bound(config: Config, relays: Collection[str], name: str, role: Role | None,
         (role,) = known
     if role is None:
         described = ", and ".join(known.values())
-        what = f"{name} is {described}" if known else f"{name} is no terminal, site, server or relay that is known here"
-        raise Impossible(f"{what}: say what its agent is, with `--role terminal`, `gateway` or `relay`")
+        what = f"{name} is {described}" if known else f"{name} is not a known terminal, site, server or relay"
+        raise Impossible(f"{what}: give its agent's role, with `--role terminal`, `gateway` or `relay`")
     if known and role not in known:
         raise Impossible(
-            f"{name} is {', and '.join(known.values())}: its agent has the role {' or '.join(known)}, and not {role}; "
-            "enrol another name for another role"
+            f"{name} is {', and '.join(known.values())}: its agent has the role {' or '.join(known)}, not "
+            f"{role}; use another name for another role"
         )
     return of_agent(name, role, terminal)
 
@@ -103,11 +103,11 @@ def _roles(config: Config, relays: Collection[str], name: str) -> list[tuple[Rol
 def _check_terminal(config: Config, name: str, role: Role | None, terminal: str) -> None:
     names = {each.name for site in config.sites for each in site.terminals}
     if role not in (None, Role.TERMINAL):
-        raise Impossible(f"an agent of role {role} speaks for no terminal of its own: leave `--terminal` out")
+        raise Impossible(f"an agent of role {role} does not speak for a terminal: omit `--terminal`")
     if terminal not in names:
         raise Impossible(f"gateway.yaml has no terminal {terminal!r}; it has: {', '.join(sorted(names)) or 'none'}")
     if name in names and terminal != name:
-        raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for that one, not for {terminal}")
+        raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for it, not for {terminal}")
 
 
 # Requests about agents, independent of HTTP and gRPC
@@ -196,5 +196,6 @@ class NoAgents:
 
 def _off() -> Impossible:
     return Impossible(
-        "this controller serves no agents: write `agents: {}` under `controller:` in gateway.yaml, and start it again"
+        "this controller has no listener for agents: write `agents: {}` under `controller:` in gateway.yaml, "
+        "and restart the controller"
     )

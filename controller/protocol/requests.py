@@ -39,8 +39,8 @@ def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
     if len(known) <= MOST_NAMED:
         return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")
     near = " or ".join(get_close_matches(name, known, n=2))
-    meant = f"did you mean {near}?" if near else "none of them is named nearly so"
-    return UnknownTerminal(f"no terminal is named {name!r} of the {len(known)} that there are; {meant}")
+    meant = f"did you mean {near}?" if near else "none has a similar name"
+    return UnknownTerminal(f"no terminal is named {name!r} among the {len(known)} known; {meant}")
 
 
 def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:

@@ -55,7 +55,7 @@ def test_each_log_line_has_one_timestamp(tmp_path: Path, where: Where, journal: 
         ) as run:
             os.close(its)
             said = ""
-            while "switches are awaited" not in said and (piece := os.read(ours, 1 << 16)):
+            while "listening for switches" not in said and (piece := os.read(ours, 1 << 16)):
                 said += piece.decode()
             run.send_signal(signal.SIGTERM)
         assert run.returncode == 0, said

@@ -29,8 +29,8 @@ sys.exit(controller.run("gateway.yaml"))
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("fail", "core failed; the switches go on as they are"),
-        ("lambda: threading.Thread(target=fail).start()", "failed; the switches go on as they are"),
+        ("fail", "core failed; the switches keep forwarding"),
+        ("lambda: threading.Thread(target=fail).start()", "failed; the switches keep forwarding"),
     ],
     ids=["the core", "a thread that it began"],
 )

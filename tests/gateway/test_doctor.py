@@ -161,7 +161,7 @@ def test_the_suggested_fix_frees_an_occupied_port(gateway_file: Files) -> None:
 def test_plain_tcp_is_a_warning_and_a_unix_socket_is_not(gateway_file: Files, tmp_path: Path) -> None:
     found = findings(scene_of(gateway_file()))["OpenFlow listener"]
     assert found.state is State.WARNING
-    assert "plain TCP at 127.0.0.1:6653 proves nobody" in found.found
+    assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in found.found
     found_at_socket = findings(scene_of(gateway_file(local=tmp_path / "openflow.sock")))
     assert "OpenFlow listener" not in found_at_socket
     assert found_at_socket[f"OpenFlow socket {tmp_path}/openflow.sock"].state is State.OK

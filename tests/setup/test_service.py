@@ -133,7 +133,7 @@ def test_the_controller_needs_only_to_write_its_state(public_path: Path) -> None
         said = []
         for line in controller.stderr:
             said.append(line)
-            if "switches are awaited" in line:
+            if "listening for switches" in line:
                 controller.terminate()
         assert controller.wait() == 0, said
 
@@ -150,11 +150,15 @@ def test_systemd_restarts_a_crashed_controller(tmp_path: Path) -> None:
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
         until(
-            lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs", STARTED_WITHIN_S
+            lambda: log.exists() and "listening for switches" in log.read_text(),
+            "the controller runs",
+            STARTED_WITHIN_S,
         )
         first = systemd.property("bicast", "MainPID")
         systemd.kill("bicast", signal.SIGSEGV)
-        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again", STARTED_WITHIN_S)
+        until(
+            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
+        )
         assert systemd.property("bicast", "MainPID") != first
         assert systemd.property("bicast", "NRestarts") == "1"
     assert "Fatal Python error: Segmentation fault" in log.read_text()
@@ -191,14 +195,18 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
         until(
-            lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs", STARTED_WITHIN_S
+            lambda: log.exists() and "listening for switches" in log.read_text(),
+            "the controller runs",
+            STARTED_WITHIN_S,
         )
         assert systemd.property("bicast", "DynamicUser") == "yes"
         status = ["/opt/bicast/bicast", "status", "--token-file", "/etc/bicast/api-token"]
         assert "no switch of dpid 0000000000000001 is connected" in systemd.run(*status)
         systemd.run("cp", "/etc/bicast/own.yaml", "/etc/bicast/gateway.yaml")
         systemd.ctl("restart", "bicast")
-        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again", STARTED_WITHIN_S)
+        until(
+            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
+        )
         made = "/run/bicast-controller/api-8653.token"
         assert systemd.run("stat", "--format=%a %U %G", made) == "640 bicast-controller bicast"
         assert systemd.run("/opt/bicast/bicast", "status")

@@ -42,7 +42,7 @@ def test_a_mode_for_a_hung_switch_is_reported_unconfirmed(paper: Home, wish: Wis
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (said.returncode, said.stdout) == (4, "client is in mode single\n")
-    unconfirmed = "it was sent to gateway home, whose switch has not confirmed it within 2 s"
+    unconfirmed = "the change was sent to gateway home, whose switch has not confirmed it within 2 s"
     lost = "gateway home: the switch disconnected before it answered"  # a slow machine misses its echo requests first
     assert unconfirmed in said.stderr or lost in said.stderr
     # A switch that missed its echo requests connects again first.

@@ -59,7 +59,7 @@ def canonical_address(spelling: str) -> str:
     """Return the address in its canonical spelling. Empty stays empty: the kernel reported none."""
     try:
         if "%" in spelling:
-            raise ValueError("a zone may be any text, and is of no use here")
+            raise ValueError("an address here must not have a zone")
         found = ip_address(spelling) if spelling else ""
     except ValueError:
         raise breach(f"sent {checked_text(spelling)!r} for an address") from None
@@ -84,9 +84,9 @@ MOST_PORTS = 257  # ports without the window program: as many as one order names
 
 def elimination(one: pb.Elimination) -> Elimination:
     if max(len(one.paths), len(one.missing), *(len(path.skew) for path in one.paths), 0) > MOST_OF_A_KIND:
-        raise breach(f"tells of more than {MOST_OF_A_KIND} paths, ports or skews of copies")
+        raise breach(f"reported more than {MOST_OF_A_KIND} paths, ports or skews of copies")
     if len({path.name for path in one.paths}) < len(one.paths):
-        raise breach("tells twice of one path of copies")
+        raise breach("reported one path of copies twice")
     return Elimination(
         window_us=one.window_us,
         paths=tuple(
@@ -110,9 +110,9 @@ def elimination(one: pb.Elimination) -> Elimination:
 
 def tunnelling(one: pb.Tunnelling) -> Tunnelling:
     if max(len(one.ends), len(one.missing)) > MOST_OF_A_KIND:
-        raise breach(f"tells of more than {MOST_OF_A_KIND} tunnels or ports")
+        raise breach(f"reported more than {MOST_OF_A_KIND} tunnels or ports")
     if len({end.name for end in one.ends}) < len(one.ends):
-        raise breach("tells twice of one tunnel")
+        raise breach("reported one tunnel twice")
     return Tunnelling(
         ends=tuple(
             TunnelEnd(
@@ -135,7 +135,7 @@ def tunnelling(one: pb.Tunnelling) -> Tunnelling:
 def capping(one: pb.Capping, role: Role) -> Capping:
     most = MOST_PASSING if role is Role.GATEWAY else 0
     if len(one.passing) > most or len(one.missing) > MOST_PORTS:
-        raise breach(f"tells of more than {most} connections that pass a {role}, or {MOST_PORTS} ports")
+        raise breach(f"reported more than {most} connections through a {role}, or {MOST_PORTS} ports")
     return Capping(
         checked_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing)
     )
@@ -175,9 +175,9 @@ def answering(one: pb.Answering) -> Answering:
 
 def health(paths: Sequence[pb.PathHealth]) -> tuple[PathHealth, ...]:
     if len(paths) > MOST_OF_A_KIND or any(len(path.windows) > MOST_WINDOWS for path in paths):
-        raise breach(f"tells the health of more than {MOST_OF_A_KIND} paths, or {MOST_WINDOWS} windows of one")
+        raise breach(f"reported the health of more than {MOST_OF_A_KIND} paths, or {MOST_WINDOWS} windows of one")
     if len({path.name for path in paths}) < len(paths):
-        raise breach("tells twice the health of one path")
+        raise breach("reported the health of one path twice")
     return tuple(map(_path, paths))
 
 
@@ -221,16 +221,16 @@ def _window(name: str, one: pb.HealthWindow) -> HealthWindow:
 def _check(name: str, one: pb.PathHealth | pb.HealthWindow) -> None:
     if one.lost > one.sent or one.lost_there + one.lost_back > one.lost:
         lost = f"{one.lost} lost of {one.sent}, {one.lost_there} there and {one.lost_back} back"
-        raise breach(f"tells of {name} that there were {lost}: expected no more of a part than of the whole")
+        raise breach(f"reported {lost} for {name}: expected no part larger than the whole")
 
 
 def probed(session: int, word: pb.Probed) -> ProbeReport:
     columns = (word.trains, word.lengths, word.sent_ns, word.received_ns, word.answered_ns, word.heard_ns)
     if any(len(column) != len(word.trains) for column in columns):
         counts = ", ".join(str(len(column)) for column in columns)
-        raise breach(f"tells {counts} values of a probe's packets: expected as many of each kind")
+        raise breach(f"reported {counts} values of a probe's packets: expected the same number of each kind")
     if len(word.trains) > MOST_PACKETS:
-        raise breach(f"tells of {len(word.trains)} packets of a probe: expected {MOST_PACKETS} at most")
+        raise breach(f"reported {len(word.trains)} packets of a probe: expected at most {MOST_PACKETS}")
     if word.trains and word.transport not in TRANSPORTS:
         raise breach(f"probed over {checked_text(word.transport)!r}: expected {' or '.join(TRANSPORTS)}")
     for column, most, what in (
@@ -239,7 +239,7 @@ def probed(session: int, word: pb.Probed) -> ProbeReport:
         *((times, LATEST_NS, "ns since the probe began") for times in columns[2:]),
     ):
         if max(column, default=0) > most:
-            raise breach(f"tells a probe's {max(column)} {what}: expected {most} at most")
+            raise breach(f"reported {max(column)} {what} for a probe: expected at most {most}")
     return ProbeReport(
         session=session,
         directive=word.directive,
@@ -288,13 +288,13 @@ def relaying(one: pb.Relaying) -> RelayReport:
 def taking(one: pb.Taking) -> Taking:
     for told, most, what in (
         (one.relays, MOST_RELAYS, "relays"),
-        (one.terminals, MOST_TERMINALS, "terminals that are taken"),
-        (one.sought, MOST_SOUGHT, "places that are sought"),
+        (one.terminals, MOST_TERMINALS, "intercepted terminals"),
+        (one.sought, MOST_SOUGHT, "wanted destinations"),
     ):
         if len(told) > most:
-            raise breach(f"tells of {len(told)} {what}: expected {most} at most")
+            raise breach(f"reported {len(told)} {what}: expected at most {most}")
     _check_once((relay.name for relay in one.relays), "relay")
-    _check_once((terminal.name for terminal in one.terminals), "terminal that is taken")
+    _check_once((terminal.name for terminal in one.terminals), "intercepted terminal")
     return Taking(
         reason=checked_text(one.reason),
         relays=tuple(
@@ -325,37 +325,40 @@ def _sought(prefix: str, address: str, port: int) -> SoughtDestination | None:
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
     except ValueError:
-        raise breach(f"seeks {checked_text(address)!r} in {checked_text(prefix)!r}, which are none") from None
+        raise breach(
+            f"wants the destination {checked_text(address)!r} in {checked_text(prefix)!r}: expected an "
+            "address and its network"
+        ) from None
     if network.prefixlen != PREFIXES[network.version] or found not in network:
-        raise breach(f"seeks {found} in {network}: expected a /24 or a /48 that has it")
+        raise breach(f"wants the destination {found} in {network}: expected a /24 or /48 that contains it")
     if not 1 <= port <= 65535:
-        raise breach(f"seeks port {port} of {found}: expected 1 to 65535")
+        raise breach(f"wants port {port} of {found}: expected 1 to 65535")
     return SoughtDestination(str(network), str(found), port) if found.is_global and not found.is_multicast else None
 
 
 def walked(session: int, word: pb.Walked) -> Walked:
     if len(word.ways) > MOST_WAYS:
-        raise breach(f"walked {len(word.ways)} ways: expected {MOST_WAYS} at most")
+        raise breach(f"probed {len(word.ways)} addresses: expected at most {MOST_WAYS}")
     return Walked(session, word.directive, tuple(map(_way, word.ways)))
 
 
 def _way(one: pb.Way) -> Distance:
     if len(one.routers) > MOST_ROUTERS:
-        raise breach(f"tells of {len(one.routers)} routers on one way: expected {MOST_ROUTERS} at most")
+        raise breach(f"reported {len(one.routers)} routers on one path: expected at most {MOST_ROUTERS}")
     routers = tuple(Router(canonical_address(router.address), _rtt_us(router.rtt_us)) for router in one.routers)
     return Distance(canonical_address(one.address), checked_text(one.reason), _rtt_us(one.rtt_us), routers)
 
 
 def _rtt_us(told: int) -> int:
     if told > LONGEST_RTT_US:
-        raise breach(f"tells of a round trip of {told} us: expected {LONGEST_RTT_US} at most")
+        raise breach(f"reported a round trip of {told} us: expected at most {LONGEST_RTT_US}")
     return told
 
 
 def _check_once(names: Iterable[str], what: str) -> None:
     told = list(names)
     if len(set(told)) < len(told):
-        raise breach(f"tells twice of one {what}")
+        raise breach(f"reported one {what} twice")
 
 
 # Messages: every field is checked
@@ -372,24 +375,26 @@ _PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
 def heard(raw: bytes) -> pb.FromAgent:
     """Decode one message of an agent."""
     if len(raw) > MOST_BYTES:
-        raise breach(f"sent a word of {len(raw)} bytes: expected at most {MOST_BYTES}")
+        raise breach(f"sent a message of {len(raw)} bytes: expected at most {MOST_BYTES}")
     try:
         word = pb.FromAgent.FromString(raw)
     except DecodeError:
-        raise breach(f"sent {len(raw)} bytes that are no FromAgent of api/agent.proto") from None
+        raise breach(f"sent {len(raw)} bytes that do not decode as FromAgent of api/agent.proto") from None
     if word.WhichOneof("word") is None:
-        raise breach("sent a word that says nothing which protocol 1 knows")
+        raise breach("sent a message without any content that protocol 1 defines")
     return word
 
 
 def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding | None) -> AgentOpened:
     """Return the hello as an event, or refuse it. `binding` is from the agent's certificate."""
     if hello.protocol < 1:
-        raise breach(f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of this version")
+        raise breach(
+            f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of the controller's version"
+        )
     if hello.role not in _ROLES:
         raise breach(f"has the role {hello.role}: expected terminal, gateway or relay")
     if max(len(hello.addresses), len(hello.capabilities)) > MOST_OF_A_HOST:
-        raise breach(f"says hello with more than {MOST_OF_A_HOST} addresses or capabilities")
+        raise breach(f"sent a hello with more than {MOST_OF_A_HOST} addresses or capabilities")
     role = _ROLES[hello.role]
     if binding is None or binding.role is not role:
         raise Refused(Reason.ROLE, _of_another_role(name, role, binding))
@@ -410,17 +415,18 @@ def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding
 
 def _of_another_role(name: str, role: Role, binding: Binding | None) -> str:
     if binding is None:
-        return f"the certificate of {name} says no role: `bicast enroll {name}` on the controller, and join again"
+        return f"the certificate of {name} names no role: run `bicast enroll {name}` on the controller, and join again"
     return (
-        f"{name} says that it is a {role}, and its certificate is for a {binding.role}: run it with "
-        f"`--role {binding.role}`; or `bicast enroll {name} --role {role}` on the controller, and join again"
+        f"{name} has the role {role}, but its certificate is for a {binding.role}: run "
+        f"it with `--role {binding.role}`; or run `bicast enroll {name} --role {role}` on "
+        "the controller, and join again"
     )
 
 
 def reported(session: int, role: Role, report: pb.Report) -> Reported:
     whole = role is Role.RELAY
     if whole and (of_report := _most_of(report.connections)) > MOST_OF_A_REPORT:
-        raise breach(f"reports {of_report} connections or subflows: expected {MOST_OF_A_REPORT} at most")
+        raise breach(f"reports {of_report} connections or subflows: expected at most {MOST_OF_A_REPORT}")
     connections = tuple(_connections(report.connections, MOST_OF_A_REPORT if whole else MOST_SUBFLOWS))
     return Reported(
         session=session,

@@ -142,7 +142,7 @@ class AgentListener:
                 try:
                     sock, address = await loop.sock_accept(self._listener)
                 except OSError as error:
-                    log.error("cannot take an agent's connection: %s", error)
+                    log.error("cannot accept an agent's connection: %s", error)
                     await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # an immediate retry would fail too
                     continue
                 place = ConnectionSlot(host_of(address[0]), str(Endpoint(*address[:2])))
@@ -170,7 +170,7 @@ class AgentListener:
             assert oldest.attended is not None
             oldest.sent_away = True
             oldest.attended.cancel()
-            sentence = f"was the oldest of more than {most} who had not shown what they came for"
+            sentence = f"was the oldest of more than {most} connections that had not sent a request"
             self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
     async def _attend(self, sock: socket.socket, place: ConnectionSlot) -> None:
@@ -195,7 +195,7 @@ class AgentListener:
         except TimeoutError:
             pass
         except OSError as error:
-            log.error("agent from %s: cannot be led on to gRPC: %s", place.peer, error)
+            log.error("agent from %s: cannot be forwarded to gRPC: %s", place.peer, error)
         finally:
             outside.cut()
 
@@ -224,10 +224,10 @@ class AgentListener:
         """Return why another connection with a certificate of this name is refused, or None."""
         names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
-            return f"has {names.count(name)} connections open, as many as one may"
+            return f"has {names.count(name)} connections open, the limit for one agent"
         if len(names) >= self._most:
             more = f"; with more descriptors (ulimit -n) up to {MOST}" if self._most < MOST else ""
-            return f"{self._most} connections are open, as many as may be{more}"
+            return f"{self._most} connections are open, the limit{more}"
         return None
 
 
@@ -323,7 +323,7 @@ def _untie(error: BaseException) -> None:
 
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not one of ours ({error.verify_message})"
+        return f"its certificate was not issued by this controller ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS handshake: {error.reason or type(error).__name__}"
     return f"TLS handshake: {str(error) or type(error).__name__}"
@@ -336,6 +336,6 @@ def listening(endpoint: Endpoint, key: str) -> socket.socket:
         return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=WAITING)
     except OSError as error:
         raise AgencyError(
-            f"cannot listen for agents at {endpoint} ({error.strerror}): set controller.agents.{key} to an address of "
-            "this machine that nobody else uses"
+            f"cannot listen for agents at {endpoint} ({error.strerror}): set controller.agents.{key} to a free "
+            "address and port of this machine"
         ) from error

@@ -120,7 +120,7 @@ class Agents:
         self._trust.ledger.tell(self._vouch)
         self._thread.start()
         self._ready.result()
-        log.info("agents are awaited at %s, and join at %s", self.listen, self.join)
+        log.info("listening for agents at %s, for joins at %s", self.listen, self.join)
 
     def stop(self) -> None:
         """End every stream with a status that names the reason, then end the thread."""
@@ -163,7 +163,7 @@ class Agents:
             invitation = self._trust.invite(name, bound)
         except (Refused, AgencyError) as error:
             raise Impossible(str(error)) from error
-        log.info("a token for agent %s (%s) was made; it is good once, for 15 minutes", name, bound)
+        log.info("created a token for agent %s (%s); it is single-use and valid for 15 minutes", name, bound)
         return Invited(name, invitation.token, invitation.until, str(self.join), bound.role, bound.terminal)
 
     def revoke(self, name: str) -> OverrideResult:
@@ -186,7 +186,7 @@ class Agents:
         except AgencyError as error:
             log.warning("the revocation of agent %s is not saved yet: %s", name, error)
             self._calls.put(self._save)
-            return (f"a restart of the controller would admit {name} again, until the ledger is saved: {error}",)
+            return (f"the revocation is not saved: a restart of the controller would admit {name} again: {error}",)
         return ()
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
@@ -207,7 +207,7 @@ class Agents:
         try:
             done.result(REVOKED_WITHIN_S)
         except TimeoutError:
-            raise NotAnswered(f"{name} is refused from now on; whether its stream has ended is not known") from None
+            raise NotAnswered(f"{name} is refused from now on, but the end of its stream is not confirmed") from None
 
     # In the agents' thread
 

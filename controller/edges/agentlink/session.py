@@ -84,9 +84,9 @@ class AgentSession:
             async with asyncio.timeout(HELLO_WITHIN_S):
                 word = await self._read()
         except TimeoutError:
-            raise Refused(Reason.SILENCE, f"said nothing for {HELLO_WITHIN_S:g} s: expected a hello") from None
+            raise Refused(Reason.SILENCE, f"sent nothing for {HELLO_WITHIN_S:g} s: expected a hello") from None
         if word is None or not word.HasField("hello"):
-            raise Refused(Reason.SPEECH, "did not say hello first")
+            raise Refused(Reason.SPEECH, "sent another message before its hello")
         return word.hello
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
@@ -110,7 +110,7 @@ class AgentSession:
                 await asyncio.gather(*parts, return_exceptions=True)
             finally:  # gRPC cancels a stream of a broken connection, and sometimes again during this cleanup
                 self._post(AgentClosed(self.number, reason), _nothing)
-        raise AssertionError("no part of a stream ends without a reason")
+        raise AssertionError("a part of a stream ended without a reason")
 
     # From the agents' thread
 
@@ -191,7 +191,7 @@ class AgentSession:
                     self._tells("walked", word.walked.directive)
                     await self._tell(decode.walked(self.number, word.walked))
                 case _:
-                    raise Refused(Reason.SPEECH, "said hello twice")
+                    raise Refused(Reason.SPEECH, "sent a second hello")
         # gRPC may report a broken connection as an ended stream before it cancels the stream.
         raise Ended(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
 
@@ -203,7 +203,7 @@ class AgentSession:
         if self._untaken is not None:
             raise Refused(
                 Reason.SPEECH,
-                f"sent report {report.sequence} while {self._untaken} was not taken: expected one at a time",
+                f"sent report {report.sequence} before report {self._untaken} was confirmed: expected one at a time",
             )
         self._untaken = report.sequence
         size_bytes = report.ByteSize()
@@ -225,7 +225,7 @@ class AgentSession:
     async def _answered(self, result: pb.Result) -> None:
         if result.directive not in self._unanswered:
             raise Refused(
-                Reason.SPEECH, f"answered directive {result.directive}, which it was not given or has answered"
+                Reason.SPEECH, f"answered directive {result.directive}, which was not sent or is already answered"
             )
         self._unanswered.remove(result.directive)
         if not result.done:
@@ -238,7 +238,7 @@ class AgentSession:
         """Refuse an outcome that no directive asked for, or a second one."""
         if directive not in self._untold[did]:
             what = f"{did} by directive {directive}"
-            raise Refused(Reason.SPEECH, f"{what}, which it was not given or has told of")
+            raise Refused(Reason.SPEECH, f"{what}, which was not sent or is already reported")
         self._untold[did].remove(directive)
 
     async def _tell(self, event: AgentEvent) -> None:
@@ -250,7 +250,7 @@ class AgentSession:
         try:
             self._outbox.put_nowait(word)
         except asyncio.QueueFull:
-            self.end(grpc.StatusCode.RESOURCE_EXHAUSTED, f"does not read: {MOST_UNREAD} words wait for it")
+            self.end(grpc.StatusCode.RESOURCE_EXHAUSTED, f"does not read: {MOST_UNREAD} messages wait for it")
 
 
 async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:

@@ -50,8 +50,8 @@ class Quarantine:
             left_s = at[-1] + LASTS_S - now
             raise Refused(
                 Reason.FAULT,
-                f"the controller failed {FAULTS} times at words of {name}: it is let in again in {left_s:.0f} s; the "
-                "controller's log says where it failed: report that as an error of bicast",
+                f"messages of {name} made the controller fail {FAULTS} times: it is admitted again in {left_s:.0f} "
+                "s; the controller's log shows where it failed: report this as an error in bicast",
             )
 
 
@@ -139,7 +139,7 @@ class Sessions:
     async def stop(self) -> None:
         ending = list(self._served.values())
         for session in ending:
-            session.end(grpc.StatusCode.UNAVAILABLE, "the controller stops; what it ordered stays")
+            session.end(grpc.StatusCode.UNAVAILABLE, "the controller is stopping; its orders stay in force")
         for session in ending:
             await session.over.wait()
 
@@ -149,7 +149,7 @@ class Sessions:
         guest = self._guests.get(stream.peer())
         if guest is None or guest.certificate is None:
             await stream.abort(
-                grpc.StatusCode.PERMISSION_DENIED, "sessions are at the other address, with a certificate"
+                grpc.StatusCode.PERMISSION_DENIED, "sessions use the other address, and need a certificate"
             )
         name = guest.certificate.name
         session = AgentSession(next(self._numbers), guest, guest.certificate, stream, self._post)
@@ -186,16 +186,17 @@ class Sessions:
         name, peer = newcomer.name, newcomer.guest.peer
         while (old := self._served.get(name)) is not None:
             if self._trust.ledger.newer(name, newcomer.certificate.serial, than=old.certificate.serial):
-                sentence = f"{name} has a newer certificate, and has come with it from {peer}"
+                sentence = f"{name} connected from {peer} with a newer certificate"
                 old.end(grpc.StatusCode.PERMISSION_DENIED, sentence)
             elif await old.answers(ANSWERS_WITHIN_S):
                 raise Refused(
                     Reason.RIVAL,
-                    f"the agent {name} at {old.guest.peer} is served, and answers: two hosts use one certificate; "
-                    f"revoke {name} on the controller, unless both are yours, and enrol each under its own name",
+                    f"the agent {name} is already connected from {old.guest.peer} and answers, so two hosts use "
+                    "one certificate: if both are yours, enrol each under its own name; otherwise revoke "
+                    f"{name} on the controller",
                 )
             else:
-                sentence = f"silent for {ANSWERS_WITHIN_S:g} s when it came anew, from {peer}"
+                sentence = f"silent for {ANSWERS_WITHIN_S:g} s when it reconnected from {peer}"
                 old.end(grpc.StatusCode.ABORTED, sentence)
             await old.over.wait()
 
@@ -203,12 +204,12 @@ class Sessions:
         try:
             self._trust.ledger.used(one.name, one.serial)
         except AgencyError as error:
-            log.error("older certificates of %s go on being good: %s", one.name, error)
+            log.error("older certificates of %s stay valid: %s", one.name, error)
 
     async def _join(self, raw: bytes, context: Stream) -> pb.JoinReply:
         guest = self._guests.get(context.peer())
         if guest is None or guest.certificate is not None:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "joining is at the other address")
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "joins use the other address")
         name = None
         try:
             request = _request(raw)
@@ -219,8 +220,10 @@ class Sessions:
             await context.abort(CODES[refused.reason], str(refused))
         except AgencyError as error:
             log.error("agent %s from %s cannot join: %s", name, guest.peer, error)
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the controller cannot keep it: its log says why")
-        log.info("agent %s has joined, from %s", name, guest.peer)
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "the controller cannot save the enrolment: its log shows why"
+            )
+        log.info("agent %s joined from %s", name, guest.peer)
         certificate, ca = joined
         return pb.JoinReply(certificate=certificate, ca=ca, session=self._sessions_at)
 
@@ -229,4 +232,4 @@ def _request(raw: bytes) -> pb.JoinRequest:
     try:
         return pb.JoinRequest.FromString(raw)
     except DecodeError:
-        raise Refused(Reason.SPEECH, "sent what is no JoinRequest of api/agent.proto") from None
+        raise Refused(Reason.SPEECH, "sent bytes that do not decode as JoinRequest of api/agent.proto") from None

@@ -20,7 +20,7 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
     seen: dict[str, str] = {}
     for where, value in named:
         if value in seen:
-            raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
+            raise ConfigError(file, where, value, f"{expected} (it is also at {seen[value]})")
         seen[value] = where
 
 
@@ -51,7 +51,9 @@ def ports_once(site: Site, place: Node) -> None:
         for number, inside in enumerate(terminal.own):
             if inside.port in seen:
                 where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
-                raise ConfigError(place.file, where, inside.port, f"a port inside: it is at {seen[inside.port]}")
+                raise ConfigError(
+                    place.file, where, inside.port, f"another port: this one is also at {seen[inside.port]}"
+                )
 
 
 def _of_relaying(site: Site) -> Iterator[tuple[str, str]]:
@@ -70,7 +72,7 @@ def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], pla
     for pair in pairwise(order):  # where any two overlap, two neighbours do: one of them begins in the other
         (first_at, first), (second_at, second) = (networks[number] for number in sorted(pair))
         if first.version == second.version and first.network.overlaps(second.network):
-            expected = f"a network apart from {first.network} at {place.where}.{first_at}"
+            expected = f"a network that does not overlap {first.network} at {place.where}.{first_at}"
             raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
 
 
@@ -93,13 +95,13 @@ def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable
     for where, endpoint in named:
         at = taken.get(ip_address(endpoint.host))
         if at is not None:
-            why = f"flows of the bridge take what is sent to this one, which is at {at}"
+            why = f"the bridge answers packets to this address, which is also at {at}"
             raise ConfigError(file, where, str(endpoint), f"an address of the controller's own machine: {why}")
 
 
 def addresses_once(site: Site, place: Node) -> None:
     inside = ((f"{place.where}.{at}", str(address)) for at, address in _inside(site))
-    once(inside, place.file, "an address that nobody else has")
+    once(inside, place.file, "an address that no other entry has")
 
 
 def _inside(site: Site) -> Iterator[tuple[str, Address]]:
@@ -124,15 +126,15 @@ def remarks(config: Config) -> Iterator[str]:
         for one in site.access_points:
             if one.name not in joined:
                 at = f"sites.{site.name}.access_points.{one.name}"
-                yield f"{at}: no terminal names it (`access_point: {one.name}`), so it bounds nobody"
+                yield f"{at}: no terminal has `access_point: {one.name}`, so it has no effect"
         if site.relaying and not any(terminal.relayed for terminal in site.terminals):
-            yield f"sites.{site.name}.relaying: no terminal is relayed (`relayed: true`), so nothing goes by relays"
+            yield f"sites.{site.name}.relaying: no terminal has `relayed: true`, so it has no effect"
         if site.other_end is None and len(site.uplinks) > 1:
             yield _of_copies(site)
             if not any(uplink.reach for uplink in site.uplinks):
                 yield (
-                    f"sites.{site.name}: no address to `reach`: without an agent, an uplink that fails behind its next "
-                    "hop is not left (docs/explanation/steering.md)"
+                    f"sites.{site.name}: no address in `reach`: without an agent, terminals stay on "
+                    "an uplink that fails beyond its next hop (docs/explanation/steering.md)"
                 )
 
 
@@ -141,11 +143,11 @@ def _of_copies(site: Site) -> str:
     copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
     if not copied:
         return (
-            f"sites.{site.name}: nothing is copied, as no site mirrors it: terminals without `mode` are in mode single "
-            "(docs/how-to/home.md)"
+            f"sites.{site.name}: nothing is copied, because no peer site mirrors it: terminals without `mode` "
+            "are in mode single (docs/how-to/home.md)"
         )
     return (
-        f"sites.{site.name}.terminals: packets of {', '.join(copied)} are copied, and no site mirrors {site.name}: "
-        "where each uplink has a NAT of its own, servers and relays answer copies with resets; leave `mode` out then "
-        "(docs/how-to/home.md)"
+        f"sites.{site.name}.terminals: packets of {', '.join(copied)} are copied, but no peer site "
+        f"mirrors {site.name}: if each uplink has its own NAT, servers and relays reset these connections; leave "
+        "`mode` out then (docs/how-to/home.md)"
     )

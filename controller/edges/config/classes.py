@@ -28,7 +28,10 @@ def classes_of(place: Node) -> tuple[TrafficClass, ...]:
     classes = tuple(_class(name, inner) for name, inner in places.items())
     for first, second in combinations(classes, 2):
         if shared := _shared(first, second):
-            where, expected = places[second.name].where, f"a class apart from {first.name}: {shared} would be of both"
+            where, expected = (
+                places[second.name].where,
+                (f"a class that does not overlap {first.name}: {shared} would belong to both"),
+            )
             raise ConfigError(place.file, where, second.name, expected)
     return classes
 
@@ -57,21 +60,25 @@ def few_enough(classes: tuple[TrafficClass, ...], terminals: Iterable[Terminal],
     sent = ((*each.addresses, *(each.own if each.relayed else ())) for each in terminals)
     flows = flows_of(classes, (at.address for at in chain.from_iterable(sent)))
     if flows > MOST_FLOWS:
-        raise ConfigError(place.file, place.where, f"what takes {flows} flows", too_many("the terminals' addresses"))
+        raise ConfigError(
+            place.file, place.where, f"classes that need {flows} flows", too_many("the terminals' addresses")
+        )
 
 
 def too_many(times: str) -> str:
-    return f"classes that take {MOST_FLOWS} flows at most: their blocks of ports, DSCPs and networks, times {times}"
+    return f"classes that need at most {MOST_FLOWS} flows: their blocks of ports, DSCPs and networks, times {times}"
 
 
 def _class(name: str, place: Node) -> TrafficClass:
     if name in (BICAST, REST.name):
-        raise ConfigError(place.file, place.where, name, "another name: this one is of what no named class takes")
+        raise ConfigError(
+            place.file, place.where, name, "another name: this one means all packets outside the named classes"
+        )
     keys = place.mapping("protocols", "ports", "dscp", "addresses")
     protocols = keys.maybe("protocols", lambda at: _values(at, lambda inner: inner.choice(PROTOCOLS)), ())
     ports = keys.maybe("ports", lambda at: _values(at, _ports), ())
     if ports and not (protocols and set(protocols) <= set(WITH_PORTS.values())):
-        raise keys["ports"].wrong(f"`protocols` beside it, of {', '.join(WITH_PORTS)}: nothing else has ports")
+        raise keys["ports"].wrong(f"`protocols` beside it with {', '.join(WITH_PORTS)}: other protocols have no ports")
     traffic = TrafficClass(
         name,
         protocols,
@@ -87,7 +94,7 @@ def _class(name: str, place: Node) -> TrafficClass:
 def _values(place: Node, read: Callable[[Node], T]) -> tuple[T, ...]:
     values = tuple(read(inner) for inner in place.each(MOST_VALUES, "values"))
     if not values or len(set(values)) != len(values):
-        raise place.wrong("a list of values, each once; without the key any counts")
+        raise place.wrong("a list of different values, or no key to match any value")
     return values
 
 

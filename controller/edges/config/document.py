@@ -38,12 +38,12 @@ class _Loader(yaml.BaseLoader):
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key is not a plain word", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key that is not a plain word", key.start_mark)
             if key.value in lines:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"key {key.value!r} twice",
+                    problem=f"the key {key.value!r} a second time",
                     problem_mark=key.start_mark,
-                    note=f"each key of a mapping once: it is in line {lines[key.value]} too",
+                    note=f"each key once: it is also in line {lines[key.value]}",
                 )
             lines[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
@@ -124,7 +124,7 @@ class Node:
         return self.integer(LEAST_BPS, MOST_BPS, expected)
 
     def choice(self, options: dict[str, T]) -> T:
-        expected = f"one of {', '.join(options)}" if options else "no such key: there is nothing to choose from"
+        expected = f"one of {', '.join(options)}" if options else "no such key: no value is possible here"
         text = self.text(expected)
         if text not in options:
             raise self.wrong(expected)
@@ -165,25 +165,25 @@ class Node:
     def network(self) -> Network:
         """Or one address."""
         expected = (
-            "an address, or the network of a prefix length of 1 or more with no bits set behind, such as 203.0.113.0/24"
+            "an address, or the network with a prefix length of 1 or more and no host bits set, such as 203.0.113.0/24"
         )
         network = self._parsed(ip_network, expected)
         if network.prefixlen == 0 or "%" in self.text():
             raise self.wrong(expected)
         for never in map(ip_network, Family.of(network.network_address).never_routed):
             if network.network_address in never and network.broadcast_address in never:
-                raise self.wrong(f"where machines are that can be routed to: nothing in {never} can")
+                raise self.wrong(f"a network of routable hosts: addresses in {never} are not routed")
         return network
 
     def _usable(self, address: Address) -> Address:
         for network in Family.of(address).never_routed:
             if address in ip_network(network):
-                raise self.wrong(f"the address of one machine that can be routed to: nothing in {network} can")
+                raise self.wrong(f"a routable host address: addresses in {network} are not routed")
         return self._unzoned(address)
 
     def _unzoned(self, address: Address) -> Address:
         if getattr(address, "scope_id", None):
-            raise self.wrong("an address without a zone: the port already says where it is")
+            raise self.wrong("an address without a zone: the port already selects the interface")
         return address
 
     def port_name(self) -> str:
@@ -242,7 +242,7 @@ def parse(path: str, raw: bytes | str) -> Node:
         line = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(path, line, error.problem or error.context, error.note or "YAML") from None
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
-        raise ConfigError(path, "", "what cannot be read as such", "a file in YAML, UTF-8") from None
+        raise ConfigError(path, "", "a file that cannot be parsed", "YAML in UTF-8") from None
 
 
 # Addresses of machines, with their networks
@@ -267,7 +267,7 @@ def one_a_family(addresses: tuple[Address | Interface, ...], place: Node) -> Non
 
 def a_host(place: Node, address: Address, network_of: Interface) -> None:
     if is_reserved(address, network_of):
-        raise place.wrong(f"an address of a machine in {network_of.network}")
+        raise place.wrong(f"the address of a host in {network_of.network}")
 
 
 def is_reserved(address: Address, network_of: Interface) -> bool:

@@ -85,8 +85,8 @@ def _whole(path: str, file: BinaryIO) -> bytes:
         if _touched(file) == touched:
             return raw
         if time.monotonic() >= deadline:
-            changing = f"a file that changes all the time, for {PATIENCE_S:g} s by now"
-            raise ConfigError(path, "", changing, "one that is whole: write another, and rename it")
+            changing = f"a file that has kept changing for {PATIENCE_S:g} s"
+            raise ConfigError(path, "", changing, "a complete file: write a new one and rename it into place")
 
 
 def _touched(file: BinaryIO) -> tuple[int, int]:
@@ -146,7 +146,10 @@ def _config(top: Node) -> Config:
 def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
     """Return the names of server agents. A terminal or site cannot share one: its agent has another role."""
     others = {site.name for site in sites} | {each.name for site in sites for each in site.terminals}
-    expected = "the name of an agent, once, and no terminal's or site's: a-z, 0-9 and '-', 63 at most, no '-' first"
+    expected = (
+        "the name of an agent, listed once and not used by a terminal or site: at most 63 of a-z, 0-9 "
+        "and '-', not starting with '-'"
+    )
     names: list[str] = []
     for each in place.each(MOST_SERVERS, "servers"):
         name = each.text(expected)
@@ -217,7 +220,7 @@ def _ways_out(site: Site, place: Node) -> None:
             if not site.subnet(inside.subnet).uplink and not default.next_hop(Family.of(inside.address)):
                 where, expected = (
                     f"terminals.{terminal.name}.default_uplink",
-                    f"an uplink that leads {inside.address} on",
+                    f"an uplink with a next hop for {inside.address}",
                 )
                 raise ConfigError(place.file, f"{place.where}.{where}", default.name, expected)
 
@@ -250,7 +253,7 @@ def _copies(place: Node) -> CopyWindow:
 
 def _uplink(name: str, place: Node) -> Uplink:
     if name == AUTO:
-        raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
+        raise ConfigError(place.file, place.where, name, "another name: this one lets policies choose an uplink")
     keys = place.mapping(
         "kind", "mac", *OF_TUNNELS, *OF_BUDGETS, *OF_MEASURING, required=("port", "addresses", "next_hops")
     )
@@ -283,7 +286,7 @@ def _next_hop(place: Node, own: tuple[Interface, ...]) -> NextHop:
         networks = ", ".join(str(interface.network) for interface in own)
         raise keys["address"].wrong(f"an address in the uplink's own networks {networks}, or a link-local one")
     if address in [interface.ip for interface in own]:
-        raise keys["address"].wrong("another machine's address: this is the uplink's own")
+        raise keys["address"].wrong("another host's address: this one belongs to the uplink itself")
     for interface in reachable:
         a_host(keys["address"], address, interface)
     return NextHop(address, keys.maybe("mac", Node.mac, None))
@@ -308,7 +311,7 @@ def _terminal(
     classes: tuple[TrafficClass, ...],
 ) -> Terminal:
     if name == EVERYBODY:
-        raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
+        raise ConfigError(place.file, place.where, name, "another name: this one means all terminals")
     keys = place.mapping("mode", "modes", "default_uplink", "access_point", "exit", "relayed", required=("addresses",))
     inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
     if not inside:
@@ -346,4 +349,4 @@ def _one_a_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], p
     uplink_of = {subnet.name: subnet.uplink for subnet in subnets}
     uplinks = [uplink_of[inside.subnet] for inside in places]
     if None in uplinks or len(set(uplinks)) != len(uplinks):
-        raise place.wrong("one address a family, or one in each of several subnets with an uplink of their own")
+        raise place.wrong("one address of each family, or one in each of several subnets that have their own uplinks")

@@ -40,10 +40,10 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
         others = ", ".join(name for name in sites if name != site.name)
         raise wrong(f"another site of this file{f', such as {others}' if others else ''}")
     if other.mirrors is not None:
-        raise wrong(f"a site that mirrors none: {other.name} mirrors {other.mirrors}")
+        raise wrong(f"a site without `mirrors`: {other.name} mirrors {other.mirrors}")
     twin = next((each for each in sites.values() if each.mirrors == other.name and each is not site), None)
     if twin is not None:
-        raise wrong(f"a site that no other one mirrors: {twin.name} does")
+        raise wrong(f"a site that no other site mirrors: {twin.name} already does")
     ours, theirs = ({uplink.name for uplink in each.uplinks} for each in (site, other))
     if ours != theirs:
         raise wrong(
@@ -55,13 +55,13 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
     for each in returned:
         if any(subnet.holds(each.address) for subnet in site.subnets):
             raise wrong(
-                f"a site whose terminals are outside: {each.address} of {each.terminal.name} is in a subnet of ours"
+                f"a site with terminals outside this site's subnets: {each.address} of {each.terminal.name} is inside"
             )
         if not site.uplink(each.uplink).next_hop(Family.of(each.address)):
-            raise wrong(f"a site that the uplink {each.uplink} leads back to: it has no next hop for {each.address}")
+            raise wrong(f"a site that the uplink {each.uplink} reaches: it has no next hop for {each.address}")
     flows = flows_of(other.named, (each.address for each in returned)) * len(site.inside_ports)
     if flows > MOST_FLOWS:
-        raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
+        raise wrong(too_many(f"the terminals' addresses and this site's {len(site.inside_ports)} inside ports"))
     uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
     return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
 
@@ -77,7 +77,7 @@ def _exit_in_place(site: Site, place: Node) -> None:
     for terminal in exits:
         at = f"{place.where}.terminals.{terminal.name}"
         if site.mirrors is None:
-            expected = "false: only a site that mirrors another one is a way on for that one's terminals"
+            expected = "false: only a site with `mirrors` can have an exit"
             raise ConfigError(place.file, f"{at}.exit", "true", expected)
         if terminal is not exits[0]:
             raise ConfigError(place.file, f"{at}.exit", "true", f"false: {exits[0].name} is the exit of this site")

@@ -26,7 +26,7 @@ def relaying_of(place: Node, uplinks: tuple[Uplink, ...]) -> RelayConfig:
     written = keys["uplinks"].named()
     missing = [uplink.name for uplink in uplinks if uplink.name not in written]
     if missing:
-        raise keys["uplinks"].wrong(f"every uplink of the site: {missing[0]} is not there")
+        raise keys["uplinks"].wrong(f"every uplink of the site: {missing[0]} is missing")
     return RelayConfig(
         port=_port(keys["port"]),
         uplinks=_uplinks(written, uplinks),
@@ -62,9 +62,11 @@ def can_be_relayed(sites: Sequence[Site], places: Mapping[str, Node], settings: 
     for site in (each for each in sites if each.relaying):
         place = Node(places[site.name].file, f"{places[site.name].where}.relaying", "relaying")
         if settings.agents is None:
-            raise place.wrong("controller.agents beside it: it is agents that take connections and carry them")
+            raise place.wrong("`controller.agents` in the file: agents intercept and relay connections")
         if site.mirrors is not None:
-            raise place.wrong(f"it at {site.mirrors}, which this site mirrors: relays are reached from there")
+            raise place.wrong(
+                f"`relaying` at {site.mirrors}, which this site mirrors: that site connects to the relays"
+            )
     _networks_apart([(site, places[site.name]) for site in sites])
 
 
@@ -78,7 +80,9 @@ def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
             for own in uplink.gateways:
                 for at, other in seen:
                     if own.version == other.version and own.network.overlaps(other.network):
-                        raise ConfigError(place.file, where, str(own), f"a network apart from {other.network} at {at}")
+                        raise ConfigError(
+                            place.file, where, str(own), f"a network that does not overlap {other.network} at {at}"
+                        )
                 of_this_site.append((where, own))
         seen += of_this_site
 
@@ -86,7 +90,7 @@ def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
 def _port(place: Node) -> str:
     name = place.port_name()
     if len(name) > LONGEST_PORT:
-        raise place.wrong(f"a name of {LONGEST_PORT} characters at most: the host's end of it is NAME{HOST_END}")
+        raise place.wrong(f"a name of at most {LONGEST_PORT} characters: the host's end is called NAME{HOST_END}")
     return name
 
 
@@ -125,8 +129,10 @@ def _locals(
             of_family = (at.address for at in terminal.addresses if at.address.version == gateway.version)
             own = next(of_family, terminal.addresses[0].address)
             address = ip_address(int(gateway.network.network_address) | int(own) & int(gateway.network.hostmask))
-            whose = "no machine's" if is_reserved(address, gateway) else taken.get(address)
+            whose = "reserved for the network" if is_reserved(address, gateway) else taken.get(address)
             if whose:
                 said = f"{address} in the relaying network of {uplink.name} ({gateway.network}) is {whose}"
-                raise ConfigError(file, f"{where}.addresses", str(own), f"an address with other last bits: {said}")
+                raise ConfigError(
+                    file, f"{where}.addresses", str(own), f"an address with a different host part: {said}"
+                )
             yield TerminalAddress(address, uplink.subnet, uplink.port, HOST_MAC, by_relay=True)

@@ -35,11 +35,11 @@ def settings_of(place: Node) -> Settings:
     )
     if isinstance(settings.openflow, LocalSocket):
         if settings.tls is not None:
-            raise openflow["tls"].wrong("an address at `listen`: a Unix socket has no TLS")
+            raise openflow["tls"].wrong("an address and port in `listen`: a Unix socket has no TLS")
     elif not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
-        raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
+        raise openflow["listen"].wrong("a loopback address, or `tls` beside it: other hosts must authenticate")
     if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
-        raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
+        raise api["listen"].wrong("a loopback address, or `token_file` beside it: other hosts must authenticate")
     listeners_apart(listeners(settings, place.where), place.file)
     if settings.agents is not None:
         kept = (
@@ -48,7 +48,7 @@ def settings_of(place: Node) -> Settings:
         )
         once(kept, place.file, "a path of its own")
         if Path(settings.agents.directory) in Path(settings.state_file).parents:
-            raise keys["state"].wrong(f"a file that is not in {settings.agents.directory}, where agents' keys are kept")
+            raise keys["state"].wrong(f"a file outside {settings.agents.directory}, which holds the agents' keys")
     return settings
 
 
@@ -90,7 +90,7 @@ def _unless_otherwise(place: Node, fits: Callable[[int], bool], expected: str) -
     except OSError:
         good = True
     if not good:
-        raise place.wrong(f"the path of {expected}, or one where there is nothing yet")
+        raise place.wrong(f"the path of {expected}, or a path that does not exist yet")
     return path
 
 

@@ -20,8 +20,8 @@ from controller.model.uplink import UNLIMITED, Limits, Measure, Tunnel, Uplink, 
 # gateway's host.
 
 OF_MEASURING = ("measure",)  # keys of an uplink
-NO_AGENTS = "controller.agents beside it: it is agents that measure"
-THE_HOSTS = "the address of {}, such as its management port's: this one a bridge answers for, and no agent has it"
+NO_AGENTS = "`controller.agents` in the file: agents do the measuring"
+THE_HOSTS = "an address of {}, such as its management port's: a bridge answers for this one, and no agent has it"
 
 
 def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
@@ -30,13 +30,15 @@ def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
 
 def _measure(place: Node, tunnel: Tunnel | None) -> Measure:
     if tunnel is not None:
-        raise place.wrong("nothing at an uplink of kind tunnel: that is measured between the tunnel's outer addresses")
+        raise place.wrong(
+            "no `measure` at an uplink of kind tunnel: it is measured between the tunnel's outer addresses"
+        )
     keys = place.mapping(required=("local", "remote"))
     local, remote = keys["local"].address(), keys["remote"].address()
     if local.version != remote.version:
         raise keys["remote"].wrong(f"an IPv{local.version} address, as `local` is")
     if local == remote:
-        raise keys["remote"].wrong("another address than `local`: it is the other end's")
+        raise keys["remote"].wrong("the other end's address, which differs from `local`")
     return Measure(local, remote)
 
 
@@ -62,18 +64,22 @@ def _reached(site: Site, one: AccessPoint, settings: Settings, place: Node) -> N
         raise place.wrong(THE_HOSTS.format("the gateway's host"))
     there = next((each for each in site.uplinks if each.tunnel and each.tunnel.remote == one.measure), None)
     if there is not None:
-        raise place.wrong(f"an address of the gateway's host: this one is of the other end of the tunnel {there.name}")
+        raise place.wrong(
+            f"an address of the gateway's host: this one belongs to the other end of the tunnel {there.name}"
+        )
     if any(one.measure == own.address for terminal in site.terminals for own in terminal.addresses):
         raise place.wrong("an address of the gateway's host: this one is a terminal's")
 
 
 def _check_measure(site: Site, uplink: Uplink, other: Site | None, settings: Settings, place: Node) -> None:
     if other is None:
-        raise place.wrong("nothing: no site of this file is at the other end (`mirrors`), and nobody answers there")
+        raise place.wrong(
+            "no `measure`: no site of this file is at the other end (`mirrors`), so no agent answers there"
+        )
     if settings.agents is None:
         raise place.wrong(NO_AGENTS)
     if other.uplink(uplink.name).measure is not None:
-        raise place.wrong(f"it at one end: it is written at {other.name}, too, and one end starts")
+        raise place.wrong(f"`measure` at one end only: {other.name} has it too")
     assert uplink.measure is not None
     for key, address, whose in (("local", uplink.measure.local, site), ("remote", uplink.measure.remote, other)):
         if address in (*_answered(site), *_answered(other)):
@@ -103,7 +109,7 @@ def limits_of(keys: Mapped) -> Limits:
 
 
 def _share(place: Node) -> float:
-    expected = "a part of all that is sent, above 0 and up to 1, six digits behind the point at most, such as 0.25"
+    expected = "a share of all sent bytes, above 0 and up to 1, with at most six decimals, such as 0.25"
     text = place.text(expected)
     if not SHARE.fullmatch(text) or not float(text):
         raise place.wrong(expected)
@@ -116,7 +122,7 @@ def unlimited_at(place: Node, limits: Limits, other: str) -> None:
         written = OF_BUDGETS[0] if limits.budget_bytes_per_day is not None else OF_BUDGETS[1]
         value = limits.budget_bytes_per_day if limits.budget_bytes_per_day is not None else limits.max_share
         found = Node(place.file, f"{place.where}.{written}", value)
-        raise found.wrong(f"nothing: it is written at {other}, and counts what both ends send")
+        raise found.wrong(f"no such key: {other} has it, and it counts the traffic of both ends")
 
 
 # Access points
@@ -159,7 +165,7 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
         keys.maybe("udp_port", _without_remote, None)
     device = keys.maybe("device", Node.port_name, None)
     if device == keys["port"].value:
-        raise keys["port"].wrong("a name of its own: the site's agent makes a device that is called so")
+        raise keys["port"].wrong("a name that differs from `device`: the site's agent creates a device of this name")
     return Tunnel(device, remote, keys.maybe("udp_port", lambda at: at.integer(1, 65534), VXLAN_PORT), vni=0)
 
 
@@ -171,9 +177,7 @@ def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Set
         for number, name in enumerate(sorted(uplink.name for uplink in home.uplinks if uplink.tunnel)):
             vni = (home.dpid & TOLD_APART_BY) * MOST_OF_A_SITE + number + 1
             if vnis.setdefault(vni, home.name) != home.name:
-                expected = (
-                    f"a dpid with other last five digits than that of {vnis[vni]}: tunnels are told apart by them"
-                )
+                expected = f"a dpid whose last five digits differ from those of {vnis[vni]}: they distinguish tunnels"
                 raise ConfigError(
                     places[home.name].file, f"{places[home.name].where}.dpid", f"{home.dpid:016x}", expected
                 )
@@ -204,19 +208,27 @@ def _check_tunnel(site: Site, uplink: Uplink, other: Site | None, settings: Sett
     if other is None:
         raise wrong("kind", "tunnel", "ethernet: no site of this file is at the other end (`mirrors`)")
     if settings.agents is None:
-        raise wrong("kind", "tunnel", "controller.agents beside it: it is the sites' agents that make tunnels")
+        raise wrong("kind", "tunnel", "`controller.agents` in the file: the sites' agents create tunnels")
     there = other.uplink(uplink.name).tunnel
     if there is None:
         raise wrong("kind", "tunnel", f"the same kind at both ends: at {other.name} it is ethernet")
     if tunnel.remote is None and there.remote is None:
-        raise wrong("remote", None, f"the outer address of {other.name}, here, or ours there: one end starts")
+        raise wrong(
+            "remote",
+            None,
+            f"the outer address of {other.name} here, or this site's outer address there: one end must know the other",
+        )
     if tunnel.remote is not None and there.remote is not None:
-        raise wrong("remote", str(tunnel.remote), f"none: {other.name} knows our address and starts; one end learns")
+        raise wrong(
+            "remote",
+            str(tunnel.remote),
+            f"no `remote`: {other.name} already has this site's address, and only one end may have it",
+        )
     if tunnel.device in site.ports:
-        raise wrong("device", tunnel.device, "a device that the host has addresses on: this one is the bridge's port")
+        raise wrong("device", tunnel.device, "a device that has the host's addresses: this one is the bridge's port")
     for network in site.networks:
         if tunnel.remote is not None and tunnel.remote in network:
-            raise wrong("remote", str(tunnel.remote), f"an address outside: {network} is the bridge's own")
+            raise wrong("remote", str(tunnel.remote), f"an address outside {network}, which belongs to the bridge")
 
 
 def _starting(site: Site, other: Site, name: str) -> Tunnel:
@@ -235,8 +247,8 @@ def _numbered(site: Site, name: str, vni: int, starting: Tunnel) -> Site:
 
 
 def _not_of_ethernet(place: Node) -> None:
-    raise place.wrong("`kind: tunnel` beside it, for only a tunnel has this key; or nothing, where it is none")
+    raise place.wrong("`kind: tunnel` beside it, or no such key: only tunnels have it")
 
 
 def _without_remote(place: Node) -> None:
-    raise place.wrong("nothing: it is written beside `remote`, at the end that starts")
+    raise place.wrong("no such key here: it belongs beside `remote`, at the other end")

@@ -45,9 +45,10 @@ class TokenRefusals(Collector):
         self.count += 1
         if now - self._logged_at >= QUIET_S:
             more = self.count - self._logged - 1
-            since = f", and {more} more since the last such line" if more else ""
+            since = f", and {more} more since the last such message" if more else ""
             log.warning(
-                "API: a request from %s without the token, or with a wrong one, was refused%s; not told again for %g s",
+                "API: a request from %s without the token, or with a wrong one, was refused%s; the next message "
+                "follows in %g s at the earliest",
                 *(peer, since, QUIET_S),
             )
             self._logged_at, self._logged = now, self.count
@@ -78,7 +79,7 @@ class Gate:
             return await refusal(scope, receive, send)
         body = await _read(headers, receive)
         if body is None:
-            detail = f"the body is larger than {LARGEST_BODY_BYTES} bytes; no request of this API needs that"
+            detail = f"the body is larger than {LARGEST_BODY_BYTES} bytes; no request of this API needs more"
             return await problem(scope, 413, detail, headers={"Connection": "close"})(scope, receive, send)
         if refusal := self._wrong_type(scope, headers, body):
             return await refusal(scope, receive, send)
@@ -92,7 +93,9 @@ class Gate:
             return None
         client = scope.get("client")
         if self.refusals.note(str(client[0]) if client else "somebody", time.monotonic()):
-            detail = f"more than {REFUSALS_EACH_S} requests a second come without the token; wait, and send it"
+            detail = (
+                f"more than {REFUSALS_EACH_S} requests per second arrive without the token; wait, then send the token"
+            )
             return problem(scope, 429, detail, headers={"Retry-After": "1", "Connection": "close"})
         return problem(
             scope,

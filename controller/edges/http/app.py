@@ -133,8 +133,9 @@ def _actions(actions: tuple[Action, ...]) -> list[dict[str, Value]]:
 
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
-    "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
-    "An answer to a wish says what was done, and what of it failed; every error is a problem of RFC 9457."
+    "Reads the state of a bicast controller's gateways and terminals, and sets overrides for mode and active "
+    "uplink. The answer "
+    "to an override lists what was done and what failed. Every error is a problem document of RFC 9457."
 )
 
 
@@ -225,7 +226,7 @@ def _add_reads(
         for gateway in snapshot.gateways:
             if gateway.name == name:
                 return gateway
-        raise _Unknown(f"there is no gateway {name!r}; /api/v1/gateways lists those there are")
+        raise _Unknown(f"there is no gateway {name!r}; /api/v1/gateways lists all")
 
     @app.get("/healthz", summary="Does the core answer?")
     def health() -> Health:
@@ -234,14 +235,14 @@ def _add_reads(
 
     @app.get(
         "/metrics",
-        summary="Everything countable, for Prometheus",
+        summary="All metrics, for Prometheus",
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/api/v1/status", summary="Everything at one moment, and how the configuration fares")
+    @app.get("/api/v1/status", summary="The whole state at one moment, with the state of the configuration")
     def status() -> Snapshot:
         return reader()
 
@@ -264,13 +265,13 @@ def _add_reads(
             raise unknown_terminal(name, there)
         return there[name]
 
-    @app.get("/api/v1/caps", summary="Access points, and what each of their terminals may have on its way")
+    @app.get("/api/v1/caps", summary="Access points, and the window limit of each of their terminals")
     def caps() -> tuple[AccessPointView, ...]:
         return reader().access_points
 
     @app.get(
         "/api/v1/program",
-        summary="What the switches are to do: of all gateways that have a program, or of one",
+        summary="The programs of the switches: of all gateways that have one, or of one gateway",
         responses=described({404: "no such gateway, or it has no program yet"}),
     )
     def programs(gateway: str | None = None) -> list[ListedProgram]:
@@ -281,7 +282,7 @@ def _add_reads(
 
     @app.get(
         "/api/v1/gateways/{name}/program",
-        summary="What one switch is to do",
+        summary="The program of one switch",
         responses=described({404: "no such gateway, or it has no program yet"}),
     )
     def gateway_program(name: str) -> ListedProgram:
@@ -298,7 +299,8 @@ def _add_reads(
 def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None:
     @app.get(
         "/api/v1/terminals/{name}/decisions",
-        summary="Where a terminal is and why: how its uplinks fare, and the last decisions with what came of them",
+        summary="The uplink of a terminal and the reason: the health of its uplinks, and the last decisions "
+        "with their results",
         responses=described({404: "no such terminal"}),
     )
     def terminal_decisions(name: str) -> CourseView:

@@ -123,7 +123,7 @@ class Client:
             return json.loads(text)
         if kind == "application/problem+json":
             raise self._refusal(status, json.loads(text)["detail"])
-        raise NoAnswer(f"what answers at {self._url} is no bicast controller")
+        raise NoAnswer(f"the program that answers at {self._url} is not a bicast controller")
 
     def _of_this_machine(self) -> str | None:
         parts = urlsplit(self._url)
@@ -154,7 +154,9 @@ class _LocalConnection(HTTPConnection):
         others = peer.users(self.sock) - trusted
         if others:
             self.close()
-            raise OSError(f"a process of user {min(others)} has taken its port and was told nothing; end that process")
+            raise OSError(
+                f"a process of user {min(others)} has taken its port; nothing was sent to it; end that process"
+            )
 
 
 class _AnyStatus(HTTPErrorProcessor):

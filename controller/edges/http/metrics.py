@@ -42,36 +42,55 @@ class RelayMetric:
 
 
 OF_A_RELAY = (
-    RelayMetric("connections", "bicast_relay_connections", "What the relay carries now", counts=False),
-    RelayMetric("waiting", "bicast_relay_waiting", "Connections of gateways where nothing was asked yet", counts=False),
-    RelayMetric("carried", "bicast_relay_carried", "Connections that it has carried"),
-    RelayMetric("refused", "bicast_relay_refused", "Requests that it has refused"),
+    RelayMetric("connections", "bicast_relay_connections", "Open connections that the relay carries", counts=False),
+    RelayMetric("waiting", "bicast_relay_waiting", "Connections of gateways without a request yet", counts=False),
+    RelayMetric("carried", "bicast_relay_carried", "Connections that the relay has carried"),
+    RelayMetric("refused", "bicast_relay_refused", "Requests that the relay refused"),
     RelayMetric("failed", "bicast_relay_failed", "Requests for destinations that did not answer"),
-    RelayMetric("strangers", "bicast_relay_unauthenticated", "Who showed it no certificate that counts"),
+    RelayMetric("strangers", "bicast_relay_unauthenticated", "Connections refused for lack of a valid certificate"),
     RelayMetric("bytes_up", "bicast_relay_bytes_up", "Bytes to servers"),
     RelayMetric("bytes_down", "bicast_relay_bytes_down", "Bytes from servers"),
-    RelayMetric("overhead_us", "bicast_relay_overhead_seconds", "How long it holds bytes back", counts=False, unit=1e6),
-    RelayMetric("busy_percent", "bicast_relay_busy_ratio", "Of its least idle processor", counts=False, unit=100),
+    RelayMetric("overhead_us", "bicast_relay_overhead_seconds", "Delay that the relay adds", counts=False, unit=1e6),
+    RelayMetric(
+        "busy_percent",
+        "bicast_relay_busy_ratio",
+        "Load of the relay's busiest processor, from 0 to 1",
+        counts=False,
+        unit=100,
+    ),
 )
 OF_A_TERMINAL = (
-    RelayMetric("connections", "bicast_intercepted_connections", "The terminal's, that are taken now", counts=False),
-    RelayMetric("relayed", "bicast_intercepted_relayed", "Its connections that went by a relay"),
-    RelayMetric("direct", "bicast_intercepted_direct", "Its connections that went directly"),
-    RelayMetric("reset", "bicast_intercepted_reset", "Its connections that were reset, as no relay was reached"),
+    RelayMetric(
+        "connections",
+        "bicast_intercepted_connections",
+        "Open connections of the terminal that are intercepted",
+        counts=False,
+    ),
+    RelayMetric("relayed", "bicast_intercepted_relayed", "Connections of the terminal sent through a relay"),
+    RelayMetric("direct", "bicast_intercepted_direct", "Connections of the terminal sent directly"),
+    RelayMetric(
+        "reset", "bicast_intercepted_reset", "Connections of the terminal reset because no relay was reachable"
+    ),
     RelayMetric("bytes_up", "bicast_intercepted_bytes_up", "Bytes from the terminal"),
-    RelayMetric("bytes_down", "bicast_intercepted_bytes_down", "Bytes to it"),
+    RelayMetric("bytes_down", "bicast_intercepted_bytes_down", "Bytes to the terminal"),
 )
 
 
 def of_relays(relays: tuple[RelayView, ...], taking: tuple[InterceptionView, ...]) -> Iterator[RelayFamily]:
-    up = GaugeMetricFamily("bicast_relay_up", "1 while the relay stands", labels=["relay"])
-    draining = GaugeMetricFamily("bicast_relay_draining", "1 while it takes nothing new", labels=["relay"])
-    reached = GaugeMetricFamily("bicast_relay_reached", "1 while the gateway reaches it", labels=["gateway", "relay"])
+    up = GaugeMetricFamily("bicast_relay_up", "1 while the relay is up", labels=["relay"])
+    draining = GaugeMetricFamily(
+        "bicast_relay_draining", "1 while the relay is draining: it accepts no new connections", labels=["relay"]
+    )
+    reached = GaugeMetricFamily(
+        "bicast_relay_reached", "1 while the gateway reaches the relay", labels=["gateway", "relay"]
+    )
     set_up = GaugeMetricFamily(
-        "bicast_relay_setup_seconds", "TCP and TLS of the last connection to it", labels=["gateway", "relay"]
+        "bicast_relay_setup_seconds",
+        "Time to set up TCP and TLS for the last connection to the relay",
+        labels=["gateway", "relay"],
     )
     takes = GaugeMetricFamily(
-        "bicast_intercepting", "1 while terminals' TCP is taken there as it is to be", labels=["gateway"]
+        "bicast_intercepting", "1 while the gateway intercepts terminals' TCP as configured", labels=["gateway"]
     )
     for one in relays:
         up.add_metric([one.name], float(one.why_not is None))
@@ -104,17 +123,25 @@ PATH, WAY = ["gateway", "uplink"], ["gateway", "uplink", "direction"]
 
 
 def of_roads(paths: tuple[PathView, ...]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    measured = GaugeMetricFamily("bicast_path_measured", "1 while both ends' agents measure it", labels=PATH)
-    packets = CounterMetricFamily("bicast_path_packets", "Small packets since both ends last met", labels=PATH)
-    lost = CounterMetricFamily("bicast_path_lost", "Of these, those that were not answered", labels=PATH)
+    measured = GaugeMetricFamily(
+        "bicast_path_measured", "1 while the agents at both ends measure the path", labels=PATH
+    )
+    packets = CounterMetricFamily(
+        "bicast_path_packets", "Small probe packets since the session between both ends began", labels=PATH
+    )
+    lost = CounterMetricFamily("bicast_path_lost", "Small probe packets that were not answered", labels=PATH)
     rtt = GaugeMetricFamily(
-        "bicast_path_rtt_seconds", "Median round trip of small packets, of the longest window", labels=PATH
+        "bicast_path_rtt_seconds", "Median round trip of small probe packets over the longest window", labels=PATH
     )
     figures: dict[str, GaugeMetricFamily] = {
-        "bps": GaugeMetricFamily("bicast_path_bandwidth_bps", "What is to be had", labels=WAY),
-        "least_bps": GaugeMetricFamily("bicast_path_bandwidth_least_bps", "The interval's lower end", labels=WAY),
-        "most_bps": GaugeMetricFamily("bicast_path_bandwidth_most_bps", "The interval's upper end", labels=WAY),
-        "age_s": GaugeMetricFamily("bicast_path_bandwidth_age_seconds", "Since it was measured", labels=WAY),
+        "bps": GaugeMetricFamily("bicast_path_bandwidth_bps", "Estimated bandwidth", labels=WAY),
+        "least_bps": GaugeMetricFamily(
+            "bicast_path_bandwidth_least_bps", "Lower end of the bandwidth's 95 % interval", labels=WAY
+        ),
+        "most_bps": GaugeMetricFamily(
+            "bicast_path_bandwidth_most_bps", "Upper end of the bandwidth's 95 % interval", labels=WAY
+        ),
+        "age_s": GaugeMetricFamily("bicast_path_bandwidth_age_seconds", "Age of the bandwidth measurement", labels=WAY),
     }
     for path in paths:
         at = [path.site, path.uplink]
@@ -168,12 +195,12 @@ class _SnapshotCollector(Collector):
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:
     yield CounterMetricFamily(
         "bicast_configuration_failures",
-        "Configurations that were refused while an older one stayed in force",
+        "Configurations that were refused; the previous one stayed in force",
         value=snapshot.config_failures,
     )
     yield GaugeMetricFamily(
         "bicast_configuration_loaded_timestamp_seconds",
-        "When the configuration in force was loaded",
+        "Time at which the configuration in force was loaded",
         value=snapshot.config_loaded_at,
     )
 
@@ -184,7 +211,7 @@ def _gateways(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     )
     reconciles = CounterMetricFamily(
         "bicast_gateway_reconciles",
-        "Times the program that is wanted was compared with the one that the switch holds",
+        "Comparisons of the wanted program with the switch's program",
         labels=["gateway"],
     )
     changes = CounterMetricFamily(
@@ -192,7 +219,7 @@ def _gateways(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     )
     refusals = CounterMetricFamily("bicast_gateway_refusals", "Modifications the switch refused", labels=["gateway"])
     conflicts = GaugeMetricFamily(
-        "bicast_gateway_conflicts", "Foreign flows that stand where ours would", labels=["gateway"]
+        "bicast_gateway_conflicts", "Foreign flows in the place of flows of this controller", labels=["gateway"]
     )
     for gateway in gateways:
         for one in GatewayState:
@@ -206,7 +233,7 @@ def _gateways(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 def _uplinks(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     labels = ["gateway", "uplink"]
-    up = GaugeMetricFamily("bicast_uplink_up", "1 when the uplink's port is there and up", labels=labels)
+    up = GaugeMetricFamily("bicast_uplink_up", "1 while the uplink's port exists and is up", labels=labels)
     traffic = _Traffic("bicast_uplink", "the uplink's port", [*labels, "direction"])
     drops = CounterMetricFamily(
         "bicast_uplink_dropped_packets", "Packets the uplink's port dropped", labels=[*labels, "direction"]
@@ -224,12 +251,14 @@ def _uplinks(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     labels = ["gateway", "uplink"]
-    up = GaugeMetricFamily("bicast_tunnel_up", "1 while the other end of the uplink's tunnel is heard", labels=labels)
-    rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Of the last question that was answered", labels=labels)
-    mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "The longest IP packet that goes through", labels=labels)
-    moves = CounterMetricFamily("bicast_tunnel_moves", "Times the other end's outer address changed", labels=labels)
+    up = GaugeMetricFamily(
+        "bicast_tunnel_up", "1 while packets arrive from the other end of the uplink's tunnel", labels=labels
+    )
+    rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Round trip of the last answered tunnel probe", labels=labels)
+    mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "Longest IP packet that passes the tunnel", labels=labels)
+    moves = CounterMetricFamily("bicast_tunnel_moves", "Changes of the other end's outer address", labels=labels)
     strangers = CounterMetricFamily(
-        "bicast_tunnel_unauthenticated", "Packets from somebody else, dropped", labels=labels
+        "bicast_tunnel_unauthenticated", "Packets from unauthenticated senders, dropped", labels=labels
     )
     for at, tunnel in (([one.name, each.name], each.tunnel) for one in gateways for each in one.uplinks if each.tunnel):
         up.add_metric(at, float(tunnel.up))
@@ -245,19 +274,23 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     """Yield the metrics of received copies: packets by uplink and verdict, silent uplinks and skew."""
     eliminates = GaugeMetricFamily(
-        "bicast_copies_eliminated", "1 where one copy of each packet passes", labels=["gateway"]
+        "bicast_copies_eliminated",
+        "1 while duplicates are eliminated, so that one copy of each packet passes",
+        labels=["gateway"],
     )
     window = GaugeMetricFamily(
-        "bicast_copies_window_seconds", "How long after the first a copy is known as one", labels=["gateway"]
+        "bicast_copies_window_seconds",
+        "Time after the first copy within which another is recognized",
+        labels=["gateway"],
     )
     packets = CounterMetricFamily(
-        "bicast_copies_packets", "Packets by uplink and what became of them", labels=["gateway", "uplink", "verdict"]
+        "bicast_copies_packets", "Packets by uplink and verdict", labels=["gateway", "uplink", "verdict"]
     )
     silent = GaugeMetricFamily(
-        "bicast_copies_silent", "1 where an uplink brings no copies while others do", labels=["gateway", "uplink"]
+        "bicast_copies_silent", "1 while no copies arrive over an uplink but over others", labels=["gateway", "uplink"]
     )
     skew = HistogramMetricFamily(
-        "bicast_copies_skew_seconds", "How long after the first copy another one came", labels=["gateway", "uplink"]
+        "bicast_copies_skew_seconds", "Time between the first copy and another one", labels=["gateway", "uplink"]
     )
     for name, copies in ((gateway.name, gateway.copies) for gateway in gateways if gateway.copies is not None):
         eliminates.add_metric([name], float(copies.eliminated))
@@ -277,8 +310,12 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
         "bicast_copies_had", "1 while the terminal's packets are copied", labels=["gateway", "terminal", "mode"]
     )
     labels = ["gateway", "uplink"]
-    used = GaugeMetricFamily("bicast_copies_used_bytes", "What copies have used of the uplink today", labels=labels)
-    barred = GaugeMetricFamily("bicast_copies_barred", "1 while the uplink may carry no more of them", labels=labels)
+    used = GaugeMetricFamily(
+        "bicast_copies_used_bytes", "Bytes that copies have used on the uplink today", labels=labels
+    )
+    barred = GaugeMetricFamily(
+        "bicast_copies_barred", "1 while the uplink's budget allows no more copies", labels=labels
+    )
     for terminal in snapshot.terminals:
         had.add_metric([terminal.gateway, terminal.name, terminal.mode], float(terminal.acting is Mode.BICAST))
     for gateway in snapshot.gateways:
@@ -328,12 +365,14 @@ def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
         "bicast_agent_state", "1 for the state the agent is in, 0 for the others", labels=["agent", "state"]
     )
     reported = GaugeMetricFamily(
-        "bicast_agent_reported_timestamp_seconds", "When the agent's last report came", labels=["agent"]
+        "bicast_agent_reported_timestamp_seconds", "Time at which the agent's last report arrived", labels=["agent"]
     )
     reports = CounterMetricFamily("bicast_agent_reports", "Reports that the agent has sent", labels=["agent"])
-    missing = GaugeMetricFamily("bicast_agent_missing", "What the agent cannot do on its host", labels=["agent"])
-    cpu = CounterMetricFamily("bicast_agent_cpu_seconds", "What the agent itself costs its host", labels=["agent"])
-    memory = GaugeMetricFamily("bicast_agent_resident_bytes", "The agent's own memory", labels=["agent"])
+    missing = GaugeMetricFamily(
+        "bicast_agent_missing", "Capabilities that the agent lacks on its host", labels=["agent"]
+    )
+    cpu = CounterMetricFamily("bicast_agent_cpu_seconds", "Processor time of the agent itself", labels=["agent"])
+    memory = GaugeMetricFamily("bicast_agent_resident_bytes", "Resident memory of the agent itself", labels=["agent"])
     for agent in agents:
         for one in AgentState:
             state.add_metric([agent.name, one], float(agent.state is one))
@@ -350,27 +389,33 @@ def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
 def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Family]:
     labels = ["gateway", "access_point", "terminal"]
     sharers = GaugeMetricFamily(
-        "bicast_access_point_sharers", "Terminals that share it now", labels=["gateway", "access_point"]
+        "bicast_access_point_sharers", "Terminals that share the access point now", labels=["gateway", "access_point"]
     )
     bandwidth = GaugeMetricFamily(
-        "bicast_access_point_bandwidth_bps", "What `ideal` divides there", labels=["gateway", "access_point"]
+        "bicast_access_point_bandwidth_bps",
+        "Bandwidth that the rule `ideal` divides among terminals",
+        labels=["gateway", "access_point"],
     )
     released = GaugeMetricFamily(
         "bicast_access_point_released",
-        "1 while caps are released there: somebody sends whom nobody holds",
+        "1 while caps are released because a sender without a cap is active",
         labels=["gateway", "access_point"],
     )
     active = GaugeMetricFamily("bicast_cap_active", "1 while the terminal sends", labels=labels)
     most = GaugeMetricFamily(
-        "bicast_cap_most_segments", "What all of the terminal's connections may have on their way", labels=labels
+        "bicast_cap_most_segments", "Window limit for all connections of the terminal together", labels=labels
     )
     least = GaugeMetricFamily(
-        "bicast_cap_least_segments", "What they are given even where some are lost; 0: nothing", labels=labels
+        "bicast_cap_least_segments",
+        "Minimum window of all connections of the terminal, also after losses; 0: none",
+        labels=labels,
     )
-    held = GaugeMetricFamily("bicast_cap_held", "1 where somebody holds the terminal to its cap", labels=labels)
-    ratio = GaugeMetricFamily("bicast_cap_rtt_ratio", "Round trips, by the shortest of them", labels=labels)
+    held = GaugeMetricFamily("bicast_cap_held", "1 while an agent enforces the terminal's cap", labels=labels)
+    ratio = GaugeMetricFamily(
+        "bicast_cap_rtt_ratio", "Round-trip time divided by the minimum round-trip time", labels=labels
+    )
     doubts = CounterMetricFamily(
-        "bicast_cap_doubts", "What was reported of the terminal and not believed", labels=labels
+        "bicast_cap_doubts", "Reports about the terminal that were implausible and ignored", labels=labels
     )
     for one in access_points:
         sharers.add_metric([one.gateway, one.name], one.active)

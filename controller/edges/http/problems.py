@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_ECHO = 100  # characters of a received value
-WHERE_TO_LOOK = "/api/v1/openapi.json lists what there is"
+WHERE_TO_LOOK = "/api/v1/openapi.json lists all paths"
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -36,7 +36,7 @@ SCHEMA: dict[str, Any] = {
         "title": {"type": "string", "description": "the phrase of the status"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "what happened and what to do"},
-        "instance": {"type": "string", "description": "the path that was asked for"},
+        "instance": {"type": "string", "description": "the requested path"},
         "errors": {
             "type": "array",
             "items": {
@@ -90,13 +90,13 @@ def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = quote(request.url.path)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return problem(request.scope, 404, f"there is nothing at {path}; {WHERE_TO_LOOK}")
+        return problem(request.scope, 404, f"no resource at {path}; {WHERE_TO_LOOK}")
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(sorted(_methods(request)))
-        detail = f"{path} takes {allowed}, not {request.method}"
+        detail = f"{path} allows {allowed}, not {request.method}"
         return problem(request.scope, 405, detail, headers={"Allow": allowed})
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        return malformed(request, [Fault("body", None, "JSON in UTF-8, not too deep and with no number too long")])
+        return malformed(request, [Fault("body", None, "JSON in UTF-8 without very deep nesting or very long numbers")])
     return problem(request.scope, error.status_code, error.detail, headers=error.headers)
 
 
@@ -114,7 +114,7 @@ def on_invalid(request: Request, error: Exception) -> Response:
 
 def on_failure(request: Request, _error: Exception) -> Response:
     """Answer an error of the controller itself. The server logs it; the client gets no details."""
-    return problem(request.scope, 500, "the controller failed on this request; its log says at which line")
+    return problem(request.scope, 500, "the controller failed on this request; its log shows the line")
 
 
 def malformed(request: Request, faults: Sequence[Fault]) -> Response:

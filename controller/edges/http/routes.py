@@ -57,7 +57,7 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/mode",
-        summary="Set the mode of every terminal, or leave it to the file: file",
+        summary="Set the mode of every terminal; `file` returns to gateway.yaml",
         responses=described(wrong),
     )
     def set_mode_of_all(wish: ModeRequest) -> OverrideResult:
@@ -65,17 +65,17 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/terminals/{name}/mode",
-        summary="Set the mode of a terminal, or leave it to the file: file",
+        summary="Set the mode of a terminal; `file` returns to gateway.yaml",
         responses=of_one,
     )
     def set_mode(name: str, wish: ModeRequest) -> OverrideResult:
         return writer.set_mode(_one(name), wish.mode.mode)
 
-    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: file"
+    of_a_class = "Set the mode of a class of traffic, {}; `file` returns to gateway.yaml"
 
     @app.put(
         "/api/v1/classes/{traffic}/mode",
-        summary=of_a_class.format("of every terminal whose site has it"),
+        summary=of_a_class.format("for every terminal whose site has the class"),
         responses=described({404: "no such class"}, wrong),
     )
     def set_class_mode_of_all(traffic: str, wish: ModeRequest) -> OverrideResult:
@@ -83,7 +83,7 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/terminals/{name}/classes/{traffic}/mode",
-        summary=of_a_class.format("of one terminal"),
+        summary=of_a_class.format("for one terminal"),
         responses=described({404: "no such terminal or class"}, wrong),
     )
     def set_class_mode(name: str, traffic: str, wish: ModeRequest) -> OverrideResult:
@@ -91,7 +91,7 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/terminals/{name}/active",
-        summary="Set the active uplink of a terminal, or leave it to policies: auto",
+        summary="Set the active uplink of a terminal; `auto` leaves it to policies",
         responses=of_one,
     )
     def set_active(name: str, wish: ActiveUplinkRequest) -> OverrideResult:
@@ -99,7 +99,7 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
 
     @app.delete(
         "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
-        summary="Forget what copies have used of an uplink with a budget, as after a wrong date",
+        summary="Reset the bytes that copies have used of an uplink's budget, for example after a wrong date",
         responses=described({404: "no such gateway or uplink", 409: "the uplink has no budget"}),
     )
     def reset_budget(name: str, uplink: str) -> OverrideResult:
@@ -108,8 +108,10 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
     def _one(name: str) -> str:
         if name == EVERYBODY:
             every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"
-            one_class = "PUT /api/v1/classes/CLASS/mode that of one class"
-            raise UnknownTerminal(f"there is no terminal 'all': {every}, {one_class}; nothing sets the uplink of all")
+            one_class = "PUT /api/v1/classes/CLASS/mode sets the mode of one class"
+            raise UnknownTerminal(
+                f"there is no terminal 'all': {every}, {one_class}; no request sets the uplink of all"
+            )
         return name
 
 
@@ -129,14 +131,15 @@ class ProbeRequest(BaseModel):
 
 def add_paths(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> None:
     @app.get(
-        "/api/v1/paths", summary="Uplinks between two sites of ours, and terminals' air: what they carry, how they fare"
+        "/api/v1/paths",
+        summary="Paths between two sites of the file, and between terminals and access points: bandwidth and health",
     )
     def paths() -> tuple[PathView, ...]:
         return reader().paths
 
     @app.post(
         "/api/v1/paths/{uplink}/probe",
-        summary="Have a path probed at once, both ways; it has been when `ended` has grown and it is not `running`",
+        summary="Probe a path now in both directions; it is finished when `ended` has grown and `running` is false",
         responses=described({409: "it cannot be measured", 415: "not JSON", 422: "malformed"}),
     )
     def probe(uplink: str, wish: ProbeRequest) -> OverrideResult:
@@ -208,7 +211,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
     of_one = described({404: "no such relay"}, wrong)
 
-    @app.get("/api/v1/relays", summary="All relays: what they carry, and how gateways reach them")
+    @app.get("/api/v1/relays", summary="All relays: their load, and how gateways reach them")
     def relays() -> tuple[RelayView, ...]:
         return reader().relays
 
@@ -221,7 +224,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 
     @app.put(
         "/api/v1/relays/{name}",
-        summary="Wish for a relay: the agent of this name, which joins as every agent does, then is one",
+        summary="Add a relay: the agent of this name, once joined, acts as one",
         responses=described(wrong),
     )
     def set_relay(name: str, wish: RelayRequest) -> OverrideResult:
@@ -230,7 +233,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 
     @app.delete(
         "/api/v1/relays/{name}",
-        summary="Have a relay no more: its connections end, and its agent is revoked",
+        summary="Remove a relay: its connections end, and its agent is revoked",
         responses=described({404: "no such relay", 409: "impossible"}),
     )
     def remove_relay(name: str) -> OverrideResult:
@@ -245,7 +248,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 
     @app.put(
         "/api/v1/relays/{name}/draining",
-        summary="Whether a relay is to take nothing new, while what it carries goes on",
+        summary="Drain a relay, or resume it: while draining it accepts no new connections and keeps the open ones",
         responses=of_one,
     )
     def drain_relay(name: str, wish: DrainingRequest) -> OverrideResult:
@@ -253,7 +256,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 
     @app.post(
         "/api/v1/relays/{name}/trial",
-        summary="How far a relay is from every gateway just now, and what it does for a destination",
+        summary="Round trips from every gateway to a relay now, and its predicted gain for a destination",
         responses=of_one,
     )
     def try_relay(name: str, wish: TrialRequest) -> TriedView:
@@ -261,7 +264,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 
     @app.post(
         "/api/v1/destinations/{address}/choice",
-        summary="By which relay a destination is reached, and why; what is not known of it is found out",
+        summary="The relay that a destination is reached through, and the reason; missing figures are measured first",
         responses=described(wrong),
     )
     def destination(address: str, wish: DestinationRequest) -> tuple[DestinationView, ...]:
@@ -271,7 +274,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
 def _relay(wish: RelayRequest) -> RelayOverride:
     for each in wish.ports:
         if each.last < each.first:
-            raise Impossible(f"ports {each.first} to {each.last}: expected the lesser one first")
+            raise Impossible(f"ports {each.first} to {each.last}: expected the smaller one first")
     allowed = tuple(PortRange(each.first, each.last) for each in wish.ports)
     return RelayOverride(_address(wish.address), wish.port, allowed, wish.congestion)
 
@@ -282,10 +285,10 @@ def _address(text: str) -> Address:
         found = ip_address(text)
     except ValueError:
         raise Impossible(
-            f"{text[:80]!r} is no address: expected IPv4 or IPv6, such as 203.0.113.9, and no name"
+            f"{text[:80]!r} is not an address: expected IPv4 or IPv6, such as 203.0.113.9, not a name"
         ) from None
     if getattr(found, "scope_id", None):
-        raise Impossible(f"{text[:80]!r} has a zone, which nobody else knows")
+        raise Impossible(f"{text[:80]!r} has a zone, which has no meaning on other hosts")
     return found
 
 
@@ -308,15 +311,16 @@ def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
 
     @app.get(
         "/api/v1/agents",
-        summary="All agents that were ever enrolled",
-        responses=described({409: "this controller serves no agents"}),
+        summary="All agents ever enrolled",
+        responses=described({409: "this controller has no listener for agents"}),
     )
     def agents() -> tuple[EnrolledView, ...]:
         return enroller.enrolled()
 
     @app.post(
         "/api/v1/agents/{name}/token",
-        summary="Make the token with which an agent of this name may join, once and soon; it ends the one before",
+        summary="Create a single-use token with which an agent of this name may join within 15 minutes; it "
+        "replaces an earlier token",
         responses=described(wrong),
     )
     def invite(name: str, wish: TokenRequest) -> Invited:
@@ -341,7 +345,7 @@ class _Refusals(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         refusals = CounterMetricFamily(
-            "bicast_agent_refusals", "Who came as an agent and was refused, by the reason", labels=["reason"]
+            "bicast_agent_refusals", "Refused connections of agents, by reason", labels=["reason"]
         )
         for reason, count in self._enroller.refusals().items():
             refusals.add_metric([reason], count)

@@ -60,7 +60,7 @@ class Crowd(ServerState):
         if len(present) <= self.most:
             return
         if newest.since - self._crowded_at >= BURST_S:
-            log.warning("the API has %d connections, as many as it may: for each new one another is closed", self.most)
+            log.warning("the API has reached its limit of %d connections: each new one closes another", self.most)
         self._crowded_at = newest.since
         waiting = [each for each in present if each.is_idle and each is not newest]
         leaving = [each for each in present if each.leaves_its_answer]
@@ -237,6 +237,6 @@ def _checked(descriptor: int, settings: Settings) -> socket.socket:
     host = listener.getsockname()[0]
     if settings.token_file is None and not is_loopback(host):
         listener.detach()
-        raise CannotServe(f"the socket handed in listens to strangers at {host}: set controller.api.token_file")
+        raise CannotServe(f"the inherited socket listens for other hosts at {host}: set controller.api.token_file")
     listener.set_inheritable(False)
     return listener

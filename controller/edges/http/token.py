@@ -74,7 +74,7 @@ def written(file: str) -> str:
     if not token or not token.isprintable() or " " in token:
         raise BadToken(f"{file} must hold the API's token: one word, such as `openssl rand -hex 32` prints")
     if not stat.S_ISREG(mode) or mode & stat.S_IRWXO:
-        raise BadToken(f"{file} holds the API's token, and every user of this machine may open it: `chmod o= {file}`")
+        raise BadToken(f"{file} holds the API's token, and every user of this machine can read it: `chmod o= {file}`")
     if _bits(token) < LEAST_BITS or len(set(token)) < LEAST_DISTINCT:
         raise BadToken(
             f"the token in {file} can be guessed: expected {LEAST_BITS} random bits or more, "
@@ -111,7 +111,7 @@ def kept(port: int, token: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise BadToken(
-            f"the token of the API cannot be kept at {path} ({error.strerror}): run as root, or write "
+            f"the API's token cannot be written to {path} ({error.strerror}): run as root, or write "
             "controller.api.token_file into gateway.yaml"
         ) from error
     try:

@@ -52,7 +52,12 @@ class Complaints:
         if len(self._last) >= REMEMBERED:
             self._last.clear()
         self._last[who] = now
-        log.warning("OpenFlow peer %s: %s; connection closed, and not told again for %g s", address, reason, QUIET_S)
+        log.warning(
+            "OpenFlow peer %s: %s; connection closed; the next message about this host follows in %g s at the earliest",
+            address,
+            reason,
+            QUIET_S,
+        )
 
 
 def peer_of(address: Any) -> str:
@@ -136,7 +141,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
         """Queue a message without blocking. Only for the framework's threads; others use Framework.call."""
         if self._outgoing.qsize() >= (WAITING_MESSAGES if self.opened else WAITING_MESSAGES_OPENING):
-            self.refuse("does not read what is sent to it")
+            self.refuse("does not read its messages")
             return False
         self._outgoing.put(bytes(buf))
         return True
@@ -170,7 +175,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
                 if buffer:
                     raise SwitchError(f"ended after {len(buffer)} bytes of a message")
                 if not self.opened and not self._refused:
-                    raise SwitchError("ended before it was known which switch it is")
+                    raise SwitchError("ended before it sent its dpid")
                 return
             buffer = self._take(buffer + chunk)
             hub.sleep(0)  # a greenlet that always finds data would never yield
@@ -185,7 +190,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
                 raise SwitchError(f"began with a message of type {kind}; expected a hello ({ofproto.OFPT_HELLO})")
             if self.state != HANDSHAKE and version != ofproto.OFP_VERSION:
                 raise SwitchError(
-                    f"sent OpenFlow version 0x{version:02x}; agreed was 1.3 (0x{ofproto.OFP_VERSION:02x})"
+                    f"sent OpenFlow version 0x{version:02x}; the agreed version is 1.3 (0x{ofproto.OFP_VERSION:02x})"
                 )
             if kind > ofproto.OFPT_METER_MOD:
                 raise SwitchError(f"sent a message of type {kind}; OpenFlow 1.3 has 0 to {ofproto.OFPT_METER_MOD}")
@@ -218,8 +223,8 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         if self._names is not None and f"{dpid:016x}" not in self._names:
             names = " and ".join(sorted(self._names)) or "nobody"
             raise SwitchError(
-                f"has dpid {dpid:016x}, and its certificate is made out to {names}; `bicast bridge` on its host makes "
-                "one that names the dpid"
+                f"has dpid {dpid:016x}, but its certificate names {names}; `bicast bridge` on its host "
+                "makes one that names the dpid"
             )
 
     def _describes_ports(self, kind: int, data: bytes) -> bool:
@@ -260,7 +265,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             except hub.QueueEmpty:
                 pass
             except OSError:
-                self.refuse("does not take what is sent to it")
+                self.refuse("does not accept messages")
             now = time.monotonic()
             if now < next_echo:
                 continue
@@ -272,5 +277,5 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             elif self.opened:
                 self.send_msg(parser.OFPEchoRequest(self))
             elif now - started >= OPENING_S:
-                self.refuse(f"was not known as a switch within {OPENING_S:g} s")
+                self.refuse(f"did not complete the OpenFlow handshake within {OPENING_S:g} s")
         self.close()

@@ -44,7 +44,7 @@ def _choose() -> str:
     for name in FRAMEWORKS if wish is None else (wish,):
         if importlib.util.find_spec(name) is not None:
             return name
-    raise FrameworkError(f"{wish or 'neither os_ken nor ryu'} is installed nowhere here; install requirements.txt")
+    raise FrameworkError(f"{wish or 'neither os_ken nor ryu'} is not installed; install requirements.txt")
 
 
 NAME = _choose()
@@ -207,7 +207,7 @@ class Framework:
                 if self._stopping:
                     listener.close()
                     return
-                log.error("cannot take an OpenFlow connection: %s", error)
+                log.error("cannot accept an OpenFlow connection: %s", error)
                 hub.sleep(1)  # probably out of descriptors: an immediate retry would fail too
                 continue
             if isinstance(self.address, LocalSocket):

@@ -65,7 +65,7 @@ class TlsSocket:
                 except TimeoutError:
                     raise SwitchError(f"no TLS handshake within {timeout_s:g} s") from None
                 if not data:
-                    raise SwitchError("ended in the middle of the TLS handshake") from None
+                    raise SwitchError("ended during the TLS handshake") from None
                 self._received.write(data)
             except ssl.SSLError as error:
                 self._flush()  # send the alert, so that the peer can log the reason

@@ -202,7 +202,7 @@ class SwitchReading:
 
     def _take_port_stats(self, body: bytes) -> None:
         if len(body) % PORT_STATS.size:
-            raise SwitchError(f"sent port counters of {len(body)} bytes; each port's take {PORT_STATS.size}")
+            raise SwitchError(f"sent port counters of {len(body)} bytes; each port needs {PORT_STATS.size}")
         for number, rx, tx, rx_bytes, tx_bytes, rx_drops, tx_drops, *_ in PORT_STATS.iter_unpack(body):
             self.port_counters[number] = PortCounters(
                 _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
@@ -211,7 +211,7 @@ class SwitchReading:
     def _take_meter_stats(self, body: bytes) -> None:
         while body:
             if len(body) < METER_STATS.size:
-                raise SwitchError(f"sent a meter's counters of {len(body)} bytes; they take {METER_STATS.size}")
+                raise SwitchError(f"sent a meter's counters of {len(body)} bytes; each meter needs {METER_STATS.size}")
             meter_id, length, _, packets, octets, *_ = METER_STATS.unpack_from(body)
             bands = body[METER_STATS.size : length]
             if not METER_STATS.size <= length <= len(body) or len(bands) % METER_BAND_STATS.size:

@@ -123,7 +123,7 @@ def _body(change: Change) -> tuple[int, bytes]:
 def encode(change: Change, xid: int) -> bytes:
     kind, body = _body(change)
     if len(body) > LARGEST_MESSAGE - HEADER.size:
-        raise ValueError(f"{change} takes {len(body)} bytes; an OpenFlow message has at most {LARGEST_MESSAGE}")
+        raise ValueError(f"{change} needs {len(body)} bytes; an OpenFlow message has at most {LARGEST_MESSAGE}")
     return _message(kind, xid, body)
 
 

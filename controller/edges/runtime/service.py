@@ -331,9 +331,10 @@ class Service:
         self._failed.add(event.session)
         name = event.name if isinstance(event, AgentOpened) else self._core.steering.name_of(event.session)
         word = type(event).__name__
-        log.error("the core failed at a word (%s) of agent %s: its session ends", word, name, exc_info=failure)
+        log.error("the core failed at a message (%s) of agent %s: its session ends", word, name, exc_info=failure)
         reason = (
-            f"the controller failed at its word ({word}), and its log says where: report that as an error of bicast"
+            f"its message ({word}) made the controller fail, and the controller's log shows where: report this "
+            "as an error in bicast"
         )
         self._perform(HangUp(event.session, reason, fault=True))
         return False
@@ -410,7 +411,7 @@ class Service:
 
     def _take(self, config: Config) -> None:
         if config.settings != self._core.config.settings:
-            log.warning("what changed under `controller:` in %s counts from the next start on", self._config_path)
+            log.warning("changes under `controller:` in %s apply after the next start", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))
         log.info("the configuration of %s is in force", self._config_path)
 
@@ -418,8 +419,8 @@ class Service:
 def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
     if moved.answered:
         return f"gateway {gateway}: {moved.said}"
-    late = f"it was sent to gateway {gateway}, whose switch has not confirmed it within {HANDS_WITHIN_S:g} s"
-    return f"{late}; `./bicast status` tells how it is"
+    late = f"the change was sent to gateway {gateway}, whose switch has not confirmed it within {HANDS_WITHIN_S:g} s"
+    return f"{late}; `./bicast status` shows its state"
 
 
 def _wall_offset_s() -> float:

@@ -30,13 +30,13 @@ def readable(file: str) -> Path:
 
 
 REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room on the file system that it lies on"),
-    errno.EROFS: "it lies on a file system that is read-only, or that systemd shows to the controller as such: mount "
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space on its file system"),
+    errno.EROFS: "its file system is read-only, or systemd makes it read-only for the controller: mount "
     "it writable, or name its directory in ReadWritePaths= of the unit",
     **dict.fromkeys((errno.EACCES, errno.EPERM), "let the controller's user read and write it and its directory"),
-    errno.EIO: "the disk may be failing; the kernel's log (`dmesg`) tells",
+    errno.EIO: "the disk may be failing; see the kernel's log (`dmesg`)",
 }
-OTHERWISE = "it must be a file, or nothing yet, in a directory that the controller's user may write"
+OTHERWISE = "it must be a file, or not exist yet, in a directory that the controller's user may write"
 LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
 MOST_COUNTED = (1 << 63) - 1  # bytes; the sum of two still fits into 64 bits
 MOST_NUMBER = 1e18  # bit/s, more than any line has
@@ -56,9 +56,9 @@ def read(path: Path) -> bytes:
     """Read a regular file up to LARGEST, else raise OSError. Opening a FIFO would wait for a writer."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe or a device, and no regular file")
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a regular file")
         if os.fstat(file.fileno()).st_size > LARGEST:
-            raise OSError(errno.EFBIG, f"it has more than {LARGEST >> 20} MiB, which none that is written here has")
+            raise OSError(errno.EFBIG, f"it has more than {LARGEST >> 20} MiB, more than this controller ever writes")
         return file.read(LARGEST)
 
 
@@ -110,7 +110,12 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
         # Unbuffered: closing it must not try again to write what a full disk has refused.
         file = open(path, "rb+", buffering=0, opener=_to_lock)  # noqa: SIM115 (it is closed below)
     except OSError as error:
-        log.warning("%s cannot be made (%s): another controller on %s would not be noticed", path, error.strerror, what)
+        log.warning(
+            "%s cannot be created (%s): a second controller that uses %s would not be noticed",
+            path,
+            error.strerror,
+            what,
+        )
         file = None
     if file is None:
         yield
@@ -119,7 +124,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = file.read(32).decode(errors="replace").strip() or "of a number that it has not told"
+            holder = file.read(32).decode(errors="replace").strip() or "of unknown number"
             raise InUse(
                 f"{what} is in use by another controller, process {holder}: stop that one, or {instead}"
             ) from None
@@ -128,7 +133,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
             file.write(f"{os.getpid()}\n".encode())
         except OSError as error:
             log.warning(
-                "%s cannot be written (%s), and does not tell which process holds %s: %s",
+                "%s cannot be written (%s), so it does not name the process that uses %s: %s",
                 path,
                 error.strerror,
                 what,
@@ -154,7 +159,7 @@ def version(place: Node, *good: int) -> int:
     found = place.named().get("version", Node(place.file, "version", None))
     value = found.value
     if not isinstance(value, int) or isinstance(value, bool) or value not in good:
-        raise found.wrong(f"a version that is known here: {' or '.join(map(str, good))}")
+        raise found.wrong(f"a known version: {' or '.join(map(str, good))}")
     return value
 
 

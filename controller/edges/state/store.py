@@ -53,7 +53,7 @@ def written_estimates(pages: Pages) -> list[dict[str, Any]]:
 
 
 def read_estimates(place: Node) -> dict[PathDirection, PathEstimate]:
-    return dict(_page(each) for each in place.each(MOST_HEADINGS, "directions of roads"))
+    return dict(_page(each) for each in place.each(MOST_HEADINGS, "directions of paths"))
 
 
 def _page(place: Node) -> tuple[PathDirection, PathEstimate]:
@@ -74,7 +74,7 @@ def _measurement(place: Node) -> Measured:
     keys = place.mapping(required=("method", "at", "bps", "least_bps", "most_bps"))
     bps, least, most = (files.number(keys[name]) for name in ("bps", "least_bps", "most_bps"))
     if not 0 < least <= bps <= most:
-        raise place.wrong("a rate above 0, between its least and its most")
+        raise place.wrong("a rate above 0, between its lower and upper end")
     return Measured(keys["method"].choice(METHODS), Rate(bps, least, most), files.moment(keys["at"]))
 
 
@@ -112,12 +112,15 @@ class Store:
             return otherwise
         except OSError as error:
             raise StoreError(
-                f"{self._path} cannot be read ({error.strerror}): {files.remedy(error)}, or move it away to forget"
+                f"{self._path} cannot be read ({error.strerror}): {files.remedy(error)}, or move it away to "
+                "start without it"
             ) from None
         try:
             return read(files.document(self._path, text))
         except ConfigError as error:
-            raise StoreError(f"{error}; this is what was wished and decided: move it away to forget") from None
+            raise StoreError(
+                f"{error}; this file holds overrides and decisions: move it away to start without them"
+            ) from None
 
     def save(self, wanted: Wanted, measured: Pages | None = None) -> None:
         held = {
@@ -135,7 +138,7 @@ class Store:
             files.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
         except OSError as error:
             raise StoreError(
-                f"{self._path} cannot be written ({error.strerror}), and a restart would forget the last of it: "
+                f"{self._path} cannot be written ({error.strerror}), so a restart would lose the latest changes: "
                 f"{files.remedy(error)}"
             ) from None
 
@@ -196,7 +199,7 @@ def _relays(place: Node) -> dict[str, RelayOverride]:
     found = place.named()
     for name, each in found.items():
         if not NAME.fullmatch(name) or name == CONTROLLER:
-            raise ConfigError(each.file, place.where, name, "a name that a relay can have")
+            raise ConfigError(each.file, place.where, name, "a valid name for a relay")
     return {name: _relay(each) for name, each in found.items()}
 
 
@@ -280,4 +283,4 @@ class Memory:
                 log.error("%s", error)
             return
         if failed:
-            log.info("what could not be written before is kept now, and a restart finds it")
+            log.info("the state that could not be written before is now saved")

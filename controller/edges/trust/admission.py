@@ -116,7 +116,7 @@ class HostRate:
 
 def too_often() -> str:
     """Return the sentence about a connection over the rate."""
-    return f"came while {EACH_S} connections a second come from that host, or {ALL_S} from hosts that are not known"
+    return f"exceeded the limit of {EACH_S} connections per second from that host, or {ALL_S} from unknown hosts"
 
 
 class Admission:

@@ -56,8 +56,8 @@ class Authority:
         kept = ledger.read_file(path)
         if kept is not None and path.stat().st_mode & stat.S_IRWXO:
             raise AgencyError(
-                f"{path} holds the key that signs for agents, and every user of this machine may open it: `chmod o= "
-                f"{path}`; where somebody may have read it, move it away, and have each agent join again"
+                f"{path} holds the key that signs for agents, and every user of this machine can read it: `chmod o= "
+                f"{path}`; if somebody may have read it, move it away and let each agent join again"
             )
         self.new = kept is None  # it has signed nothing yet
         self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
@@ -90,7 +90,7 @@ class Authority:
 
     def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
         """Sign a relay's server certificate for its agent's key. It is valid as long as an agent's."""
-        assert name != CONTROLLER, "nobody else is to be taken for the controller"
+        assert name != CONTROLLER, "no agent may have the controller's name"
         return self._server(name, key, self._agents_until())
 
     def _controllers(self) -> bytes:
@@ -126,7 +126,7 @@ def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
         key, signed = asked.public_key(), asked.is_signature_valid
         names = [each.value for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise Refused(Reason.REQUEST, "the signing request is none: expected PKCS #10 in DER") from None
+        raise Refused(Reason.REQUEST, "the signing request cannot be decoded: expected PKCS #10 in DER") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise Refused(Reason.REQUEST, "the signing request is for another kind of key: expected ECDSA P-256")
     if not signed:
@@ -176,19 +176,20 @@ def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.C
         key = serialization.load_pem_private_key(kept, password=None)
         certificate = x509.load_pem_x509_certificate(kept)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
-            raise ValueError("the key is another certificate's")
+            raise ValueError("the key belongs to another certificate")
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise AgencyError(
-            f"{path} does not hold the agents' CA ({error}): bring it back, or move it away to begin anew; all agents "
-            "must join again then"
+            f"{path} does not hold the agents' CA ({error}): restore it, or move it away to start over; "
+            "then all agents must join again"
         ) from None
     if certificate.not_valid_after_utc <= _now():
-        raise AgencyError(f"the CA in {path} has expired: move it away to begin anew; all agents must join again then")
+        raise AgencyError(f"the CA in {path} has expired: move it away to start over; then all agents must join again")
     if certificate.not_valid_before_utc > _now():  # not an error: a clock that is behind is usually set soon
         log.warning(
-            "the CA in %s is good from %s on only, and it is %s by the clock of this machine: no agent is let in; set "
-            "the clock, or, if it was ahead when the CA was made, move the file away to begin anew and have each agent "
-            "join again (`bicast enroll NAME`)",
+            "the CA in %s is valid only from %s on, but the clock of this machine shows %s: no "
+            "agent is admitted; set the clock, or, if it was ahead when the CA was made, move the file away to "
+            "start over "
+            "and let each agent join again (`bicast enroll NAME`)",
             path,
             certificate.not_valid_before_utc.date(),
             _now().date(),
@@ -282,7 +283,7 @@ class Trust:
     def relays(self, agent: Shown) -> bytes:
         """Return the agent's server certificate as a relay, in DER."""
         key = serialization.load_der_public_key(agent.key)
-        assert isinstance(key, ec.EllipticCurvePublicKey), "our authority signs no other keys"
+        assert isinstance(key, ec.EllipticCurvePublicKey), "this authority signs only elliptic-curve keys"
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
     def key(self, vni: int, ends: Iterable[bytes]) -> bytes:
@@ -307,7 +308,7 @@ class Trust:
             with _in_memory(self._authority.controllers) as path:
                 context.load_cert_chain(path)
         except (OSError, ssl.SSLError) as error:
-            raise AgencyError(f"our own certificate cannot be used, though it was just made: {error}") from error
+            raise AgencyError(f"the controller's new certificate cannot be used: {error}") from error
         return context
 
     def for_sessions(self) -> ssl.SSLContext:

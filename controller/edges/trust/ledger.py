@@ -38,8 +38,8 @@ def checked_clock(now: float) -> float:
     """Return the time, in Unix seconds, or raise AgencyError if it is implausible."""
     if not SOONEST_S <= now < LATEST_S:
         raise AgencyError(
-            f"the clock of this machine says that it is {now:.0f} s after 1970 began, and nothing can be given out by "
-            "it: set the clock (`timedatectl`) and try again"
+            f"the clock of this machine shows {now:.0f} s after the start of 1970, too early to "
+            "issue certificates: set the clock (`timedatectl`) and try again"
         )
     return now
 
@@ -63,7 +63,7 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as error:
         raise AgencyError(
             f"{path} cannot be written ({error.strerror}): {files.remedy(error)}; controller.agents.directory in "
-            "gateway.yaml says where it lies"
+            "gateway.yaml sets its place"
         ) from None
 
 
@@ -260,10 +260,10 @@ class Ledger:
         entry = self._entries.get(name, LedgerEntry())
         if any(each.serial == serial for each in entry.certificates):
             return
-        again = f"`bicast enroll {name}` on the controller, and join again"
+        again = f"run `bicast enroll {name}` on the controller, and join again"
         if entry.certificates:
             raise Refused(Reason.REPLACED, f"a newer certificate of {name} has been used: {again}")
-        lost = "" if entry.revoked_at is not None else ", or stood in a ledger that is lost"
+        lost = "" if entry.revoked_at is not None else ", or was in a ledger that is lost"
         raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked{lost}: {again}")
 
     def newer(self, name: str, serial: str, than: str) -> bool:
@@ -289,13 +289,13 @@ class Ledger:
         )
         again = f"`bicast enroll {name}` makes a new one"
         if token is None:
-            raise Refused(Reason.TOKEN_UNKNOWN, f"the token is not one that counts here: {again}")
+            raise Refused(Reason.TOKEN_UNKNOWN, f"the token is unknown: {again}")
         if owner != name:
-            raise Refused(Reason.TOKEN_OF_ANOTHER, f"the token is for another name than {name}: {again}")
+            raise Refused(Reason.TOKEN_OF_ANOTHER, f"the token is for another name, not {name}: {again}")
         if token.used_at is not None:
-            raise Refused(Reason.TOKEN_USED, f"the token was used before; if that was not you, revoke {name}: {again}")
+            raise Refused(Reason.TOKEN_USED, f"the token was already used; if that was not you, revoke {name}: {again}")
         if self._clock() >= token.until:
-            raise Refused(Reason.TOKEN_OLD, f"the token is too old, it was good for 15 minutes: {again}")
+            raise Refused(Reason.TOKEN_OLD, f"the token has expired, it was valid for 15 minutes: {again}")
         return token
 
     def _keep(self, name: str, entry: LedgerEntry) -> None:
@@ -314,12 +314,11 @@ def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise Refused(
             Reason.NAME,
-            f"{name[:80]!r} is no name of an agent: expected letters a-z, digits and '-', 63 at most, no '-' first",
+            f"{name[:80]!r} is not a valid name for an agent: expected at most 63 letters a-z, digits and '-', "
+            "not starting with '-'",
         )
     if name == EVERYBODY:
-        raise Refused(
-            Reason.NAME, f"{name!r} is no name of an agent: it stands for every terminal, so that none can be named so"
-        )
+        raise Refused(Reason.NAME, f"{name!r} is not a valid name for an agent: it means all terminals")
 
 
 def _digest(secret: str) -> str:
@@ -333,8 +332,8 @@ def _load(path: Path, new: bool) -> Entries:
             replace_file(path, written_entries({}))
         else:
             log.warning(
-                "%s is gone, and its CA is not: no agent that has joined before is let in; bring the file back and "
-                "start the controller again, or have each agent join again (`bicast enroll NAME`)",
+                "%s is missing, but its CA exists: no agent that joined before is admitted; restore "
+                "the file and restart the controller, or let each agent join again (`bicast enroll NAME`)",
                 path,
             )
         return {}
@@ -342,14 +341,14 @@ def _load(path: Path, new: bool) -> Entries:
         entries = read_entries(path, text)
     except ConfigError as error:
         raise AgencyError(
-            f"{error}; this is the ledger of agents: bring it back, or move it away to begin anew; all agents must "
-            "join again then"
+            f"{error}; this is the ledger of agents: restore it, or move it away to start over; then "
+            "all agents must join again"
         ) from None
     if new and any(entry.certificates for entry in entries.values()):
         log.warning(
-            "%s names agents, and the CA that signed for them (ca.pem beside it) is gone: a new one was made, and none "
-            "of them is let in; bring the file back and start the controller again, or have each agent join again "
-            "(`bicast enroll NAME`)",
+            "%s lists agents, but the CA that signed their certificates (ca.pem beside it) is missing: a new "
+            "CA was made, and none of them is admitted; restore ca.pem and restart the controller, or let each "
+            "agent join again (`bicast enroll NAME`)",
             path,
         )
     return entries

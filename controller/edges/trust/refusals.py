@@ -82,7 +82,10 @@ class Refusals:
         if name is not None and reason in OUTCAST:
             self._tries[name] = Try(time.time(), peer)
             if _anew(self._outcasts_told, (name, reason), OUTCAST_QUIET_S):
-                rest = f"it tries until its agent is stopped; not told again for {OUTCAST_QUIET_S / 60:g} min"
+                rest = (
+                    "it keeps trying until it is stopped; the next message follows in "
+                    f"{OUTCAST_QUIET_S / 60:g} min at the earliest"
+                )
                 log.warning("agent %r from %s refused: %s; %s", name, peer, sentence, rest)
             return
         if _anew(self._told, (peer.rpartition(":")[0], name or "", reason), QUIET_S):

@@ -284,7 +284,7 @@ def two_addresses(far: dict[str, Any]) -> None:
     [
         (
             lambda far: far.pop("mirrors"),
-            r"beyond\.exit: found 'true', expected false: only a site that mirrors another one",
+            r"beyond\.exit: found 'true', expected false: only a site with `mirrors`",
         ),
         (both, r"beyond\.exit: found 'true', expected false: server is the exit of this site"),
         (two_addresses, r"beyond\.addresses: found .*, expected one address of each family"),

@@ -214,18 +214,18 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"x y": {"protocols": ["udp"]}}, "x y", "a name of letters"),
     ({"bicast": {"protocols": ["udp"]}}, "bicast", "another name"),
     ({f"x{at}": {"dscp": [str(at)]} for at in range(17)}, "", "at most 16 classes"),
-    ({"x": {"protocols": []}}, "x.protocols", "each once"),
-    ({"x": {"protocols": ["udp", "udp"]}}, "x.protocols", "each once"),
-    ({"x": {"ports": ["5060"]}}, "x.ports", "`protocols` beside it, of tcp, udp, sctp"),
-    ({"x": {"protocols": ["udp", "icmp"], "ports": ["5060"]}}, "x.ports", "nothing else has ports"),
+    ({"x": {"protocols": []}}, "x.protocols", "different values"),
+    ({"x": {"protocols": ["udp", "udp"]}}, "x.protocols", "different values"),
+    ({"x": {"ports": ["5060"]}}, "x.ports", "`protocols` beside it with tcp, udp, sctp"),
+    ({"x": {"protocols": ["udp", "icmp"], "ports": ["5060"]}}, "x.ports", "other protocols have no ports"),
     ({"x": {"protocols": ["udp"], "ports": ["0"]}}, "x.ports[0]", "a port from 1 to 65535"),
     ({"x": {"protocols": ["udp"], "ports": ["20-10"]}}, "x.ports[0]", "the lower one first"),
     ({"x": {"protocols": ["udp"], "ports": ["sip"]}}, "x.ports[0]", "a port from 1 to 65535"),
     ({"x": {"protocols": ["udp"], "ports": [str(at) for at in range(1, 18)]}}, "x.ports", "at most 16 values"),
     ({"x": {"dscp": ["64"]}}, "x.dscp[0]", "a whole number from 0 to 63"),
-    ({"x": {"addresses": ["203.0.113.1/24"]}}, "x.addresses[0]", "with no bits set behind"),
+    ({"x": {"addresses": ["203.0.113.1/24"]}}, "x.addresses[0]", "no host bits set"),
     ({"x": {"addresses": ["0.0.0.0/0"]}}, "x.addresses[0]", "a prefix length of 1 or more"),
-    ({"x": {"addresses": ["224.0.1.0/24"]}}, "x.addresses[0]", "nothing in 224.0.0.0/4 can"),
+    ({"x": {"addresses": ["224.0.1.0/24"]}}, "x.addresses[0]", "addresses in 224.0.0.0/4 are not routed"),
     ({"x": {"addresses": ["fd00::1%wifi0"]}}, "x.addresses[0]", "an address, or the network"),
 ]  # fmt: skip
 
@@ -251,7 +251,7 @@ SIP = {"protocols": ["udp"], "ports": ["5060-5070"]}
 def test_overlapping_classes_are_refused_with_the_overlap(second: dict[str, Any], shared: str) -> None:
     error = refused({"voip": SIP, "games": second})
     assert (error.where, error.value) == ("sites.home.classes.games", "games")
-    assert error.expected == f"a class apart from voip: {shared} would be of both"
+    assert error.expected == f"a class that does not overlap voip: {shared} would belong to both"
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_packet_is_in_at_most_one_class(first: dict[str, Any], second: dict[str,
     try:
         site = config(classes={"first": first, "second": second}, modes={}).sites[0]
     except ConfigError as error:
-        assert "apart from first" in error.expected
+        assert "does not overlap first" in error.expected
         alone = [config(classes={"x": each}, modes={"x": "off"}, mode="single").sites[0] for each in (first, second)]
         switches = [FakeSwitch(PORTS).load(compile(site, known(site, active={"client": "lte"}))) for site in alone]
         of_ipv6 = "2001:db8::/32" in [*first.get("addresses", []), *second.get("addresses", [])]
@@ -324,14 +324,14 @@ def test_classes_with_too_many_flows_are_refused_early() -> None:
     wide = {"protocols": ["tcp", "udp", "sctp"], "ports": [f"{at}001-{at}998" for at in range(1, 17)]}
     written = {"sites": {"big": sites.many(250)}}
     written["sites"]["big"]["classes"] = {"wide": wide | {"dscp": [str(at) for at in range(16)]}}
-    with pytest.raises(ConfigError, match=r"sites\.big\.classes: found 'what takes \d+ flows', .* 16384 flows"):
+    with pytest.raises(ConfigError, match=r"sites\.big\.classes: found 'classes that need \d+ flows', .* 16384 flows"):
         sites.loaded(written)
     written = document(classes={"wide": wide | {"dscp": [str(at) for at in range(3)]}}, modes={})
     assert sites.loaded(written).sites[1].named_there
     for at in range(3, 12):
         more = [{"address": f"192.168.0.{at}", "port": f"more{at}"}]
         written["sites"]["far"]["terminals"][f"server-{at}"] = {"addresses": more}
-    with pytest.raises(ConfigError, match=r"sites\.far\.mirrors: .* and our 10 ports inside"):
+    with pytest.raises(ConfigError, match=r"sites\.far\.mirrors: .* and this site's 10 inside ports"):
         sites.loaded(written)
 
 

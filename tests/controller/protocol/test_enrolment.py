@@ -40,13 +40,13 @@ def test_known_name_has_its_role_and_others_the_given_one(
 @pytest.mark.parametrize(
     ("name", "role", "terminal", "reason"),
     [
-        ("guest", None, None, "guest is no terminal, site, server or relay that is known here: say what its agent is"),
+        ("guest", None, None, "guest is not a known terminal, site, server or relay: give its agent's role"),
         (TERMINAL, Role.RELAY, None, f"{TERMINAL} is a terminal of gateway.yaml: its agent has the role terminal"),
         (SITE.name, Role.RELAY, None, f"{SITE.name} is a site of gateway.yaml: its agent has the role gateway"),
         ("www", Role.TERMINAL, None, "www is a server of gateway.yaml: its agent has the role relay"),
         ("guest", None, "nobody", "gateway.yaml has no terminal 'nobody'; it has: "),
-        ("guest", Role.RELAY, TERMINAL, "an agent of role relay speaks for no terminal of its own"),
-        (TERMINAL, None, "phone", f"{TERMINAL} is a terminal of gateway.yaml, and its agent speaks for that one"),
+        ("guest", Role.RELAY, TERMINAL, "an agent of role relay does not speak for a terminal"),
+        (TERMINAL, None, "phone", f"{TERMINAL} is a terminal of gateway.yaml, and its agent speaks for it"),
     ],
 )
 def test_other_role_for_a_known_name_is_refused(
@@ -59,7 +59,7 @@ def test_other_role_for_a_known_name_is_refused(
 
 def test_name_of_a_terminal_and_a_site_needs_a_role() -> None:
     config = replace(CONFIG, sites=(replace(SITE, name=TERMINAL),))
-    with pytest.raises(Impossible, match=r"is a terminal of gateway\.yaml, and a site of gateway\.yaml: say"):
+    with pytest.raises(Impossible, match=r"is a terminal of gateway\.yaml, and a site of gateway\.yaml: give"):
         bound(config, [], TERMINAL, None, None)
     assert bound(config, [], TERMINAL, Role.GATEWAY, None) == Binding(Role.GATEWAY)
     assert bound(config, [], TERMINAL, Role.TERMINAL, None) == Binding(Role.TERMINAL, TERMINAL)

@@ -94,7 +94,7 @@ def test_certificate_of_another_ca_is_refused(house: House, log: Log) -> None:
     house.enrolled("phone")
     stream = house.stream(signed_by_another_ca("phone"))
     assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
-    assert "its certificate is not one of ours (" in refused(house, log, "handshake")
+    assert "its certificate was not issued by this controller (" in refused(house, log, "handshake")
     assert house.quiet()
 
 
@@ -160,7 +160,7 @@ def test_revoked_agent_that_retries_is_logged_once_and_shown(
     for _ in range(3):
         assert house.stream(identity).ended().code is DENIED
     told = log.get(timeout=PATIENCE_S).getMessage()
-    assert "`bicast enroll phone`" in told and "until its agent is stopped; not told again for 60 min" in told
+    assert "`bicast enroll phone`" in told and "until it is stopped; the next message follows in 60 min" in told
     assert log.empty() and house.agents.refusals()["revoked"] == 3
     (after,) = house.agents.enrolled()
     assert after.standing is EnrolmentState.REVOKED and after.revoked_at is not None

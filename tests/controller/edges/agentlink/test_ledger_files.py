@@ -48,7 +48,7 @@ def test_damaged_file_is_named_and_not_replaced(house: House, name: str, content
     path = house.directory / name
     good = path.read_bytes()
     path.write_bytes(content)
-    with pytest.raises(AgencyError, match=f"{name}.*: bring it back, or move it away to begin anew"):
+    with pytest.raises(AgencyError, match=f"{name}.*: restore it, or move it away to start over"):
         Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     path.write_bytes(good)
     house.again()
@@ -79,7 +79,7 @@ def test_invalid_ledger_value_is_refused_with_its_place(house: House, place: str
         Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     sentence = str(refused.value)
     assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
-    assert "bring it back, or move it away to begin anew" in sentence
+    assert "restore it, or move it away to start over" in sentence
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
@@ -119,7 +119,7 @@ def test_special_file_is_refused_without_blocking(house: House, name: str) -> No
     path = house.directory / name
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(AgencyError, match=f"{name} cannot be read .*no regular file.*: it must be a file"):
+    with pytest.raises(AgencyError, match=f"{name} cannot be read .*not a regular file.*: it must be a file"):
         Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     path.unlink()
 
@@ -164,7 +164,7 @@ def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
         house.agents.invite("phone")
         _fill(disk)
         with pytest.raises(
-            Impossible, match=r"ledger\.json cannot be written \(No space left .*: make room on "
+            Impossible, match=r"ledger\.json cannot be written \(No space left .*: free space on "
         ) as full:
             house.agents.invite("laptop")
         assert "user" not in str(full.value), "permissions are not the cause"
@@ -215,8 +215,8 @@ def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, capl
     lock = disk / "agents" / "lock"
     with files.locked(lock, "the agents' directory", "go elsewhere"):
         (said,) = (each.getMessage() for each in caplog.records)
-        assert said.startswith(f"{lock} cannot be written (No space left on device)") and "make room on" in said
-        sentence = "in use by another controller, process of a number that it has not told: .* go elsewhere"
+        assert said.startswith(f"{lock} cannot be written (No space left on device)") and "free space on" in said
+        sentence = "in use by another controller, process of unknown number: .* go elsewhere"
         with (
             pytest.raises(files.InUse, match=sentence),
             files.locked(lock, "the agents' directory", "go elsewhere"),
@@ -237,7 +237,7 @@ def test_token_stays_valid_when_the_ledger_cannot_be_saved(house: House) -> None
 def test_ca_readable_by_others_is_refused_with_instructions(house: House) -> None:
     path = house.directory / "ca.pem"
     path.chmod(0o644)
-    with pytest.raises(AgencyError, match=r"every user of this machine may open it: `chmod o= .*ca\.pem`"):
+    with pytest.raises(AgencyError, match=r"every user of this machine can read it: `chmod o= .*ca\.pem`"):
         Authority(house.directory)
     path.chmod(0o640)
     Authority(house.directory)

@@ -164,7 +164,7 @@ def test_host_with_too_many_connections_is_refused_alone(
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(silent_client(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
         read_to_the_end(many[4])
-        assert "while 0.01 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
+        assert "limit of 0.01 connections per second from that host" in log.get(timeout=PATIENCE_S).getMessage()
         assert house.agents.refusals()["rate"] == 1
         house.served(identity)
 

@@ -106,7 +106,7 @@ def test_probe_result_arrives_complete_and_once(house: House) -> None:
     assert len(probed.packets) == decode.MOST_PACKETS
     assert probed.packets[-1] == ProbePacket(19_999, 1440, *[HOUR_NS - 1] * 4)
     stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
-    assert stream.ended().said == "probed by directive 5, which it was not given or has told of"
+    assert stream.ended().said == "probed by directive 5, which was not sent or is already reported"
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "refused"])
@@ -129,7 +129,7 @@ def test_unknown_time_is_none_and_not_zero() -> None:
 
 WRONG = [
     (pb.Probed(trains=[0]), "1, 0, 0, 0, 0, 0 values of a probe's packets"),
-    (pb.Probed(transport="udp", **columns(20_001)), "20001 packets of a probe: expected 20000 at most"),
+    (pb.Probed(transport="udp", **columns(20_001)), "20001 packets of a probe: expected at most 20000"),
     (pb.Probed(transport="ip\x1b", **columns(1)), "probed over 'ip ': expected udp or udp6"),
     (pb.Probed(transport="udp", **columns(1) | {"heard_ns": [HOUR_NS + 1]}), "3600000000001 ns since the probe began"),
     (pb.Probed(transport="udp", **columns(1) | {"lengths": [65_508]}), "65508 bytes of UDP payload"),

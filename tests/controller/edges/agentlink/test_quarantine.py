@@ -17,14 +17,14 @@ def test_agent_that_fails_the_core_twice_is_locked_out(house: House) -> None:
     phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
     for _ in range(FAULTS):
         stream, opened = house.served(phone)
-        house.agents.perform(HangUp(opened.session, "the controller failed at its word", fault=True))
+        house.agents.perform(HangUp(opened.session, "its message made the controller fail", fault=True))
         ended = stream.ended()
-        assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "failed at its word" in ended.said
+        assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "made the controller fail" in ended.said
         house.closed()
     stream = house.stream(phone)
     stream.say(HELLO)
     ended = stream.ended()
-    assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "it is let in again in 600 s" in ended.said
+    assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "it is admitted again in 600 s" in ended.said
     assert house.agents.refusals()["fault"] == FAULTS + 1
     house.served(laptop)
 
@@ -35,6 +35,6 @@ def test_quarantine_ends_and_distant_faults_make_none() -> None:
     quarantine.fault("phone", WITHIN_S + 1.0)
     quarantine.check("phone", WITHIN_S + 1.0)
     quarantine.fault("phone", WITHIN_S + 2.0)
-    with pytest.raises(Refused, match="let in again in 600 s"):
+    with pytest.raises(Refused, match="admitted again in 600 s"):
         quarantine.check("phone", WITHIN_S + 2.0)
     quarantine.check("phone", WITHIN_S + 2.0 + LASTS_S)

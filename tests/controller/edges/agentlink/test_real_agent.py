@@ -58,7 +58,7 @@ class House:
 
     def start(self) -> None:
         self.controller = self._begin("controller", self.python, "-m", "controller", "gateway.yaml")
-        self.until(lambda: self.log("controller").count("agents are awaited") > 0)
+        self.until(lambda: self.log("controller").count("listening for agents") > 0)
 
     def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("wb") as log:
@@ -116,7 +116,7 @@ def test_agent_joins_is_revoked_and_joins_again(house: House) -> None:
     joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
     replayed = house.agent(*line.split()[1:], "--directory", "phone")
-    assert replayed.returncode == 1 and "was used before" in replayed.stderr
+    assert replayed.returncode == 1 and "was already used" in replayed.stderr
     agent = house.run_agent("phone")
     house.until(lambda: house.served("phone"))
     assert "127.0.0.1:" in house.bicast("agents")

@@ -119,7 +119,7 @@ def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
     walked = house.event(Walked)
     assert walked.ways[0].rtt_us == 900 and walked.ways[0].routers[0].address == ""
     stream.say(pb.FromAgent(walked=pb.Walked(directive=5)))
-    assert stream.ended().said == "walked by directive 5, which it was not given or has told of"
+    assert stream.ended().said == "walked by directive 5, which was not sent or is already reported"
 
 
 def test_take_order_arrives_complete(house: House) -> None:

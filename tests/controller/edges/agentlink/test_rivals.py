@@ -30,7 +30,7 @@ def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log
     answer_liveness_order(first)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
     line = refused(house, log, "rival")
-    assert f"phone at {opened.peer} is served" in line and "revoke phone" in line
+    assert f"phone is already connected from {opened.peer}" in line and "revoke phone" in line
     assert house.quiet(), "the core gets no event"
     house.agents.perform(Direct(opened.session, 1, Disarm("x")))
     assert first.on_event().directive.id == 1, "the first goes on"
@@ -54,7 +54,7 @@ def test_stream_that_does_not_answer_is_replaced(house: House, monkeypatch: pyte
     first, old = house.served(identity)
     second = house.stream(identity).welcomed()
     closed, opened = house.event(AgentClosed), house.event(AgentOpened)
-    assert closed.session == old.session and f"came anew, from {opened.peer}" in closed.reason
+    assert closed.session == old.session and f"reconnected from {opened.peer}" in closed.reason
     assert opened.session > old.session
     assert first.ended().code is grpc.StatusCode.ABORTED
     second.report(1)

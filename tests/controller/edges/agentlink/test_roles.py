@@ -32,8 +32,8 @@ def test_hello_with_another_role_than_certified_is_refused(house: House, bound: 
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.PERMISSION_DENIED and house.quiet()
     assert ended.said == (
-        f"phone says that it is a {said}, and its certificate is for a {bound}: run it with `--role {bound}`; or "
-        f"`bicast enroll phone --role {said}` on the controller, and join again"
+        f"phone has the role {said}, but its certificate is for a {bound}: run it with `--role "
+        f"{bound}`; or run `bicast enroll phone --role {said}` on the controller, and join again"
     )
     assert house.agents.refusals()["role"] == 1
 

@@ -77,7 +77,7 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
     stream.report(2)
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert ended.said == "sent report 2 while 1 was not taken: expected one at a time"
+    assert ended.said == "sent report 2 before report 1 was confirmed: expected one at a time"
     assert house.event(Reported).sequence == 1
     assert house.closed() == AgentClosed(opened.session, ended.said)
     assert house.agents.refusals()["speech"] == 1
@@ -187,20 +187,20 @@ def test_order_for_an_ended_session_is_dropped(house: House) -> None:
 
 
 NOWHERE = pb.Subflow(local_address="x")
-NO_HELLO = "did not say hello first"
+NO_HELLO = "sent another message before its hello"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         ([pb.FromAgent(report=pb.Report(sequence=1))], NO_HELLO),
-        ([b"\xff\xff\xff"], "no FromAgent"),
-        ([b""], "says nothing"),
+        ([b"\xff\xff\xff"], "do not decode as FromAgent"),
+        ([b""], "without any content"),
         ([pb.FromAgent(hello=pb.Hello(role=pb.ROLE_TERMINAL))], "protocol 0"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1))], "expected terminal, gateway or relay"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=["192.0.2.256"]))], "for an address"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=["192.0.2.1"] * 65))], "more than 64"),
-        ([HELLO, HELLO], "hello twice"),
+        ([HELLO, HELLO], "a second hello"),
         ([HELLO, b"\x00" * (1 + (4 << 20))], "4194305 bytes"),
         ([HELLO, pb.FromAgent(result=pb.Result(directive=3))], "answered directive 3"),
         (
@@ -234,7 +234,7 @@ def test_oversized_message_is_not_read(house: House) -> None:
 def test_silent_stream_times_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
     stream = house.stream(house.enrolled("phone"))
-    assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "said nothing for 0.2 s: expected a hello")
+    assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "sent nothing for 0.2 s: expected a hello")
     assert house.quiet()
 
 
@@ -252,5 +252,5 @@ def test_stopping_controller_says_so(house: House) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.again()
     ended = stream.ended()
-    assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller stops" in ended.said
+    assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller is stopping" in ended.said
     assert house.closed().session == opened.session

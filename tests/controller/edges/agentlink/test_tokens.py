@@ -40,7 +40,7 @@ def test_token_is_valid_once(house: House, log: Log) -> None:
     token = house.agents.invite("phone").token
     assert isinstance(house.join("phone", token), Identity)
     replayed = house.join("phone", token)
-    assert isinstance(replayed, Ended) and replayed.code is UNAUTHENTICATED and "was used before" in replayed.said
+    assert isinstance(replayed, Ended) and replayed.code is UNAUTHENTICATED and "was already used" in replayed.said
     assert "`bicast enroll phone` makes a new one" in replayed.said
     assert "'phone'" in refused(house, log, "token_used")
 
@@ -74,7 +74,7 @@ def test_token_and_its_use_survive_a_restart(house: House) -> None:
 def test_token_expires_after_15_minutes(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
     ended = house.join("phone", house.agents.invite("phone").token)
-    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "too old" in ended.said
+    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "has expired" in ended.said
     refused(house, log, "token_old")
 
 
@@ -94,7 +94,7 @@ def test_new_token_replaces_the_earlier_one(house: House) -> None:
 
 @pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone", "all"])
 def test_invalid_agent_name_is_refused_everywhere(house: House, name: str, log: Log) -> None:
-    with pytest.raises(Impossible, match="no name of an agent"):
+    with pytest.raises(Impossible, match="not a valid name for an agent"):
         house.agents.invite(name)
     ended = house.join(name, "a" * 26, asked=request("phone", new_key()))
     assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -77,7 +77,7 @@ def test_file_that_keeps_growing_is_refused(file: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(load.time, "sleep", more)
     monkeypatch.setattr(load, "PATIENCE_S", 0.01)
-    with pytest.raises(ConfigError, match="write another, and rename it"):
+    with pytest.raises(ConfigError, match="write a new one and rename it"):
         load.read(str(file))
 
 

@@ -46,15 +46,17 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("mapping for an address", (*HOME, "access_points", "air", "measure"), {"local": "192.0.2.9"}, "air.measure",
      "an IPv4 or IPv6 address"),
     ("uplink's port twice", (*WIFI, "port"), "lte0", "uplinks.lte.port: found 'lte0'", "uplinks.wifi.port"),
-    ("uplink's port inside", (*CLIENT, "addresses", 0, "port"), "wifi0", "addresses[0].port", "port inside"),
-    ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "apart from"),
-    ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "apart from"),
+    ("uplink's port inside", (*CLIENT, "addresses", 0, "port"), "wifi0", "addresses[0].port", "another port"),
+    ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "does "
+        "not overlap"),
+    ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "does "
+        "not overlap"),
     ("multicast MAC", (*WIFI, "mac"), "01:00:5e:00:00:01", "wifi.mac: found '01:00:5e:00:00:01'", "unicast MAC"),
     ("no next hop", (*WIFI, "next_hops"), None, "wifi.next_hops: found nothing", "required"),
     ("empty next hops", (*WIFI, "next_hops"), [], "wifi.next_hops", "at least one next hop"),
     ("next hop elsewhere", (*WIFI, "next_hops", 0, "address"), "192.168.99.1", "next_hops[0].address", "own networks"),
-    ("own next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.2", "next_hops[0].address", "another machine"),
-    ("broadcast next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.255", "next_hops[0]", "of a machine"),
+    ("own next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.2", "next_hops[0].address", "another host"),
+    ("broadcast next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.255", "next_hops[0]", "of a host"),
     ("two of a family", (*WIFI, "addresses"), ["192.168.100.2/24", "10.7.0.2/24"], "wifi.addresses", "one of each"),
     ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "wifi.addresses[0]", "prefix length"),
     ("dpid zero", (*HOME, "dpid"), "0" * 16, "sites.home.dpid", "16 hexadecimal digits"),
@@ -65,9 +67,9 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("default uplink", (*CLIENT, "default_uplink"), "dsl", "client.default_uplink", "wifi, lte"),
     ("bandwidth", (*HOME, "access_points", "air", "bandwidth_bps"), "-1", "bandwidth_bps", "a whole number of bit/s"),
     ("a strange address", (*CLIENT, "addresses", 0, "address"), "10.9.9.9", "addresses[0].address", "subnets"),
-    ("address of the gateway", (*CLIENT, "addresses", 0, "address"), "192.168.110.2", "addresses[0]", "nobody else"),
-    ("address twice", (*HOME, "terminals", "phone", "addresses", 0, "address"), "192.168.110.3", "phone", "else has"),
-    ("multicast address", (*CLIENT, "addresses", 0, "address"), "224.0.0.1", "addresses[0].address", "one machine"),
+    ("address of the gateway", (*CLIENT, "addresses", 0, "address"), "192.168.110.2", "addresses[0]", "no other entry"),
+    ("address twice", (*HOME, "terminals", "phone", "addresses", 0, "address"), "192.168.110.3", "phone", "no other"),
+    ("multicast address", (*CLIENT, "addresses", 0, "address"), "224.0.0.1", "addresses[0].address", "a routable host"),
     ("no addresses", (*CLIENT, "addresses"), [], "client.addresses", "at least one address"),
     ("long port", (*WIFI, "port"), "a" * 16, "wifi.port", "15 at most"),
     ("odd name", (*HOME, "uplinks", "wi fi"), {}, "uplinks.wi fi", "a name of letters"),
@@ -76,7 +78,7 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("listening to all", ("controller",), {"api": {"listen": "0.0.0.0:8653"}}, "controller.api.listen", "token_file"),
     ("OpenFlow to all", ("controller",), {"openflow": {"listen": "[::]:6653"}}, "openflow.listen", "`tls`"),
     ("TLS at a Unix socket", ("controller",), {"openflow": {"tls": {"certificate": "c", "key": "k", "ca": "a"}}},
-     "controller.openflow.tls", "an address at `listen`: a Unix socket has no TLS"),
+     "controller.openflow.tls", "an address and port in `listen`: a Unix socket has no TLS"),
     ("a long socket path", ("controller",), {"openflow": {"listen": "/" + "s" * 107}}, "openflow.listen", "107 bytes"),
     ("endpoint", ("controller",), {"api": {"listen": "localhost"}}, "controller.api.listen", "127.0.0.1:6653"),
     ("port number", ("controller",), {"api": {"listen": "127.0.0.1:99999"}}, "api.listen", "an address and a port"),
@@ -91,23 +93,23 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("here is anywhere too", ("controller",), {"agents": {"listen": "[::]:8655", "join": "[::1]:8655"}},
      "controller.agents.join", "than [::]:8655 at controller.agents.listen"),
     ("agents at a subnet's gateway", ("controller",), {"agents": {"listen": "192.168.110.2:8655"}},
-     "controller.agents.listen: found '192.168.110.2:8655'", "which is at sites.home.subnets.wifi-side.gateways"),
+     "controller.agents.listen: found '192.168.110.2:8655'", "which is also at sites.home.subnets.wifi-side.gateways"),
     ("agents joining at an uplink's address", ("controller",), {"agents": {"join": "[fd00:100::2]:8656"}},
-     "controller.agents.join: found '[fd00:100::2]:8656'", "which is at sites.home.uplinks.wifi.addresses"),
+     "controller.agents.join: found '[fd00:100::2]:8656'", "which is also at sites.home.uplinks.wifi.addresses"),
     ("agents at a terminal's address", ("controller",), {"agents": {"listen": "192.168.110.3:8655"}},
-     "controller.agents.listen", "which is at sites.home.terminals.client.addresses[0].address"),
+     "controller.agents.listen", "which is also at sites.home.terminals.client.addresses[0].address"),
     ("OpenFlow at a subnet's gateway", ("controller",),
      {"openflow": {"listen": "192.168.110.2:6653", "tls": {"certificate": "c", "key": "k", "ca": "a"}}},
      "controller.openflow.listen", "an address of the controller's own machine"),
     ("a device for the state", ("controller",), {"state": "/dev/null"}, "controller.state", "a regular file"),
     ("the state in a device", ("controller",), {"state": "/dev/null/s"}, "controller.state", "a regular file"),
     ("agents in a device", ("controller",), {"agents": {"directory": "/dev/null"}},
-     "controller.agents.directory: found '/dev/null'", "a directory, or one where there is nothing yet"),
+     "controller.agents.directory: found '/dev/null'", "a directory, or a path that does not exist yet"),
     ("two at one path", ("controller",), {"state": "nowhere/kept", "agents": {"directory": "nowhere/kept"}},
-     "controller.agents.directory", "a path of its own (it is at controller.state too)"),
+     "controller.agents.directory", "a path of its own (it is also at controller.state)"),
     ("the state among agents' keys", ("controller",),
      {"state": "nowhere/agents/ca.pem", "agents": {"directory": "nowhere/agents"}}, "controller.state",
-     "a file that is not in "),
+     "a file outside "),
     ("a zone to listen in", ("controller",), {"agents": {"listen": "[::1%lo]:8655"}}, "controller.agents.listen",
      "without a zone"),
     ("a key that moves the cursor", ("controller",), {"sta\n\x1b[31mte": "x"}, "controller.sta\\n\\x1b[31mte",
@@ -136,13 +138,13 @@ ADDRESSES: dict[str, tuple[tuple[str | int, ...], str]] = {  # the places of eac
     "next hop": ((*WIFI, "next_hops"), "sites.home.uplinks.wifi.next_hops[0].address"),
 }
 NO_MACHINES = [
-    ("terminal", "fe80::7", "nothing in fe80::/10"),
-    ("terminal", "::ffff:10.1.0.7", "nothing in ::ffff:0:0/96"),
-    ("terminal", "10.1.0.255", "an address of a machine in 10.1.0.0/24"),
-    ("gateway", "127.0.0.1/8", "nothing in 127.0.0.0/8"),
-    ("uplink", "240.0.0.2/24", "nothing in 240.0.0.0/4"),
-    ("uplink", "192.168.100.0/24", "an address of a machine in 192.168.100.0/24"),
-    ("next hop", "169.254.0.1", "nothing in 169.254.0.0/16"),
+    ("terminal", "fe80::7", "addresses in fe80::/10"),
+    ("terminal", "::ffff:10.1.0.7", "addresses in ::ffff:0:0/96"),
+    ("terminal", "10.1.0.255", "the address of a host in 10.1.0.0/24"),
+    ("gateway", "127.0.0.1/8", "addresses in 127.0.0.0/8"),
+    ("uplink", "240.0.0.2/24", "addresses in 240.0.0.0/4"),
+    ("uplink", "192.168.100.0/24", "the address of a host in 192.168.100.0/24"),
+    ("next hop", "169.254.0.1", "addresses in 169.254.0.0/16"),
     ("next hop", "fe80::1%wifi0", "an address without a zone"),
 ]
 
@@ -161,10 +163,13 @@ def test_address_that_no_host_can_have_is_refused(whose: str, address: str, expe
     ("text", "where"),
     [
         ("sites: {home: ]", "line 1"),
-        ("sites: {}\nsites: {}", "line 2, column 1: found \"key 'sites' twice\", expected .*: it is in line 1 too"),
+        (
+            "sites: {}\nsites: {}",
+            "line 2, column 1: found \"the key 'sites' a second time\", expected .*: it is also in line 1",
+        ),
         (
             "sites:\n  a: {rule: off, rule: off}",
-            "line 2, column 18: found \"key 'rule' twice\", expected .* line 2 too",
+            "line 2, column 18: found \"the key 'rule' a second time\", expected .* line 2",
         ),
         ("[1, 2]: 3", "not a plain word"),
         ("&a [*a]", "recursive"),
@@ -225,7 +230,7 @@ def test_default_uplink_that_cannot_reach_is_named() -> None:
     del home["uplinks"]["lte"]["next_hops"][1]
     home["terminals"]["phone"]["addresses"].append({"address": "fd00:1::7", "port": "lan0"})
     with pytest.raises(
-        ConfigError, match=r"phone\.default_uplink: found 'lte', expected an uplink that leads fd00:1::7"
+        ConfigError, match=r"phone\.default_uplink: found 'lte', expected an uplink with a next hop for fd00:1::7"
     ):
         sites.loaded(written)
 

@@ -79,7 +79,7 @@ def test_relaying_networks_of_two_sites_may_not_overlap() -> None:
         sites.loaded(written)
     assert refused.value.where == "sites.cabin.relaying.uplinks.wifi.gateways"
     assert refused.value.value == "10.97.1.1/24"
-    assert "apart from 10.97.1.0/24 at sites.home.relaying.uplinks.wifi.gateways" in str(refused.value)
+    assert "does not overlap 10.97.1.0/24 at sites.home.relaying.uplinks.wifi.gateways" in str(refused.value)
     for uplink, number in (("wifi", 3), ("lte", 4)):
         gateways = [f"10.97.{number}.1/24", f"fd00:97{number}::1/64"]
         cabin["relaying"]["uplinks"][uplink]["gateways"] = gateways
@@ -110,14 +110,14 @@ def phone_is(address: str) -> Change:
             relaying(lambda at: at.update(port="relay-at-home1")),
             "relaying.port",
             "relay-at-home1",
-            "13 characters at m",
+            "at most 13 characters",
         ),
         (wifi(port="wifi0"), "relaying.uplinks.wifi.port", "wifi0", "not also at sites.home.uplinks.wifi.port"),
         (
             wifi(port="lan0"),
             "terminals.phone.addresses[0].port",
             "lan0",
-            "it is at sites.home.relaying.uplinks.wifi.port",
+            "also at sites.home.relaying.uplinks.wifi.port",
         ),
         (
             relaying(lambda at: at["uplinks"].pop("lte")),
@@ -139,7 +139,7 @@ def phone_is(address: str) -> Change:
             wifi(gateways=["10.97.2.9/24", "fd00:971::1/64"]),
             "relaying.uplinks.lte.gateways",
             "10.97.2.1/24",
-            "apart from",
+            "does not overlap",
         ),
         (
             lambda home: home["uplinks"]["wifi"]["next_hops"].pop(),
@@ -148,7 +148,12 @@ def phone_is(address: str) -> Change:
             "no IPv6: the uplink wifi has no next hop for it",
         ),
         (phone_is("10.1.7.1"), "terminals.phone.addresses", "10.1.7.1", "10.97.1.1 in the relaying network of wifi"),
-        (phone_is("10.1.7.255"), "terminals.phone.addresses", "10.1.7.255", "(10.97.1.0/24) is no machine's"),
+        (
+            phone_is("10.1.7.255"),
+            "terminals.phone.addresses",
+            "10.1.7.255",
+            "(10.97.1.0/24) is reserved for the network",
+        ),
         (
             phone_is("10.1.7.3"),
             "terminals.phone.addresses",
@@ -162,7 +167,7 @@ def phone_is(address: str) -> Change:
             ),
             "terminals.laptop.addresses[0].address",
             "10.1.0.7",
-            "an address that nobody else has",
+            "an address that no other entry has",
         ),
     ],
 )
@@ -184,10 +189,10 @@ def test_relaying_needs_agents_and_the_site_of_the_terminals() -> None:
     for terminal in written["sites"]["home"]["terminals"].values():
         terminal.pop("relayed", None)
     with pytest.raises(
-        ConfigError, match=r"sites\.far\.relaying: found .*, expected it at home, which this site mirrors"
+        ConfigError, match=r"sites\.far\.relaying: found .*, expected `relaying` at home, which this site mirrors"
     ):
         sites.loaded(written)
     written = relayed_site.document()
     del written["controller"]
-    with pytest.raises(ConfigError, match=r"sites\.home\.relaying: .*expected controller\.agents beside it"):
+    with pytest.raises(ConfigError, match=r"sites\.home\.relaying: .*expected `controller\.agents` in the file"):
         sites.loaded(written)

@@ -33,19 +33,19 @@ def test_uplink_is_measured_between_the_configured_hosts() -> None:
 
 
 WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
-    ("no other end", ("sites", "far"), None, "wifi.measure", "nothing: no site of this file is at the other end"),
-    ("no agents", ("controller",), {}, "wifi.measure", "controller.agents beside it"),
-    ("at both ends", ("sites", "far", "uplinks", "wifi", "measure"), BETWEEN, "wifi.measure", "one end starts"),
-    ("one host", (*OF_WIFI, "remote"), "198.51.100.7", "wifi.measure.remote", "another address than `local`"),
+    ("no other end", ("sites", "far"), None, "wifi.measure", "no `measure`: no site of this file is at the other end"),
+    ("no agents", ("controller",), {}, "wifi.measure", "`controller.agents` in the file"),
+    ("at both ends", ("sites", "far", "uplinks", "wifi", "measure"), BETWEEN, "wifi.measure", "at one end only"),
+    ("one host", (*OF_WIFI, "remote"), "198.51.100.7", "wifi.measure.remote", "differs from `local`"),
     ("two families", (*OF_WIFI, "remote"), "2001:db8::1", "wifi.measure.remote", "an IPv4 address, as `local` is"),
-    ("a group", (*OF_WIFI, "remote"), "224.0.0.1", "wifi.measure.remote", "one machine"),
-    ("the bridge's", (*OF_WIFI, "local"), "192.168.100.2", "wifi.measure.local", "the address of the host of home"),
+    ("a group", (*OF_WIFI, "remote"), "224.0.0.1", "wifi.measure.remote", "a routable host"),
+    ("the bridge's", (*OF_WIFI, "local"), "192.168.100.2", "wifi.measure.local", "an address of the host of home"),
     (
         "the other bridge's",
         (*OF_WIFI, "remote"),
         "192.168.0.1",
         "wifi.measure.remote",
-        "the address of the host of far",
+        "an address of the host of far",
     ),
 ]
 
@@ -70,5 +70,5 @@ def test_invalid_measurement_is_refused_with_its_place(
 def test_measure_at_a_tunnel_is_refused() -> None:
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["wifi"]["measure"] = dict(BETWEEN)
-    with pytest.raises(ConfigError, match=r"wifi.measure.*nothing at an uplink of kind tunnel"):
+    with pytest.raises(ConfigError, match=r"wifi.measure.*no `measure` at an uplink of kind tunnel"):
         sites.loaded(written)

@@ -43,7 +43,7 @@ class Front:
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         with self._one_at_a_time:
             if not re.fullmatch("[a-z0-9][a-z0-9-]{0,62}", name):
-                raise Impossible(f"{name[:80]!r} is no name of an agent")
+                raise Impossible(f"{name[:80]!r} is not a valid name for an agent")
             before = self.known.get(name, replace(INVITED, name=name))
             self.known[name] = replace(before, token_until=1_700_000_900.0)
             bound = of_agent(name, role or Role.TERMINAL, terminal)

@@ -157,4 +157,4 @@ def test_hundreds_of_half_requests_do_not_block_other_clients() -> None:
             )
         _, complaints = child.communicate("", timeout=30)
     assert child.returncode == 0
-    assert complaints.count("\n") == 1 and f"the API has {DESCRIPTORS // 4} connections" in complaints
+    assert complaints.count("\n") == 1 and f"limit of {DESCRIPTORS // 4} connections" in complaints

@@ -70,7 +70,7 @@ def test_stale_token_is_replaced_and_a_newer_one_is_kept(run: Path) -> None:
 
 def test_token_that_cannot_be_saved_is_one_sentence(run: Path) -> None:
     run.write_text("a file, and no directory")
-    with pytest.raises(token.BadToken, match=r"api-7.token cannot be kept|cannot be kept at .*token_file"):
+    with pytest.raises(token.BadToken, match=r"api-7.token cannot be written|cannot be written to .*token_file"):
         token.of_api(None, 7).__enter__()
 
 

@@ -75,7 +75,7 @@ def test_unfinished_handshake_ends_after_five_seconds(desk: Desk, caplog: pytest
         assert time.monotonic() - began > OPENING_S / 2
         peer.close()
     (told,) = _warnings(caplog)
-    assert "was not known as a switch within 5 s" in told
+    assert "did not complete the OpenFlow handshake within 5 s" in told
 
 
 def test_talkative_peer_without_a_handshake_is_disconnected(desk: Desk) -> None:
@@ -160,7 +160,7 @@ def test_host_with_too_many_connections_is_refused_alone(
         stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
         desk.opened(5)
         (told,) = _warnings(caplog)
-        assert "while 0.01 connections a second come from that host" in told
+        assert "limit of 0.01 connections per second from that host" in told
 
 
 READ_FLOWS, READ_GROUPS = 0, 1  # positions in the sequence of a Read's requests

@@ -125,7 +125,7 @@ def test_certificate_for_another_dpid_is_refused(
         peer.send(features(9, xid))
         assert peer.is_ended()
     assert secured.drain() == []
-    assert f"has dpid {dpid(9)}, and its certificate is made out to {' and '.join(sorted(names))}; " in caplog.text
+    assert f"has dpid {dpid(9)}, but its certificate names {' and '.join(sorted(names))}; " in caplog.text
     with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
         good.become_switch(9)
         assert secured.opened(9).dpid == 9

@@ -221,10 +221,10 @@ def test_failing_report_ends_only_its_agents_session(
         agent.service.post(bad.report(), taken.set)
     agent.tell(agent.hand.report())
     (hung_up,) = agent.hung_up
-    assert (hung_up.session, hung_up.fault) == (2, True) and "at its word (Reported)" in hung_up.reason
+    assert (hung_up.session, hung_up.fault) == (2, True) and "its message (Reported)" in hung_up.reason
     assert not taken.is_set(), "it sends no more"
     (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert "at a word (Reported) of agent bad" in said.getMessage() and said.exc_info is not None
+    assert "at a message (Reported) of agent bad" in said.getMessage() and said.exc_info is not None
     agent.tell(AgentClosed(2, "the controller failed"))
     assert [one.name for one in agent.service.snapshot().agents if one.state == "here"] == ["relay-1"]
     agent.tell(bad.opened(3))
@@ -277,8 +277,8 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
 def test_unconfirmed_change_is_reported_as_sent(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated override gets the same answer while the first one is unconfirmed."""
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
-    sent = "it was sent to gateway home, whose switch has not confirmed it within 0.05 s"
-    late = (f"{sent}; `./bicast status` tells how it is",)
+    sent = "the change was sent to gateway home, whose switch has not confirmed it within 0.05 s"
+    late = (f"{sent}; `./bicast status` shows its state",)
     first, again = (gateway.service.set_mode("client", Mode.SINGLE) for _ in range(2))
     assert (first.done, first.failed) == (("client is in mode single",), late)
     assert (again.done, again.failed) == (("client is already in mode single",), late)

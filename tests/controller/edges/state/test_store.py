@@ -109,7 +109,7 @@ def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: obj
 
 def test_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
-    with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
+    with pytest.raises(StoreError, match=r"state\.json cannot be read .*not a regular file"):
         Store(str(tmp_path / "state.json")).load()
 
 
@@ -130,14 +130,14 @@ def test_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
 def test_unreadable_state_file_is_named_and_left(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"
     path.write_text(text)
-    with pytest.raises(StoreError, match="move it away to forget"):
+    with pytest.raises(StoreError, match="move it away to start without"):
         Store(str(path)).load()
     assert path.read_text() == text
 
 
 def test_unwritable_state_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="a restart would forget"):
+    with pytest.raises(StoreError, match="a restart would lose"):
         Store(str(tmp_path / "file" / "state.json")).save(Wanted())
 
 
@@ -169,5 +169,5 @@ def test_impossible_measurement_is_named(tmp_path: Path, good: str, bad: str) ->
     Store(str(path)).save(Wanted(), MEASURED)
     assert good in path.read_text()
     path.write_text(path.read_text().replace(good, bad))
-    with pytest.raises(StoreError, match=r"paths\[.*move it away to forget"):
+    with pytest.raises(StoreError, match=r"paths\[.*move it away to start without"):
         Store(str(path)).measured()

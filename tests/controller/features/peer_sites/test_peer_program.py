@@ -111,11 +111,11 @@ def speak_ipv4_alone(far: dict[str, Any]) -> None:
         (lambda far: far["uplinks"].pop("lte"), "a site with the same uplinks, wifi: home has lte, wifi"),
         (
             lambda far: far["subnets"].update(more={"gateways": ["192.168.110.1/24"]}),
-            "a site whose terminals are outside: 192.168.110.3 of client",
+            "a site with terminals outside this site's subnets: 192.168.110.3 of client",
         ),
         (
             speak_ipv4_alone,
-            "a site that the uplink wifi leads back to: it has no next hop for fd00:110::3",
+            "a site that the uplink wifi reaches: it has no next hop for fd00:110::3",
         ),
     ],
 )
@@ -131,10 +131,10 @@ def test_site_is_mirrored_once_and_not_in_a_chain() -> None:
     again = deepcopy(FAR) | {"dpid": "0000000000000003"}
     again["terminals"] = {"other": again["terminals"]["server"]}
     written["sites"]["again"] = again
-    with pytest.raises(ConfigError, match="a site that no other one mirrors: again does"):
+    with pytest.raises(ConfigError, match="a site that no other site mirrors: again already does"):
         sites.loaded(written)
     again["mirrors"] = "far"
-    with pytest.raises(ConfigError, match="a site that mirrors none: far mirrors home"):
+    with pytest.raises(ConfigError, match="a site without `mirrors`: far mirrors home"):
         sites.loaded(written)
 
 
@@ -145,5 +145,5 @@ def test_copy_limits_are_configured_at_one_end(key: str, value: str) -> None:
     (limits,) = {uplink.limits for uplink in sites.loaded(written).sites[0].uplinks if uplink.name == "lte"}
     assert value in (str(limits.budget_bytes_per_day), str(limits.max_share))
     written["sites"]["far"]["uplinks"]["lte"][key] = value
-    with pytest.raises(ConfigError, match=rf"sites\.far\.uplinks\.lte\.{key}: .* nothing: it is written at home"):
+    with pytest.raises(ConfigError, match=rf"sites\.far\.uplinks\.lte\.{key}: .* no such key: home has it"):
         sites.loaded(written)

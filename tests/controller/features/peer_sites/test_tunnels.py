@@ -76,12 +76,24 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("no other end", ("sites", "far"), None, "home.uplinks.wifi.kind", "`mirrors`"),
     ("no agents", ("controller",), {}, "home.uplinks.wifi.kind", "controller.agents"),
     ("ethernet there", (*FAR_WIFI, "kind"), "ethernet", "home.uplinks.wifi.kind", "at far it is ethernet"),
-    ("nobody starts", (*HOME_WIFI, "remote"), None, "home.uplinks.wifi.remote: found nothing", "one end starts"),
-    ("both start", (*FAR_WIFI, "remote"), "198.51.100.7", "uplinks.wifi.remote", "one end learns"),
-    ("a remote of a group", (*HOME_WIFI, "remote"), "224.0.0.1", "uplinks.wifi.remote", "one machine"),
+    (
+        "nobody starts",
+        (*HOME_WIFI, "remote"),
+        None,
+        "home.uplinks.wifi.remote: found nothing",
+        "one end must know the other",
+    ),
+    ("both start", (*FAR_WIFI, "remote"), "198.51.100.7", "uplinks.wifi.remote", "only one end may have it"),
+    ("a remote of a group", (*HOME_WIFI, "remote"), "224.0.0.1", "uplinks.wifi.remote", "a routable host"),
     ("a remote inside", (*HOME_WIFI, "remote"), "192.168.110.77", "uplinks.wifi.remote", "192.168.110.0/24"),
-    ("a bridge's port to leave by", (*HOME_WIFI, "device"), "c1", "uplinks.wifi.device: found 'c1'", "addresses on"),
-    ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name of its own"),
+    (
+        "a bridge's port to leave by",
+        (*HOME_WIFI, "device"),
+        "c1",
+        "uplinks.wifi.device: found 'c1'",
+        "the host's addresses",
+    ),
+    ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name that differs"),
     ("a port beside no remote", (*FAR_WIFI, "udp_port"), "4789", "uplinks.wifi.udp_port", "beside `remote`"),
     ("UDP port 0", (*HOME_WIFI, "udp_port"), "0", "uplinks.wifi.udp_port", "from 1 to 65534"),
     ("no kind", (*HOME_WIFI, "kind"), None, "uplinks.wifi.device: found 'wlan0'", "expected `kind: tunnel` beside it"),
@@ -113,7 +125,7 @@ def test_sites_with_colliding_tunnel_numbers_are_refused() -> None:
         if mirrors is None:
             del site["mirrors"]
         written["sites"][name] = site
-    with pytest.raises(ConfigError, match="last five digits than that of home"):
+    with pytest.raises(ConfigError, match="last five digits differ from those of home"):
         sites.loaded(written)
     written["sites"]["home2"]["dpid"] = "0000000000000009"
     assert len(sites.loaded(written).sites) == 4

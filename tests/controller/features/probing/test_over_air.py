@@ -161,10 +161,10 @@ def test_agent_answers_a_limited_number_of_terminals() -> None:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("224.0.0.1", "one machine"),
+        ("224.0.0.1", "a routable host"),
         ("10.1.0.1", "a bridge answers for"),
         ("10.1.0.7", "this one is a terminal's"),
-        (REMOTE, "this one is of the other end of the tunnel"),
+        (REMOTE, "this one belongs to the other end of the tunnel"),
     ],
 )
 def test_unreachable_measurement_address_is_refused(address: str, expected: str) -> None:
