@@ -130,7 +130,7 @@ def _netns_prefix(host: Machine | None) -> tuple[str, ...]:
 
 
 def _with_constant_load(directory: Path) -> tuple[str, ...]:
-    """Show the agent a constant /proc/stat, so that a relay eliminates not count the test machine's load as its own."""
+    """Show the agent a constant /proc/stat, so that a relay does not count the test machine's load as its own."""
     stat = directory / "stat"
     stat.write_bytes(Path("/proc/stat").read_bytes())
     return ("unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /proc/stat; exec "$@"', str(stat))

@@ -9,13 +9,14 @@ import shlex
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.processes.controller import CONTROLLER_SECTION
 from tests.controller.edges.openflow.test_tls import Authority
 from tests.setup.place import TREE, run
-from tests.setup.systemd import booted
+from tests.setup.systemd import Systemd, booted
 from tests.system.evidence import until
 
 SITES = CONTROLLER_SECTION.sub("", (TREE / "topologies/paper.yaml").read_text())
@@ -42,6 +43,21 @@ def test_systemd_accepts_the_units() -> None:
     units = " ".join(f"/opt/bicast/deploy/bicast{kind}" for kind in (".service", ".socket", "-bridge.service"))
     done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("role", ["", "gateway", "terminal", "relay"])
+def test_systemd_rates_the_exposure_of_each_service_at_2_5_at_most(role: str, tmp_path: Path) -> None:
+    unit = tmp_path / "rated.service"
+    parts = [TREE / f"deploy/bicast-agent@{role}.service.d/rights.conf"] if role else []
+    texts = [
+        (TREE / f"deploy/bicast{'-agent@' if role else ''}.service").read_text(),
+        *(one.read_text() for one in parts),
+    ]
+    unit.write_text(
+        "\n".join(texts).replace("/opt/bicast/bicast", "/bin/true").replace("/usr/local/bin/bicast-agent", "/bin/true")
+    )
+    done = run(["systemd-analyze", "security", "--offline=true", "--threshold=25", unit], os.environ)
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
 
 
 def test_the_memory_limit_fits_a_large_house() -> None:
@@ -213,3 +229,56 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
         assert systemd.run("setpriv", f"--reuid={NOBODY}", "--regid=bicast", "--clear-groups", "cat", made)
         systemd.ctl("stop", "bicast")
         assert systemd.run("find", "/run", "-name", "api-8653.token") == ""
+
+
+def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
+    """No role lacks more under its unit than if root runs it."""
+    log = tmp_path / "controller.log"
+    (tmp_path / "gateway.yaml").write_text("controller: {agents: {}}\n" + SITES)
+    units = "/etc/systemd/system"
+    prepare = (
+        f"mkdir -p /etc/bicast {units}/bicast.service.d && cp {tmp_path}/gateway.yaml /etc/bicast",
+        "install /opt/bicast/build/bicast-agent /usr/local/bin/bicast-agent",
+        f"cp -r /opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast-agent@* {units}",
+        f"ln -s /dev/null {units}/openvswitch-switch.service",
+        f'printf "%s\n" {" ".join(SETTINGS).format(log=log)} >{units}/bicast.service.d/test.conf',
+        f"mkdir {units}/bicast-agent@.service.d",
+        f'printf "[Unit]\nDefaultDependencies=no\n" >{units}/bicast-agent@.service.d/test.conf',
+    )
+    with booted(tmp_path, "\n".join(prepare)) as systemd:
+        systemd.ctl("start", "bicast")
+        until(
+            lambda: log.exists() and "listening for switches" in log.read_text(),
+            "the controller runs",
+            STARTED_WITHIN_S,
+        )
+        for role in ("gateway", "relay", "terminal"):
+            name = {"gateway": "home", "relay": "tokyo", "terminal": "client"}[role]
+            joined(systemd, name, role)
+            systemd.run("systemd-run", "--unit=root", "/usr/local/bin/bicast-agent", "run", "--role", role)
+            lacked = missing(systemd, name)
+            systemd.ctl("stop", "root")
+            systemd.ctl("start", f"bicast-agent@{role}")
+            until(
+                lambda name=name, lacked=lacked: missing(systemd, name) <= lacked, f"the {role} lacks {lacked} at most"
+            )
+            systemd.ctl("stop", f"bicast-agent@{role}")
+            systemd.run("rm", "-r", "/var/lib/bicast-agent")
+
+
+def joined(systemd: Systemd, name: str, role: str) -> None:
+    words = ("relay", "add", name, "203.0.113.9") if role == "relay" else ("enroll", name, "--role", role)
+    line = next(line for line in systemd.run("/opt/bicast/bicast", *words).splitlines() if " join " in line)
+    systemd.run("/usr/local/bin/bicast-agent", *shlex.split(line.partition(" && ")[0])[1:])
+
+
+def missing(systemd: Systemd, name: str) -> set[tuple[str, str]]:
+    """Return what the connected agent lacks, as its own report says."""
+
+    def seen() -> list[dict[str, Any]]:
+        status = json.loads(systemd.run("/opt/bicast/bicast", "status", "--json"))
+        return [one for one in status["agents"] if one["name"] == name and one["state"] == "here"]
+
+    until(lambda: bool(seen()), f"{name} reports")
+    (agent,) = seen()
+    return {(each["capability"], each["reason"]) for each in agent["missing"]}
