@@ -43,10 +43,10 @@ class Controlled:
 
 
 class Laboratory(Controlled):
-    def stalled(self) -> str:
-        """Return which links the machine stalled since the previous call, and for how long; "" if none."""
+    def stalled(self, late_share: float = 0) -> str:
+        """Return the links with more late packets than this share since the previous call; "" if none."""
         found = {name: self.net.uplink(name).lateness() for name in UPLINKS}
-        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
+        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
     def restore_endpoints(self) -> None:
         """Restore the client's endpoints; moving a connection under the kernel's path manager changes them."""

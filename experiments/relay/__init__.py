@@ -11,7 +11,7 @@ halfway     their gain where the relay halves a long round trip, with a small wi
 planet      paper 001's figures 7 to 10: three ways to choose a relay, on a generated planet
 transfers   its figures 5 and 6: the gain of a relay in transfers over emulated links, and the prediction
 parallel    one connection over two relays at once
-moves       a download on a lossy Wi-Fi: left to policies, and kept on Wi-Fi
+moves       a download on a lossy Wi-Fi, relayed or direct: left to policies, and kept on Wi-Fi
 home        a terminal without MPTCP behind a bad Wi-Fi: relayed in each mode, or not
 """
 

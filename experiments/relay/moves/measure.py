@@ -3,71 +3,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from experiments.laboratories.home import RelayedHome, relayed_home
-from experiments.relay.moves.plan import SENDERS, Plan
-from lab.traffic.web import CURL
-from topologies.paper import WIFI_BPS
+from experiments.laboratories.home import relayed_home
+from experiments.laboratories.two_paths import laboratory
+from experiments.relay.moves.plan import DIRECT, RELAYED, SENDERS, Plan
+from lab.processes.agents import SETTINGS, TERMINAL, agent
+from lab.processes.connections import await_none
+from lab.processes.controller import Controller, pin_mode
+from lab.stage import command
+from lab.stage.stage import Stage
+from lab.traffic.web import CURL, WebServer, web_server
+from topologies.paper import SERVER, WIFI_BPS
 
-TERMINAL, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
-LATE_SHARE = 0.001  # packets delayed by the machine, too few to change a rate over half a minute
+TELEVISION, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
+RTT_MS = 16.0  # of either path in the laboratory, as at home
+LATE_SHARE = 0.001  # packets delayed by the machine, too few to change a rate over a download
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    route: str
     sender: str
     loss_percent: int
     lte_bps: int
+    seconds: int  # of each download
     staying_bps: float
     moved_bps: float
     ended_on: str
     moves: int
     stalled: str
 
+    @property
+    def cell(self) -> str:
+        lte = f"LTE of {self.lte_bps / 1e6:.0f} Mbit/s"
+        return f"{self.route}, {self.sender}, Wi-Fi losing {self.loss_percent} %, {lte}"
+
+    @property
+    def ratio(self) -> float:
+        return self.moved_bps / self.staying_bps
+
     def __str__(self) -> str:
         return (
-            f"{self.sender}, Wi-Fi losing {self.loss_percent} %, LTE of {self.lte_bps / 1e6:.0f} Mbit/s: "
-            f"{self.staying_bps / 1e6:.1f} Mbit/s staying, {self.moved_bps / 1e6:.1f} left to policies "
+            f"{self.cell}: {self.staying_bps / 1e6:.1f} Mbit/s staying, {self.moved_bps / 1e6:.1f} left to policies "
             f"({self.moves} moves, at the end on {self.ended_on})"
         )
 
 
-def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
-    for sender, _, loss, lte_bps in product(SENDERS, range(plan.rounds), plan.losses_percent, plan.lte_bps):
-        # a fresh home: the controller remembers an uplink's capacity for ten minutes
-        with relayed_home(congestion=sender) as home:
-            home.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
-            home.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
-            yield _compare(home, plan, sender, loss, lte_bps)
+@dataclass(frozen=True, slots=True)
+class Downloader:
+    """A terminal that downloads over one route."""
+
+    terminal: str
+    net: Stage
+    controller: Controller
+    web: WebServer
+    curl: tuple[str, ...]
+    begin: Callable[[], None]  # keep the terminal on Wi-Fi in mode single, without traces of earlier downloads
+    stalled: Callable[[float], str]
+
+    def bps(self, seconds: int) -> float:
+        file = self.web.offer("file", WIFI_BPS // 8 * seconds)
+        words = (*self.curl, "--max-time", str(seconds), "--output", "/dev/null", "--write-out", "%{size_download}")
+        done = self.net.machine(self.terminal).run(*words, file.url, check=False, timeout_s=seconds + 30)
+        return int(done.stdout) * 8 / seconds
 
 
-def _compare(home: RelayedHome, plan: Plan, sender: str, loss_percent: int, lte_bps: int) -> Run:
-    client = home.controller.client
-    _begin(home)
-    home.stalled()  # discard what came before
-    staying_bps = _download_bps(home, plan.seconds)
-    _begin(home)
-    before = len(client.get("terminals", TERMINAL, "decisions")["decisions"])
-    client.set_active(TERMINAL, "auto")
-    moved_bps = _download_bps(home, plan.seconds)
-    decisions = client.get("terminals", TERMINAL, "decisions")
-    moves = [each for each in decisions["decisions"][: len(decisions["decisions"]) - before] if each["by"] != "people"]
-    ended_on = decisions["active_uplink"]
-    return Run(sender, loss_percent, lte_bps, staying_bps, moved_bps, ended_on, len(moves), home.stalled(LATE_SHARE))
+def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
+    for route, sender, _, loss, lte_bps in product(
+        ROUTES, SENDERS, range(plan.rounds), plan.losses_percent, plan.lte_bps
+    ):
+        # a fresh laboratory: the controller remembers an uplink's capacity for ten minutes
+        with ROUTES[route](sender, logs) as downloader:
+            downloader.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
+            downloader.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
+            staying_bps, moved_bps, ended_on, moves = _compare(downloader, plan.seconds)
+            stalled = downloader.stalled(LATE_SHARE)
+            yield Run(route, sender, loss, lte_bps, plan.seconds, staying_bps, moved_bps, ended_on, moves, stalled)
 
 
-def _begin(home: RelayedHome) -> None:
-    home.pin(TERMINAL, "single", ACTIVE)
-    home.await_relayed(TERMINAL)
-    home.await_store(TERMINAL, RELAY, ACTIVE)
-    home.forget()
+def _compare(downloader: Downloader, seconds: int) -> tuple[float, float, str, int]:
+    """Return both rates, the uplink at the end, and the number of moves."""
+    client, terminal = downloader.controller.client, downloader.terminal
+    downloader.begin()
+    downloader.stalled(0)  # discard what came before
+    staying_bps = downloader.bps(seconds)
+    downloader.begin()
+    before = len(client.get("terminals", terminal, "decisions")["decisions"])
+    client.set_active(terminal, "auto")
+    moved_bps = downloader.bps(seconds)
+    told = client.get("terminals", terminal, "decisions")
+    moves = [each for each in told["decisions"][: len(told["decisions"]) - before] if each["by"] != "people"]
+    return staying_bps, moved_bps, told["active_uplink"], len(moves)
 
 
-def _download_bps(home: RelayedHome, seconds: int) -> float:
-    file = home.web.offer("file", WIFI_BPS // 8 * seconds)
-    words = (*CURL, "--max-time", str(seconds), "--output", "/dev/null", "--write-out", "%{size_download}", file.url)
-    return int(home.machine(TERMINAL).run(*words, check=False, timeout_s=seconds + 30).stdout) * 8 / seconds
+@contextmanager
+def _relayed(sender: str, _logs: Path) -> Iterator[Downloader]:
+    with relayed_home(congestion=sender) as home:
+
+        def begin() -> None:
+            home.pin(TELEVISION, "single", ACTIVE)
+            home.await_relayed(TELEVISION)
+            home.await_store(TELEVISION, RELAY, ACTIVE)
+            home.forget()
+
+        yield Downloader(TELEVISION, home.net, home.controller, home.web, CURL, begin, home.stalled)
+
+
+@contextmanager
+def _direct(sender: str, logs: Path) -> Iterator[Downloader]:
+    shape = {"rate_bps": WIFI_BPS, "wifi_rtt_ms": RTT_MS, "lte_rtt_ms": RTT_MS, "congestion_control": sender}
+    with (
+        laboratory(logs, SETTINGS, **shape) as lab,
+        agent(lab.controller, lab.client, TERMINAL, "terminal"),
+        agent(lab.controller, lab.server, lab.server.name, "relay"),
+        web_server(lab.server, SERVER) as web,
+    ):
+
+        def begin() -> None:
+            for machine in (lab.client, lab.server):  # on a lossy path they take minutes to close
+                machine.run("ss", "--kill", "--tcp", "state", "all")
+            await_none(lab.server)
+            lab.controller.client.set_active(TERMINAL, ACTIVE)
+            pin_mode(lab.controller.client, "single")
+            command.run("ovs-appctl", "revalidator/wait")
+            lab.forget()
+
+        curl = ("mptcpize", "run", *CURL)
+        yield Downloader(TERMINAL, lab.net, lab.controller, web, curl, begin, lab.stalled)
+
+
+ROUTES: Mapping[str, Callable[[str, Path], AbstractContextManager[Downloader]]] = {RELAYED: _relayed, DIRECT: _direct}
