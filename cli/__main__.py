@@ -16,53 +16,53 @@ from cli.interrupt import heard_everywhere
 from controller.edges.runtime.version import VERSION
 
 VERBS = {
-    "lab": ("cli.lab", "raise the paper's lab, run the controller on it, compare bicast off and on"),
+    "lab": ("cli.lab", "start the paper's lab, run the controller on it, compare bicast off and on"),
     "run": ("cli.run", "run the controller on a gateway.yaml"),
-    "check": ("cli.check", "say whether a gateway.yaml is good, and what is wrong with it"),
+    "check": ("cli.check", "check a gateway.yaml and list its errors"),
     "bridge": ("cli.bridge", "prepare the bridge that a gateway.yaml names"),
-    "doctor": ("cli.doctor", "find what this machine lacks, with the line that mends it"),
+    "doctor": ("cli.doctor", "find what this machine lacks, with the command that fixes it"),
     "status": ("cli.status", "show gateways, uplinks and terminals"),
-    "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single, off, auto, or as the file says"),
+    "mode": ("cli.wish", "set a terminal's mode: bicast, single, off, auto, or file for gateway.yaml's"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
-    "why": ("cli.why", "tell why a terminal is on its uplink, or by which relay a destination is reached"),
-    "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
-    "budget": ("cli.budget", "reset what copies have used of a metered uplink today"),
-    "measure": ("cli.measure", "have an uplink probed now, and tell its bandwidth"),
-    "relay": ("cli.relay", "say which hosts carry terminals' connections"),
+    "why": ("cli.why", "explain why a terminal uses its uplink, or which relay serves a destination"),
+    "caps": ("cli.caps", "list the terminals of each access point with their window limits"),
+    "budget": ("cli.budget", "reset the bytes that copies have used on a metered uplink today"),
+    "measure": ("cli.measure", "probe an uplink now and print its bandwidth"),
+    "relay": ("cli.relay", "manage the relays that carry terminals' connections"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
-    "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
-    "agents": ("cli.agents", "list who was enrolled"),
-    "mptcp": ("cli.mptcp", "see and steer the live MPTCP connections of this machine"),
-    "bandwidth": ("cli.bandwidth", "tell the rate of a path that was probed"),
-    "render": ("cli.render", "write ovs-flows/: the program as files for an OVS with no controller"),
+    "revoke": ("cli.agents", "disconnect an agent and revoke its certificate"),
+    "agents": ("cli.agents", "list enrolled agents"),
+    "mptcp": ("cli.mptcp", "show and move the live MPTCP connections of this machine"),
+    "bandwidth": ("cli.bandwidth", "estimate the rate of a path from a probe's output"),
+    "render": ("cli.render", "write ovs-flows/: the program as files for an Open vSwitch without a controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
 }
 
 EXAMPLES = """\
 examples, in the order of a first day:
-  ./bicast lab                          see it work, on this machine alone
+   ./bicast lab                          see it work on this machine alone
   ./bicast doctor                       what this machine needs before it can be a gateway
-  ./bicast check gateway.yaml           is the configuration good?
+   ./bicast check gateway.yaml           is the configuration valid?
   ./bicast bridge gateway.yaml          make the bridge it describes
   ./bicast run gateway.yaml             run the controller
   ./bicast status                       is everything steady?
-  ./bicast mode phone single            phone's packets leave by its active uplink only
-  ./bicast mode all bicast              everybody's packets leave by every uplink
-  ./bicast mode all auto                by every uplink while that is worth its bytes
-  ./bicast mode all file                as gateway.yaml says
+   ./bicast mode phone single            phone sends over its active uplink only
+   ./bicast mode all bicast              all terminals send over every uplink
+   ./bicast mode all auto                copy only while the active uplink is lossy or slow
+   ./bicast mode all file                return to the modes of gateway.yaml
   ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
   ./bicast switch phone auto            let policies choose it
-  ./bicast why phone                    how its uplinks fare, and what was decided for which reason
-  ./bicast caps                         who shares the air, and what each may have on its way there
-  ./bicast budget reset home/lte        after a wrong date: copies have used nothing of lte today
-  ./bicast measure lte                  what lte carries between two of our sites, both ways
-  ./bicast enroll phone                 the line that makes an agent of a host
-  ./bicast relay add tokyo 203.0.113.9  the line that makes a relay of one
-  ./bicast why --relay example.com      by which relay that is reached
+   ./bicast why phone                    the health of its uplinks, and the last decisions with reasons
+   ./bicast caps                         terminals of each access point, with their window limits
+   ./bicast budget reset home/lte        after a wrong date: start lte's budget of today again
+   ./bicast measure lte                  bandwidth of lte between two sites, in both directions
+   ./bicast enroll phone                 print the command that makes a host an agent
+   ./bicast relay add tokyo 203.0.113.9  print the command that makes a host a relay
+   ./bicast why --relay example.com      the relay that serves this destination
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 
-`./bicast VERB --help` teaches one verb. Verbs that read take --json, `mode` and `switch` too.
+`./bicast VERB --help` explains one verb. Verbs that read accept --json; so do `mode` and `switch`.
 
 exit codes:
   0  it is so, it is done

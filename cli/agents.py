@@ -31,42 +31,50 @@ HEADER = (
 )
 TREE = Path(__file__).resolve().parents[1]
 PROGRAM = "bicast-agent"
-NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the line to type on the host that becomes one"
+NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the command to run on that host"
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     enroll = subparsers.add_parser(
         "enroll",
         help="print the token with which an agent joins",
-        description="Print the line that makes an agent of a host. Its token is good once, for 15 minutes, and says "
-        "whom the host may trust. A new one ends the one before; an agent that is already there goes on until the new "
-        "one is served.",
-        epilog="A name of gateway.yaml says what the agent is: a terminal's speaks for that terminal, a site's is its "
-        "gateway's, a server's and a relay's is at the other end of connections. For any other name, use --role. "
-        "Terminals' names may have more in them (A-Z, '.', '_'): enrol the agent under another name, with --terminal.",
+        description="Print the command that makes a host an agent. Its token is single-use, valid for 15 "
+        "minutes, and pins the controller's certificate. A new token replaces the previous one. An agent that "
+        "is already connected keeps running "
+        "until the new one connects.",
+        epilog="A name of gateway.yaml sets the agent's role: a terminal's name makes an agent that speaks for "
+        "that terminal, "
+        "a site's name makes the gateway's agent, and a server's or relay's name makes an agent at the other "
+        "end of connections. "
+        "For any other name, use --role. If a terminal's name contains A-Z, '.' or '_', enrol its agent under "
+        "another name, with --terminal.",
     )
     enroll.add_argument(
-        "name", metavar="NAME", help=f"of the agent: a-z, 0-9 and '-', 63 at most, no '-' first, not '{EVERYBODY}'"
+        "name",
+        metavar="NAME",
+        help=f"name of the agent: at most 63 of a-z, 0-9 and '-', not starting with '-', not '{EVERYBODY}'",
     )
     enroll.add_argument(
         "--role",
         choices=[role.value for role in Role],
-        help="what the agent is (default: as gateway.yaml has its name)",
+        help="role of the agent (default: by its name in gateway.yaml)",
     )
     enroll.add_argument(
-        "--terminal", metavar="TERMINAL", help="whom a terminal's agent speaks for (default: the one of its own name)"
+        "--terminal",
+        metavar="TERMINAL",
+        help="the terminal that the agent speaks for (default: the one with the agent's name)",
     )
     revoke = subparsers.add_parser(
         "revoke",
-        help="send an agent away, and its certificate with it",
-        description="End an agent's stream at once, and refuse its certificate and its token from then on.",
+        help="disconnect an agent and revoke its certificate",
+        description="End an agent's session at once, and refuse its certificate and its token from then on.",
     )
-    revoke.add_argument("name", metavar="NAME", help="of the agent")
+    revoke.add_argument("name", metavar="NAME", help="name of the agent")
     agents = subparsers.add_parser(
         "agents",
-        help="list who was enrolled",
-        description="List every agent that was enrolled, and who still tries to come in with a certificate that was "
-        "revoked or replaced. What those that are connected report is told by `status`.",
+        help="list enrolled agents",
+        description="List all enrolled agents, and hosts that still try to connect with "
+        "a revoked or replaced certificate. `status` shows what connected agents report.",
     )
     agents.add_argument("--json", action="store_true", help="for scripts")
     for parser in (enroll, revoke, agents):
@@ -99,19 +107,25 @@ def show_token(client: Client, invited: dict[str, Any], runs: bool = False) -> N
     program = _program(here)
     then = f" && {program} run --role {invited['role']}" if runs else ""
     addresses = _addresses(client, host.version) if host.is_unspecified else [str(host)]
-    print(f"valid once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; type on {name}:")
+    print(f"single-use, valid until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; run on {name}:")
     for address in addresses:
         join = str(Endpoint(address, port))
         print(f"  {program} join {join} --name {name} --token {invited['token']}{then}")
     if len(addresses) > 1:
-        print(f"one of these lines: the one with an address of this controller that {name} reaches")
+        print(f"use the line with an address of this controller that {name} can reach")
     if here:
         print(
-            f"! {invited['join']} is reached from the controller's own machine alone: for another, set listen and join "
-            "of controller.agents in gateway.yaml to an address that it reaches, and start the controller again"
+            f"! {invited['join']} can be reached only from the controller's own machine: for another host, set "
+            "listen and join of controller.agents in gateway.yaml to an address that it can reach, and restart "
+            "the controller"
         )
-    print("the identity is kept in /var/lib/bicast-agent; for another place add --directory DIRECTORY here and to run")
-    print("users of that host can read its command lines: where that matters, write --token - and type the token then")
+    print(
+        "the identity is stored in /var/lib/bicast-agent; for another directory, add --directory DIRECTORY to "
+        "this command and to `run`"
+    )
+    print(
+        "other users of that host can read its command lines: to hide the token, write --token - and type it when asked"
+    )
 
 
 def _split(place: str) -> tuple[IPv4Address | IPv6Address, int]:

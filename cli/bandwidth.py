@@ -28,25 +28,26 @@ from controller.policy.bandwidth.rates import (
     said,
 )
 
-NO_TRAINS = ("none were sent", "none were sent, or the way there spaced them all")
+NO_TRAINS = ("none were sent", "none were sent, or the path spaced all of them")
 
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bandwidth",
-        help="tell the rate of a path that was probed",
-        description="Tell the rate of a path from what `bicast-agent probe` wrote of it (docs/how-to/measure.md): by "
-        "single packets, each with the interval that has the true rate in it in 95 of 100 cases, by trains where it "
-        "has some, and what follows from both. It is the rate from here to the far end, of `probe --down` "
-        "from there to here. What two hosts take for each byte beside the link is found with --link, once, on "
-        "a link of known rate between them, and taken off with --alpha.",
+        help="estimate the rate of a path from a probe's output",
+        description="Estimate the rate of a path from the output of `bicast-agent probe` "
+        "(docs/how-to/measure.md): from single "
+        "packets and, if there are some, from trains, each with a 95 % confidence interval, and from both "
+        "together. The rate is from this host to the far end, or with `probe --down` the reverse. "
+        "Two hosts need some time for each byte besides the link. Measure it once with --link, over "
+        "a link of known rate between them, and subtract it with --alpha.",
     )
-    parser.add_argument("file", metavar="FILE", help="what the probe wrote")
+    parser.add_argument("file", metavar="FILE", help="output of the probe")
     parser.add_argument(
-        "--alpha", metavar="NS", type=_finite, help="nanoseconds a byte that both hosts take, as --link told"
+        "--alpha", metavar="NS", type=_finite, help="nanoseconds per byte that both hosts need, as printed by --link"
     )
-    parser.add_argument("--link", metavar="MBITS", type=_positive, help="the known rate in Mbit/s: tell alpha")
-    parser.add_argument("--json", action="store_true", help="one document")
+    parser.add_argument("--link", metavar="MBITS", type=_positive, help="the known rate in Mbit/s: print alpha")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,18 +101,20 @@ def _lines(found: dict[str, Any]) -> list[str]:
     lines = [f"{name:<13}{_words(found[key])}" for name, key in NAMES.items()]
     if found["direction"] == "down":
         lines.append("from the far end to here")
-    lines.append(f"{counted(found['sent'], 'packets')} alone, {found['lost']} lost, {found['reordered']} out of order")
+    lines.append(
+        f"{counted(found['sent'], 'packets')} sent singly, {found['lost']} lost, {found['reordered']} out of order"
+    )
     if not found["calibrated"]:
         lines.append(
-            "these hosts' own delay per byte is unknown: --alpha makes the rate surer (docs/how-to/measure.md)"
+            "these hosts' own delay per byte is unknown: --alpha makes the rate more precise (docs/how-to/measure.md)"
         )
     if "drift_ppm" in found:
-        lines.append(f"the far end's clock goes {found['drift_ppm']:+.1f} millionths faster than ours")
+        lines.append(f"the far end's clock runs {found['drift_ppm']:+.1f} ppm faster than this host's")
     if "mtu_bytes" in found:
-        lines.append(f"nothing longer came than fits an MTU of {found['mtu_bytes']} bytes")
+        lines.append(f"no packet longer than an MTU of {found['mtu_bytes']} bytes arrived")
     if "alpha_ns_per_byte" in found:
         lines.append(
-            f"these hosts take {found['alpha_ns_per_byte']:.3f} ns a byte: --alpha {found['alpha_ns_per_byte']:.3f}"
+            f"these hosts need {found['alpha_ns_per_byte']:.3f} ns per byte: --alpha {found['alpha_ns_per_byte']:.3f}"
         )
     return lines
 
@@ -128,7 +131,7 @@ def _words(one: dict[str, Any]) -> str:
 def _alpha_ns(probed: ProbeSamples, mbits: float) -> float:
     found = rate(probed.samples, CALIBRATED)
     if isinstance(found, Unknown):
-        raise Failure(f"alpha cannot be told: {found.reason}")
+        raise Failure(f"alpha cannot be estimated: {found.reason}")
     return calibrated(one_way(probed.samples), mbits * 1e6).s_per_byte * 1e9
 
 

@@ -20,24 +20,26 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "bridge",
         help="prepare the bridge that a gateway.yaml names",
         description="Prepare this host's bridges for the controller: datapath, dpid, OpenFlow 1.3, fail_mode=secure, "
-        "ports by name with numbers that stay, where the controller is, TLS (files that the gateway.yaml names and "
-        "that are not there are made), and offloads off where Open vSwitch forwards in userspace. A second run "
-        "changes nothing. OVS_RUNDIR says which Open vSwitch is meant, as for ovs-vsctl.",
+        "ports by name with fixed numbers, the controller's address, TLS (missing files that gateway.yaml "
+        "names are created), and offloads off where Open vSwitch forwards in userspace. A second "
+        "run changes nothing. OVS_RUNDIR selects the Open vSwitch, as for ovs-vsctl.",
     )
     parser.add_argument("file", metavar="FILE", help="a gateway.yaml")
     add_site(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--remove", action="store_true", help="undo it: delete the bridges that this verb made")
+    what.add_argument("--remove", action="store_true", help="undo: delete the bridges that this command created")
     what.add_argument(
-        "--force", action="store_true", help="also take ports that carry this host's addresses, and others' bridges"
+        "--force",
+        action="store_true",
+        help="also use ports that carry this host's addresses, and bridges created by others",
     )
     what.add_argument(
         "--until-connected",
         action="store_true",
-        help="then wait until each bridge is connected: from then on Open vSwitch finds its controller within 1 s",
+        help="then wait until each bridge is connected: afterwards Open vSwitch reconnects within 1 s",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the commands and run none")
-    parser.add_argument("--json", action="store_true", help="what was done, for scripts")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands without running them")
+    parser.add_argument("--json", action="store_true", help="print the changes as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,9 +113,11 @@ def _report(file: str, work: Work, done: tuple[Outcome, ...], failed: tuple[str,
         print(json.dumps(told))
         return
     for name in work.missing:
-        print(f"missing  {name}: no such interface on this host yet; the bridge takes it as soon as it appears")
+        print(f"missing  {name}: no such interface on this host yet; the bridge adds it as soon as it appears")
     for name in work.awaited:
-        print(f"awaited  {name}: the site's agent makes it (bicast-agent run --role gateway); the bridge takes it then")
+        print(
+            f"awaited  {name}: the site's agent creates it (bicast-agent run --role gateway); the bridge adds it then"
+        )
     if not failed:
         print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`budget`: reset what copies have used of a metered uplink today."""
+"""`budget`: reset the bytes that copies have used on a metered uplink today."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from cli.client import add_options, asked
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "budget",
-        help="reset what copies have used of a metered uplink today",
-        description="Reset what copies have used of an uplink with budget_bytes_per_day or max_share. "
-        "`./bicast status` shows it.",
+        help="reset the bytes that copies have used on a metered uplink today",
+        description="Reset the bytes that copies have used on an uplink with budget_bytes_per_day "
+        "or max_share. `./bicast status` shows them.",
     )
     verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     reset = verbs.add_parser(
         "reset",
-        help="let copies begin with nothing used today",
-        description="Let copies over an uplink begin with nothing used today. Use it when the controller counted a day "
-        "while its clock was wrong: otherwise copies wait until that date has passed, unless NTP keeps the clock. The "
+        help="set the bytes that copies have used today to 0",
+        description="Set the bytes that copies have used on an uplink today to 0. Use it when the controller "
+        "counted a day while its clock was wrong: otherwise copies wait until that date has passed, unless NTP "
+        "sets the clock. The "
         "controller writes each reset to its log.",
     )
     reset.add_argument("uplink", metavar="GATEWAY/UPLINK", help="a gateway of gateway.yaml, and one of its uplinks")
@@ -35,7 +36,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     gateway, slash, uplink = args.uplink.partition("/")
     if not (gateway and slash and uplink):
-        raise Failure(f"{args.uplink!r} names no uplink; expected GATEWAY/UPLINK, such as home/lte", USAGE)
+        raise Failure(f"{args.uplink!r} does not name an uplink; expected GATEWAY/UPLINK, such as home/lte", USAGE)
     with asked(args) as client:
         answer = client.reset_budget(gateway, uplink)
     if args.json:

@@ -13,18 +13,21 @@ from cli.client import add_options, asked
 from cli.measured import bandwidth
 from cli.tables import aligned
 
-NOWHERE = "no access point is in gateway.yaml; docs/explanation/caps.md tells how one is written there"
+NOWHERE = "gateway.yaml has no access point; docs/explanation/caps.md shows how to add one"
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "caps",
-        help="show who shares an access point, and what each may have on its way",
-        description="Show each access point with its rule, and each of its terminals: whether it sends, over how many "
-        "connections, how much longer its round trips are than the shortest, how many segments it may have on its way "
-        "in all (MOST), and is given even where some are lost (LEAST), who holds it to that, and why.",
+        help="list the terminals of each access point with their window limits",
+        description="Show each access point with its rule, and each of its terminals: whether it "
+        "sends, its connections, its round-trip time relative to the minimum (RTT), its maximum window in "
+        "segments (MOST), "
+        "its minimum window even after losses (LEAST), the agent that enforces it, and the reason.",
     )
-    parser.add_argument("--json", action="store_true", help="with each pair of addresses, as /api/v1/caps gives it")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON as /api/v1/caps returns it, with each pair of addresses"
+    )
     add_options(parser)
 
 
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("ACCESS POINT", "GATEWAY", "RULE", "ACTIVE", "BEST WRITTEN AT ONCE", "BANDWIDTH")
+    yield ("ACCESS POINT", "GATEWAY", "RULE", "ACTIVE", "RECOMMENDED WRITE", "BANDWIDTH")
     for one in access_points:
         rule = f"{one['rule']} ({one['tables']})" if one["tables"] else one["rule"]
         block = "-" if one["block_bytes"] is None else f"{one['block_bytes']} bytes"
@@ -54,13 +57,15 @@ def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, .
 
 
 def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("TERMINAL", "ACCESS POINT", "ACTIVE", "CONNECTIONS", "RTT", "MOST", "LEAST", "HELD BY", "WHY")
+    yield ("TERMINAL", "ACCESS POINT", "ACTIVE", "CONNECTIONS", "RTT", "MOST", "LEAST", "ENFORCED BY", "WHY")
     for place, one in ((there, each) for there in access_points for each in there["terminals"]):
         active = "-" if not one["heard"] else "yes" if one["active"] else "no"
         ratio = "-" if one["rtt_ratio"] is None else f"x{one['rtt_ratio']:.1f}"
         most, least = (_segments(one[each]) for each in ("most_segments", "least_segments"))
         holder = (
-            "-" if one["agent"] is None else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not wholly'})"
+            "-"
+            if one["agent"] is None
+            else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not completely'})"
         )
         counts = (str(one["connections"]), ratio, most, least)
         reason = one["reason"] if one["instead"] is None else f"{one['reason']}; {one['instead']}"
@@ -79,4 +84,4 @@ def _released(access_points: list[dict[str, Any]]) -> Iterator[str]:
 
 def _doubts(access_points: list[dict[str, Any]]) -> Iterator[str]:
     for one in (each for place in access_points for each in place["terminals"] if each["doubts"]):
-        yield f"! {one['terminal']}: not believed: {'; '.join(one['doubts'])}"
+        yield f"! {one['terminal']}: implausible reports ignored: {'; '.join(one['doubts'])}"

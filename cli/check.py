@@ -18,12 +18,12 @@ from controller.model.text import counted
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "check",
-        help="say whether a gateway.yaml is good",
-        description="Read a gateway.yaml as the controller would. What is wrong is told with the place in the file, "
-        "the value there and what was expected. Nothing is changed, and no controller is needed.",
+        help="check a gateway.yaml and list its errors",
+        description="Read a gateway.yaml like the controller. Each error names the place in the file, "
+        "the value there and the expected value. Nothing is changed, and no controller is needed.",
     )
     parser.add_argument("file", metavar="FILE", help="a gateway.yaml")
-    parser.add_argument("--json", action="store_true", help="the verdict for scripts")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{args.file}: {name}: " + ", ".join(counted(count, what) for what, count in counts.items()))
         for remark in remarks(config):
             print(f"{args.file}: {remark}")
-        print(f"{args.file} is good")
+        print(f"{args.file} is valid")
     return OK
 
 

@@ -24,13 +24,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--api",
         metavar="HOST:PORT",
         default=os.environ.get("BICAST_API") or DEFAULT_API,
-        help=f"where the controller's API is (default: $BICAST_API, or {DEFAULT_API}; a host alone has the same port)",
+        help=f"address of the controller's API (default: $BICAST_API, or {DEFAULT_API}; without a port, the "
+        "default port)",
     )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="holds the API's token (default: $BICAST_TOKEN, or the token that this machine's controller keeps "
-        f"in {DIRECTORY})",
+        help="file with the API's token (default: $BICAST_TOKEN, or the token of this "
+        f"machine's controller in {DIRECTORY})",
     )
 
 
@@ -41,11 +42,12 @@ def asked(args: argparse.Namespace) -> Iterator[Client]:
         yield Client(_url(args.api), _token(args.token_file))
     except NoAnswer as error:
         raise Failure(
-            f"{error}: start a controller with `./bicast run`, or name one with --api", UNREACHABLE
+            f"{error}: start a controller with `./bicast run`, or give its address with --api", UNREACHABLE
         ) from error
     except NoToken as error:
         raise Failure(
-            f"{error}: set BICAST_TOKEN, give --token-file, or ask on its machine as root or one of group {GROUP}"
+            f"{error}: set BICAST_TOKEN, give --token-file, or run this on its machine as root or a member of "
+            f"group {GROUP}"
         ) from error
     except Denied as error:
         raise Failure(str(error)) from error
@@ -62,7 +64,7 @@ def _url(api: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise Failure(f"{api!r} is no address of an API; expected one such as {DEFAULT_API} or [::1]:8653", USAGE)
+        raise Failure(f"{api!r} is not an address of an API; expected one such as {DEFAULT_API} or [::1]:8653", USAGE)
     return url.rstrip("/")
 
 

@@ -19,15 +19,15 @@ from gateway.scene import Scene
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "doctor",
-        help="find what this machine lacks, with the line that mends it",
-        description="Look this machine over: programs and their versions, what the kernel can do, reverse path "
-        "filters, return routes, MPTCP's switches; and with FILE also its bridges, their ports, the controller's "
-        "ports, firewalls, and TLS files. Nothing is changed. What is not as it should be is shown with the line "
-        "that mends it. Exit code 1 when something is bad, 0 otherwise.",
+        help="find what this machine lacks, with the command that fixes it",
+        description="Check this machine: programs and their versions, kernel features, reverse path filters, "
+        "return routes, MPTCP settings; with FILE also its bridges, their ports, the controller's ports, firewalls, "
+        "and TLS files. Nothing is changed. Each problem is shown with the command that fixes "
+        "it. Exit code 1 when something is bad, 0 otherwise.",
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a gateway.yaml, to look at what it names too")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a gateway.yaml, to check what it names too")
     add_site(parser)
-    parser.add_argument("--json", action="store_true", help="all findings, for scripts")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,5 +54,5 @@ def _text(finding: Finding) -> str:
     first = f"{finding.state.value:8} {finding.name}: {finding.found}"
     if finding.state is State.OK:
         return first
-    mend = f"\n         mend: {finding.mend}" if finding.mend else ""
+    mend = f"\n         fix: {finding.mend}" if finding.mend else ""
     return f"{first}\n         expected: {finding.expected}{mend}"

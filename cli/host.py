@@ -16,8 +16,8 @@ def add_site(parser: argparse.ArgumentParser) -> None:
         "--site",
         action="append",
         metavar="NAME",
-        help="only this site of the file (may be repeated); without it, all: needed where other sites of the file "
-        "live on other hosts",
+        help="only this site of the file (may be repeated); without it, all: needed if other sites of the "
+        "file run on other hosts",
     )
 
 
@@ -35,4 +35,4 @@ def chosen(file: str, names: list[str] | None) -> tuple[Config, tuple[Site, ...]
 
 def need_root(verb: str) -> None:
     if os.geteuid() != 0:
-        raise Failure(f"{verb} asks the kernel and Open vSwitch for what only root may: sudo ./bicast {verb} ...")
+        raise Failure(f"{verb} needs root, for the kernel and Open vSwitch: run sudo ./bicast {verb} ...")

@@ -47,7 +47,7 @@ def invitation(net: Stage, controller: Controller, file: WebFile) -> str:
     brain = seen_outside(controller.process.pid)
     shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"
     return f"""\
-Wi-Fi loses nothing from now on. The lab stands until Ctrl-C, with agents at the client and the server. In another
+Wi-Fi loses nothing from now on. The lab runs until Ctrl-C, with agents at the client and the server. In another
 terminal here, in this order; the first is a download to watch, which `kill %1` ends:
   nsenter -t {client} -a mptcpize run {DOWNLOAD} '{file.url}?[1-{TIMES}]' &
   ./bicast agents
@@ -60,7 +60,7 @@ Wi-Fi falls silent, an armed failover leaves it, and policies return when it is 
   nsenter -t {router} -n ip route replace blackhole {WIFI_SIDE.to}
   sleep 1; ./bicast why {TERMINAL}
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}
-The doors for agents are in the lab, so an agent joins from inside, where the controller (process {brain}) is:
+Agents connect inside the lab, so an agent joins from there, beside the controller (process {brain}):
   nsenter -t {brain} -n build/$({ENROL} | grep -o 'bicast-agent join .*') --directory {GUEST}
 It is run the same way: nsenter -t {brain} -n build/bicast-agent run --directory {GUEST} --netns /proc/{client}/ns/net
 Also: {STATUS}

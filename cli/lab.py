@@ -42,26 +42,27 @@ UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "lab",
-        help="raise the paper's lab, run the controller on it, compare bicast off and on; or a home with a relay",
-        description="Raise the laboratory of paper 002 (client, Open vSwitch, router, server) in namespaces of its "
-        "own, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
-        f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and stay until "
-        "Ctrl-C, with an agent at each end of its connections and lines that try them. "
-        "The system's Open vSwitch is not touched, and nothing is left behind, however it ends. The lab `home` is a "
-        "home whose terminals know nothing of MPTCP and are carried to a relay, beside one that is not.",
+        help="start the paper's lab, run the controller on it, compare bicast off and on; or a home with a relay",
+        description="Start the laboratory of paper 002 (client, Open vSwitch, router, server) in its own network "
+        "namespaces, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
+        f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and keep "
+        "running until Ctrl-C, with an agent at each end of its connections and example "
+        "commands. The system's Open vSwitch is not touched, and nothing is left behind, however it ends. The "
+        "lab `home` "
+        "is a home whose terminals do not use MPTCP: their connections are relayed, except for one terminal.",
     )
     parser.add_argument(
         "which",
         nargs="?",
         choices=("paper", "home"),
         default=os.environ.get("LAB") or "paper",
-        help="the paper's (as without it), or home (as LAB=home does)",
+        help="paper (the default), or home (like LAB=home)",
     )
     parser.add_argument(
         "--once",
         action="store_true",
         default=os.environ.get("LAB_ONCE") == "1",
-        help="end after the comparison (as LAB_ONCE=1 does)",
+        help="end after the comparison (like LAB_ONCE=1)",
     )
 
 
@@ -102,8 +103,8 @@ def _enter() -> None:
         listener = socket.create_server(ADDRESS, backlog=128)
     except OSError as error:
         raise Failure(
-            f"{DEFAULT_API} cannot be had for the lab's API ({error.strerror}): end the controller or lab that has it, "
-            "for a lab of this tree with `make clean`"
+            f"{DEFAULT_API} is not free for the lab's API ({error.strerror}): stop the controller or lab that "
+            "uses it; `make clean` stops a lab of this tree"
         ) from error
     os.environ[OUTER_PROC] = str(fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD, isolate.CONTROL_ABOVE))
     os.environ[API_TOKEN] = token = api_token.made()
@@ -137,11 +138,11 @@ def _compare(net: Stage, client: Client, file: WebFile) -> None:
         print(f"Downloading {SIZE_BYTES / 1e6:.0f} MB, bicast {'on' if how == 'bicast' else 'off'} ...", flush=True)
         got = download(net.machine("client"), file.url)
         if got.sha256 != file.sha256:
-            raise Failure("the download is not what the server sent: this lab proves nothing")
+            raise Failure("the download differs from what the server sent: the comparison is void")
         if not got.mptcp:
-            raise Failure("the download did not speak MPTCP: this lab proves nothing")
+            raise Failure("the download did not use MPTCP: the comparison is void")
         if {one["mode"] for one in client.get("status")["terminals"]} != {mode}:
-            raise Failure("somebody changed the client's mode during its download: this row would compare nothing")
+            raise Failure("the client's mode was changed during its download: this row cannot be compared")
         took[how] = got.seconds
     client.set_mode("all", WRITTEN)
     cell = (UP_LOSS_PERCENT, DOWN_LOSS_PERCENT)
@@ -150,7 +151,7 @@ def _compare(net: Stage, client: Client, file: WebFile) -> None:
     print(f"{'seconds':>18} {'bicast off':>11} {'bicast on':>11} {'on / off':>9}")
     for what, row in ((f"here, {SIZE_BYTES / 1e6:.0f} MB", took), (f"paper, {paper002.BYTES / 1e6:.0f} MB", paper)):
         print(f"{what:>18} {row['plain']:11.1f} {row['bicast']:11.1f} {row['bicast'] / row['plain']:9.2f}")
-    print("\nOne run of each (n = 1); `./bicast experiment transfer` repeats, over all losses, and says the spread.")
+    print("\nOne run of each (n = 1); `./bicast experiment transfer` repeats it for all losses and prints the spread.")
 
 
 def _stay(net: Stage, controller: Controller, file: WebFile) -> None:

@@ -52,12 +52,12 @@ def run(once: bool) -> int:
 def _compare(home: RelayedHome) -> None:
     print(
         f"Wi-Fi {WIFI_BPS / 1e6:.0f} Mbit/s loses {UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, beside it LTE "
-        f"{LTE_BPS / 1e6:.0f} Mbit/s.\nThe terminals and the web server ({WEB}) speak plain TCP, with cubic; the relay "
-        f"{RELAY} is half way and sends with bbr.\n"
+        f"{LTE_BPS / 1e6:.0f} Mbit/s.\nThe terminals and the web server ({WEB}) use plain TCP with cubic; the "
+        f"relay {RELAY} is halfway and sends with bbr.\n"
     )
     print(f"{'seconds for ' + f'{SIZE_BYTES / 1e6:.0f} MB':>36} {'download':>9} {'upload':>9}")
     file = home.web.offer("lab.bin", SIZE_BYTES)
-    for terminal, how in (("guest", "without the product, by Wi-Fi"), (TERMINAL, f"bicast, relayed by {RELAY}")):
+    for terminal, how in (("guest", "without bicast, over Wi-Fi"), (TERMINAL, f"bicast, through {RELAY}")):
         print(f"{terminal}, {how}".rjust(36), end="", flush=True)
         print(f" {_down(home, terminal, file):9.1f}", end="", flush=True)
         print(f" {_up(home, terminal, file):9.1f}", flush=True)
@@ -66,7 +66,7 @@ def _compare(home: RelayedHome) -> None:
     with flowing(home.machine(TERMINAL), file, "tcp") as under_way:
         subflows = home.await_active(TERMINAL, RELAY, "wifi")
         if under_way.received().sha256 != file.sha256:
-            raise Failure("the download is not what the server sent: this lab proves nothing")
+            raise Failure("the download differs from what the server sent: the comparison is void")
     sent = {uplink: count - before[uplink] for uplink, count in home.arrived().items()}
     carried = " and ".join(f"{one.client} ({'backup' if one.backup else 'active'})" for one in subflows)
     print(f"\nThe {TERMINAL} downloads {LONG_BYTES / 1e6:.0f} MB: at {RELAY} one MPTCP connection from {carried}.")
@@ -76,14 +76,14 @@ def _compare(home: RelayedHome) -> None:
 def _down(home: RelayedHome, terminal: str, file: WebFile) -> float:
     got = download(home.machine(terminal), file.url, mptcp=False)
     if got.sha256 != file.sha256:
-        raise Failure("the download is not what the server sent: this lab proves nothing")
+        raise Failure("the download differs from what the server sent: the comparison is void")
     return got.seconds
 
 
 def _up(home: RelayedHome, terminal: str, file: WebFile) -> float:
     seconds = upload(home.machine(terminal), home.web.file("lab.bin"), home.web.url("up.bin"))
     if sha256(home.web.file("up.bin")) != file.sha256:
-        raise Failure("the upload is not what the terminal sent: this lab proves nothing")
+        raise Failure("the upload differs from what the terminal sent: the comparison is void")
     return seconds
 
 
@@ -93,7 +93,7 @@ def _stay(home: RelayedHome) -> None:
     television = seen_outside(home.machine(TERMINAL).pid)
     print(
         f"""
-The lab stands until Ctrl-C. In another terminal here:
+The lab runs until Ctrl-C. In another terminal here:
   ./bicast relay list
   ./bicast why --relay {WEB}
   nsenter -t {television} -n curl --silent --noproxy '*' http://{WEB}/who

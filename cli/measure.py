@@ -23,25 +23,27 @@ WITHIN_S = 900.0  # on a slow path a probe takes minutes, and waits for those be
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "measure",
-        help="have an uplink probed now, and tell its bandwidth",
-        description="Have the path of an uplink between two of our sites probed now, in both directions, and tell what "
-        "it carries: by which method, and the interval that has the true rate in it in 95 of 100 cases. It takes half "
-        "a minute and puts some megabytes there, whatever was spent today; without being asked the controller does "
-        "it every ten minutes at most (docs/how-to/measure.md).",
+        help="probe an uplink now and print its bandwidth",
+        description="Probe the path of an uplink between two sites of the file now, "
+        "in both directions, and print its bandwidth with the method and a 95 % confidence "
+        "interval. This takes half a minute and sends some megabytes, regardless of the budget. The "
+        "controller itself probes at most every ten minutes (docs/how-to/measure.md).",
     )
     parser.add_argument(
         "uplink",
         metavar="UPLINK",
-        help="an uplink of gateway.yaml between two sites of it, or TERMINAL@ACCESS_POINT for the air between",
+        help="an uplink between two sites of gateway.yaml, or TERMINAL@ACCESS_POINT for the path between them",
     )
-    parser.add_argument("--site", metavar="SITE", help="either of the two, where uplinks of several have that name")
+    parser.add_argument("--site", metavar="SITE", help="one of the two sites, if several uplinks have this name")
     parser.add_argument(
         "--link",
         metavar="MBITS",
         type=_rate,
-        help="the path is one link of this rate: what both hosts take for each byte is found by that, and kept",
+        help="the path is one link of this known rate: measure and store the time per byte that both hosts need",
     )
-    parser.add_argument("--json", action="store_true", help="the paths as the API tells of them afterwards")
+    parser.add_argument(
+        "--json", action="store_true", help="print the paths as JSON, as the API returns them afterwards"
+    )
     add_options(parser)
 
 
@@ -80,15 +82,15 @@ def _ended(client: Client, args: argparse.Namespace, before: dict[tuple[str, str
     while True:
         paths = _meant(client, args)
         if before.keys() - set(map(_at, paths)):
-            raise Failure(f"{args.uplink} went out of gateway.yaml while it was measured")
+            raise Failure(f"{args.uplink} was removed from gateway.yaml during the measurement")
         waits = next((path for path in paths if not _has_ended(path, before.get(_at(path)))), None)
         if waits is None:
             return paths
         if waits["why_not"] is not None:
-            raise Failure(f"{args.uplink} of {waits['site']} cannot be measured any more: {waits['why_not']}")
+            raise Failure(f"{args.uplink} of {waits['site']} can no longer be measured: {waits['why_not']}")
         if time.monotonic() > deadline:
             late = f"{args.uplink} was not measured within {WITHIN_S / 60:.0f} minutes"
-            raise Failure(f"{late}; `./bicast status` tells what becomes of it")
+            raise Failure(f"{late}; `./bicast status` shows its progress")
         time.sleep(LOOK_EVERY_S)
 
 
@@ -109,13 +111,13 @@ def _lines(path: dict[str, Any], calibrates: bool) -> Iterator[str]:
         for one in way["by_method"]:
             found = interval(one) if one["bps"] is not None else f"not known: {one['reason']}"
             yield f"  {one['method']:<30}{found}"
-        yield f"  {counted(way['sent'], 'packets')} alone, {way['lost']} lost, {way['reordered']} out of order"
+        yield f"  {counted(way['sent'], 'packets')} sent singly, {way['lost']} lost, {way['reordered']} out of order"
         if way["mtu_bytes"] is not None:
-            yield f"  nothing longer came than fits an MTU of {way['mtu_bytes']} bytes"
+            yield f"  no packet longer than an MTU of {way['mtu_bytes']} bytes arrived"
         if way["error"]:
-            yield f"  not whole: {way['error']}"
+            yield f"  incomplete: {way['error']}"
         if calibrates and not way["error"] and way["alpha_ns_per_byte"] is not None:
-            yield f"  these hosts take {way['alpha_ns_per_byte']:.3f} ns a byte: kept, and taken off from now on"
+            yield f"  these hosts need {way['alpha_ns_per_byte']:.3f} ns per byte: stored, and subtracted from now on"
 
 
 def _figure(way: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def _way(way: dict[str, Any], why_not: str | None) -> str:
         found = f"not known: {way['reason']}"
     narrow = way["mtu_bytes"]
     more = (
-        f"nothing above {narrow} bytes comes through" if narrow is not None else "",
+        f"no packet above {narrow} bytes passes" if narrow is not None else "",
         "it is being probed" if way["running"] else "",
         f"not measured: {why_not}" if why_not is not None else "",
         f"the last probe: {way['error']}" if way["error"] else "",

@@ -30,9 +30,9 @@ verbs:
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "mptcp",
-        help="see and steer the live MPTCP connections of this machine",
-        description="See and steer the live MPTCP connections of this machine from outside the processes that own "
-        "them: no controller is needed, nothing is patched.",
+        help="show and move the live MPTCP connections of this machine",
+        description="Show and move the live MPTCP connections of this machine from outside the processes that "
+        "own them. No controller is needed, and nothing is patched.",
         epilog=VERBS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

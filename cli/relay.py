@@ -19,7 +19,7 @@ from controller.edges.http.client import Client
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
 
-NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the line to type on the host that becomes one"
+NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the command to run on that host"
 DEFAULT_PORT = 443
 MOST_PORT = 65535
 
@@ -27,41 +27,49 @@ MOST_PORT = 65535
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "relay",
-        help="say which hosts carry terminals' connections",
-        description="Have hosts in the Internet as relays: gateways carry the TCP of their relayed terminals to them "
-        "over MPTCP (docs/how-to/relay.md). A relay is kept over restarts until it is removed.",
+        help="manage the relays that carry terminals' connections",
+        description="Use hosts on the Internet as relays: gateways send the TCP of their relayed terminals "
+        "to them over MPTCP (docs/how-to/relay.md). A relay stays until it is removed, also across restarts.",
     )
     verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     wish = verbs.add_parser(
         "add",
-        help="have a host as a relay, and print the line to type there",
-        description="Have a host as a relay, or one that is there otherwise, and print the line that makes it one. Its "
-        "token is good once, for 15 minutes.",
+        help="add a relay, and print the command to run on its host",
+        description="Add a relay, or change an existing one, and print the command to run on its host. Its "
+        "token is single-use and valid for 15 minutes.",
     )
-    wish.add_argument("name", metavar="NAME", help="of the relay, and of its agent: a-z, 0-9 and '-'")
+    wish.add_argument("name", metavar="NAME", help="name of the relay and of its agent: a-z, 0-9 and '-'")
     wish.add_argument(
         "address",
         metavar="ADDRESS[:PORT]",
-        help=f"at which gateways reach it, such as 203.0.113.9 or [2001:db8::9]:8443; no name, for what that leads to "
-        f"changes (port: {DEFAULT_PORT})",
+        help=f"address at which gateways reach it, such as 203.0.113.9 or [2001:db8::9]:8443; not a name, because "
+        f"names can change their address (port: {DEFAULT_PORT})",
     )
-    wish.add_argument("--ports", metavar="LIST", default="80,443", help="of servers that it reaches (default: 80,443)")
-    wish.add_argument("--congestion", metavar="NAME", help="what it sends with, such as bbr (default: its kernel's)")
+    wish.add_argument(
+        "--ports", metavar="LIST", default="80,443", help="ports of servers that it may connect to (default: 80,443)"
+    )
+    wish.add_argument("--congestion", metavar="NAME", help="congestion control, such as bbr (default: its kernel's)")
     for what, does, meaning in (
-        ("remove", "have a relay no more", "End its connections, and revoke its agent. `drain` first loses none."),
-        ("drain", "let a relay take nothing new", "What it carries goes on."),
-        ("resume", "let a relay take what comes", "After `drain`."),
+        (
+            "remove",
+            "remove a relay",
+            "End its connections, and revoke its agent. Run `drain` first to lose no connection.",
+        ),
+        ("drain", "stop new connections through a relay", "Open connections continue."),
+        ("resume", "allow new connections through a relay", "Undo `drain`."),
     ):
-        verbs.add_parser(what, help=does, description=meaning).add_argument("name", metavar="NAME", help="of the relay")
+        verbs.add_parser(what, help=does, description=meaning).add_argument(
+            "name", metavar="NAME", help="name of the relay"
+        )
     listed = verbs.add_parser("list", help="list relays", description="List relays, and how gateways reach them.")
     listed.add_argument("--json", action="store_true", help="for scripts")
     trial = verbs.add_parser(
         "test",
-        help="try how far a relay is, and what it does for a destination",
-        description="Have each gateway find out how far the relay is, and gateways and relays how far a destination. "
-        "Tells what is predicted of it. The exit code is 1 where a gateway does not reach the relay.",
+        help="measure a relay's round trips and its gain for a destination",
+        description="Let each gateway measure its round trip to the relay, and gateways and relays theirs to a "
+        "destination. Prints the predicted throughput. The exit code is 1 if a gateway does not reach the relay.",
     )
-    trial.add_argument("name", metavar="NAME", help="of the relay")
+    trial.add_argument("name", metavar="NAME", help="name of the relay")
     trial.add_argument("destination", metavar="DEST", nargs="?", help="address or name of a server")
     trial.add_argument("--json", action="store_true", help="for scripts")
     for each in verbs.choices.values():
@@ -89,7 +97,7 @@ def _add(client: Client, args: argparse.Namespace) -> int:
     here = {one["name"] for one in relays if one["standing"] == EnrolmentState.CONNECTED}
     code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
     if args.name in here:
-        print(f"the agent {args.name} is connected already, as a relay: it is one from now on")
+        print(f"the agent {args.name} is already connected as a relay: it is in use from now on")
     else:
         show_token(client, client.invite(args.name, Role.RELAY), runs=True)
     return code
@@ -123,12 +131,24 @@ def _warnings(relays: list[dict[str, Any]]) -> str:
 
 
 def table(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("RELAY", "AT", "STATE", "CARRIES", "CARRIED", "BYTES UP", "DOWN", "OVERHEAD", "BUSY", "SENDS WITH", "TOLD")
+    yield (
+        "RELAY",
+        "AT",
+        "STATE",
+        "CARRIES",
+        "CARRIED",
+        "BYTES UP",
+        "DOWN",
+        "OVERHEAD",
+        "BUSY",
+        "CONGESTION CONTROL",
+        "TOLD",
+    )
     for one in relays:
         told = one["told"]
         state = "drains" if one["draining"] else "stands"
         if one["why_not"] is not None:
-            state = "down" if one["heard"] else "not heard"
+            state = "down" if one["heard"] else "no report"
         at = f"[{one['address']}]:{one['port']}" if ":" in one["address"] else f"{one['address']}:{one['port']}"
         if told is None:
             yield (one["name"], at, state, *["-"] * 8)
@@ -151,7 +171,7 @@ def troubles(relays: list[dict[str, Any]]) -> Iterator[str]:
 def _reached(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     rows = [(one["name"], each) for one in relays for each in one["reached"]]
     if rows:
-        yield ("RELAY", "GATEWAY", "REACHED", "CONNECTIONS", "IN STORE", "SET-UP", "RTT")
+        yield ("RELAY", "GATEWAY", "REACHED", "CONNECTIONS", "IN RESERVE", "SET-UP", "RTT")
     for name, one in rows:
         reached = "yes" if one["reason"] is None else "no"
         times = (_ms(one["setup_ms"]), _ms(one["rtt_ms"]))
@@ -184,12 +204,12 @@ def _place(text: str) -> tuple[str, int]:
         number = int(port) if port.isascii() and port.isdigit() else 0
     except ValueError:
         raise Failure(
-            f"{text!r} is no address with a port: expected such as 203.0.113.9:443 or [2001:db8::9]:443; of a name's "
-            "addresses take one: what a name leads to changes, and gateways would not know",
+            f"{text!r} is not an address with a port: expected one such as 203.0.113.9:443 or [2001:db8::9]:443; for "
+            "a name, give one of its addresses, because gateways do not notice when they change",
             USAGE,
         ) from None
     if not 1 <= number <= MOST_PORT:
-        raise Failure(f"{text!r} has no port: expected one from 1 to {MOST_PORT} behind the colon", USAGE)
+        raise Failure(f"{text!r} has no port: expected one from 1 to {MOST_PORT} after the colon", USAGE)
     return str(address), number
 
 
@@ -200,6 +220,6 @@ def _ports(text: str) -> list[tuple[int, int]]:
         ends = (first, last if dash else first)
         if not all(each.isascii() and each.isdigit() and 1 <= int(each) <= MOST_PORT for each in ends):
             expected = f"ports from 1 to {MOST_PORT}, such as 80,443,8000-8099"
-            raise Failure(f"--ports {text!r} is no list of ports: expected {expected}", USAGE)
+            raise Failure(f"--ports {text!r} is not a list of ports: expected {expected}", USAGE)
         found.append((int(ends[0]), int(ends[1])))
     return found

@@ -21,7 +21,7 @@ def resolved(destination: str) -> str:
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Failure(
-            f"{destination!r} leads to no address ({reason}): give an address, or a name that is known, with no port"
+            f"{destination!r} does not resolve ({reason}): give an address or a known name, without a port"
         ) from None
     return str(found[0][4][0])
 
@@ -31,14 +31,17 @@ def explained(one: dict[str, Any]) -> Iterator[str]:
     choice = one["choice"]
     yield f"from {one['gateway']}, {one['prefix']} (by {one['address']}):"
     if choice is None:
-        yield "  no choice stands: it goes by the relay reached fastest; where none is or all drain, as `fallback` says"
+        yield (
+            "  no choice is in force: the relay with the shortest set-up time is used; if none is reachable "
+            "or all drain, `fallback` applies"
+        )
     else:
-        alike = "" if one["made"] else ", as every connection does"
+        alike = "" if one["made"] else ", like all connections"
         yield f"  {choice['method']}: {_how(choice)}{alike}: {choice['reason']}{_rates(choice)}"
     for leg in one["legs"]:
         yield f"  {_leg(leg)}"
     for each in one["otherwise"]:
-        yield f"  {each['method']} would have it: {_how(each)}: {each['reason']}"
+        yield f"  {each['method']} would choose: {_how(each)}: {each['reason']}"
 
 
 def _how(choice: dict[str, Any]) -> str:
@@ -49,7 +52,7 @@ def _rates(choice: dict[str, Any]) -> str:
     predicted, direct = choice["predicted_bps"], choice["direct_bps"]
     if predicted is None or direct is None or not choice["relays"]:
         return ""
-    return f"; {said(predicted)} are predicted, {predicted / direct:.2f} times the direct way's" if direct else ""
+    return f"; predicted {said(predicted)}, {predicted / direct:.2f} times the direct path's" if direct else ""
 
 
 def _leg(leg: dict[str, Any]) -> str:

@@ -21,16 +21,18 @@ RENDERED_HERE = (TREE / "topologies" / "paper.yaml", OVS_FLOWS / "office.yaml")
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "render",
-        help="write ovs-flows/: the program as files for an OVS with no controller",
-        description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, a folder for each site, "
-        "named after it, or after the file where that has one site. Ports are "
-        "written by name. Every MAC must be in the file: a switch with no controller learns nothing. "
-        "ovs-flows/load.sh BRIDGE FOLDER puts them on a bridge.",
+        help="write ovs-flows/: the program as files for an Open vSwitch without a controller",
+        description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, one folder per site, "
+        "named after the site, or after the file if it has one site. Ports are "
+        "written by name. Every MAC must be in the file, because a switch without a "
+        "controller learns none. ovs-flows/load.sh BRIDGE FOLDER loads them into a bridge.",
     )
     parser.add_argument(
-        "file", nargs="*", metavar="FILE", help="gateway.yaml files; if none, those whose files are kept here"
+        "file", nargs="*", metavar="FILE", help="gateway.yaml files (default: those whose flows are in this repository)"
     )
-    parser.add_argument("--into", metavar="DIRECTORY", default=str(OVS_FLOWS), help="where to (%(default)s)")
+    parser.add_argument(
+        "--into", metavar="DIRECTORY", default=str(OVS_FLOWS), help="output folder (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

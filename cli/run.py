@@ -13,8 +13,9 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run",
         help="run the controller on a gateway.yaml",
-        description="Run the controller on a gateway.yaml until Ctrl-C or SIGTERM. SIGHUP has the file read again: a "
-        "bad one is refused and the last good one stays. What is installed on the switches outlives the controller.",
+        description="Run the controller on a gateway.yaml until Ctrl-C or SIGTERM. SIGHUP reads the file again: an "
+        "invalid one is refused and the last valid one stays in force. The switches keep their flows when the "
+        "controller ends.",
     )
     parser.add_argument("file", metavar="FILE", help="the configuration, gateway.yaml")
 

@@ -26,14 +26,15 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "status",
         help="show gateways, uplinks and terminals",
-        description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
-        "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
-        "uplink that is down and what carries its terminals meanwhile, an agent that is silent, lacks something, "
-        "or was revoked and still tries. Packets and bytes are those of the last reading of the switch, which is read "
-        "every 10 seconds, or each second where copies are decided by that; SINCE counts from the last change that it "
-        "was sent.",
+        description="Show the state of a running controller. Lines that begin with ! need attention: a "
+        "refused configuration, a flow or group that a switch refused, a switch that is not connected, two "
+        "switches with "
+        "one dpid, an uplink that is down and its replacement, an agent that is silent, lacks a capability, "
+        "or was revoked and still tries. Packets and bytes are from the last reading of the switch, which is "
+        "read every 10 seconds, or each second if decisions on copies need it. SINCE counts from the last change sent "
+        "to the switch.",
     )
-    parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
+    parser.add_argument("--json", action="store_true", help="print JSON as /api/v1/status returns it")
     add_options(parser)
 
 
@@ -69,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
         tables.append(_standings(enrolled))
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
     if any(map(_is_wished, status["terminals"])):
-        print("* somebody set it with `bicast`; that holds, whatever the file says")
+        print("* set by a person with `bicast`; it overrides the file")
     for gateway in dict.fromkeys(one["gateway"] for one in status["terminals"] if _is_copied_alone(status, one)):
         print(
-            f"no site mirrors {gateway}: what is copied there reaches servers twice, or from two addresses "
-            "(docs/how-to/home.md)"
+            f"no peer site mirrors {gateway}: copies from there reach servers twice, "
+            "or from two addresses (docs/how-to/home.md)"
         )
     if any(one["active_by"] == "policies" for one in status["terminals"]):
-        print("+ policies chose it; `bicast why TERMINAL` tells why")
+        print("+ chosen by policies; `bicast why TERMINAL` shows the reason")
     print(f"controller {status['version']}, {status['config_path']}")
     return OK
 
@@ -135,7 +136,7 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         if uplink["tunnel"] is not None and uplink["tunnel"]["end"] is not None
     ]
     if tunnels:
-        yield ("TUNNEL", "GATEWAY", "STATE", "OTHER END AT", "HEARD", "RTT", "MTU", "MOVES", "STRANGERS' PACKETS")
+        yield ("TUNNEL", "GATEWAY", "STATE", "PEER ADDRESS", "HEARD", "RTT", "MTU", "MOVES", "UNAUTHENTICATED PACKETS")
     for gateway, uplink, up, end in tunnels:
         heard = "never" if end["heard_ms"] is None else f"{end['heard_ms'] / 1000:.1f} s ago"
         rtt = f"{end['rtt_us'] / 1000:.1f} ms" if end["rtt_us"] else "-"
@@ -161,7 +162,7 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the table of metered uplinks."""
     paid = [(gateway["name"], one) for gateway in status["gateways"] for one in gateway["uplinks"] if one["budget"]]
     if paid:
-        yield ("COPIES BY", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
+        yield ("COPIES OVER", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
     for gateway, uplink in paid:
         one = uplink["budget"]
         most = one["budget_bytes_per_day"]
@@ -172,7 +173,7 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Terminals whose TCP goes to relays."""
-    yield ("RELAYED", "GATEWAY", "CONNECTIONS", "BY RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
+    yield ("RELAYED", "GATEWAY", "CONNECTIONS", "VIA RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
     for taking in status["taking"]:
         for one in taking["terminals"]:
             counts = (
@@ -192,7 +193,7 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         "DOWN",
         "BYTES UP",
         "DOWN",
-        "COPIED OF LATE",
+        "COPIED LAST MINUTE",
     )
     gateways = {one["name"]: one for one in status["gateways"]}
     for one in status["terminals"]:
@@ -221,7 +222,7 @@ def _mode(one: dict[str, Any]) -> str:
 
 
 def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
-    yield ("AGENT", "ROLE", "STATE", "REPORT", "TERMINALS", "PATHS BY", "VERSION", "CANNOT")
+    yield ("AGENT", "ROLE", "STATE", "REPORT", "TERMINALS", "PATH MANAGER", "VERSION", "CANNOT")
     for one in status["agents"]:
         report = "-" if one["reported_at"] is None else f"{ago(now - one['reported_at'])} ago"
         lacks = one["missing"] if one["state"] != "gone" else ()

@@ -18,10 +18,16 @@ STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificat
 
 def troubles(status: dict[str, Any]) -> Iterator[str]:
     if status["version"] != VERSION:
-        yield f"the controller runs version {status['version']}, this command is {VERSION}: restart what was upgraded"
+        yield (
+            f"the controller runs version {status['version']}, this command is {VERSION}: restart the "
+            "upgraded controller"
+        )
     if status["config_error"] is not None:
         loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
-        yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
+        yield (
+            f"configuration: the file was refused, and the one loaded at {loaded} stays in force: "
+            f"{status['config_error']}"
+        )
     if status["openflow_unproven"] is not None:
         yield status["openflow_unproven"]
     agents = {one["name"] for one in status["agents"] if one["state"] != "gone" and one["role"] == "gateway"}
@@ -31,10 +37,10 @@ def troubles(status: dict[str, Any]) -> Iterator[str]:
     yield from relay.troubles(status["relays"])
     for taking in status["taking"]:
         if taking["why_not"] is not None:
-            yield f"{taking['gateway']}: terminals' TCP is not taken as it is to be: {taking['why_not']}"
+            yield f"{taking['gateway']}: terminals' TCP is not intercepted as configured: {taking['why_not']}"
     for agent in status["agents"]:
         if agent["state"] == "silent":
-            yield f"agent {agent['name']}: it is connected and has not reported for three periods"
+            yield f"agent {agent['name']}: it is connected but has not reported for three periods"
         for missing in agent["missing"] if agent["state"] != "gone" else ():
             yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
 
@@ -44,32 +50,33 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
     if gateway["state"] == "absent":
         yield (
             f"{name}: no switch of dpid {gateway['dpid']} is connected; on its machine, "
-            f"`./bicast doctor {status['config_path']}` tells why"
+            f"`./bicast doctor {status['config_path']}` shows why"
         )
     if gateway["rival"] is not None:
         yield (
-            f"{name}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is served, and "
-            f"{gateway['rival']}, which is not; give each bridge a dpid of its own (ovs-vsctl set bridge NAME "
-            "other-config:datapath-id=16 HEX DIGITS), and one target (ovs-vsctl get-controller NAME)"
+            f"{name}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is "
+            f"in use, and {gateway['rival']}, which is not; give each bridge its own dpid (ovs-vsctl "
+            "set bridge NAME other-config:datapath-id=16 HEX DIGITS) and one controller target (ovs-vsctl "
+            "get-controller NAME)"
         )
     if gateway["last_error"] is not None:
         yield f"{name}: {gateway['last_error']}"
     copies = gateway["copies"]
     if copies is not None and not copies["eliminated"] and has_agent:
-        yield f"{name}: every copy of a packet passes: {copies['reason']}"
+        yield f"{name}: duplicates are not eliminated: {copies['reason']}"
     for silent in copies["silent"] if copies is not None else ():
-        yield f"{name}: {silent['uplink']}: {silent['reason']}; it protects nobody now"
+        yield f"{name}: {silent['uplink']}: {silent['reason']}; copies over it give no protection now"
     for one in copies["unidentified"] if copies is not None else ():
-        yield f"{name}: {one['uplink']}: {one['reason']}; `./bicast bridge` turns off what merges below tunnels"
+        yield f"{name}: {one['uplink']}: {one['reason']}; `./bicast bridge` turns off merging below tunnels"
     for uplink in gateway["uplinks"]:
         if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
             yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['reason']}"
         if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
-            yield f"{name}: {uplink['name']}: no copies leave by it: {uplink['budget']['barred']}"
+            yield f"{name}: {uplink['name']}: no copies are sent over it: {uplink['budget']['barred']}"
     for port, reason in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
-        yield f"{name}: {port}: senders are not told how long packets may be: {reason}"
+        yield f"{name}: {port}: senders do not learn the longest packet size: {reason}"
     for conflict in gateway["conflicts"]:
-        yield f"{name}: a foreign flow stands where ours would: {conflict}"
+        yield f"{name}: a foreign flow takes the place of a flow of this controller: {conflict}"
     for uplink in gateway["uplinks"]:
         if uplink["number"] is None and gateway["state"] != "absent":
             missing = f"{gateway['bridge']} has no port {uplink['port']}"
@@ -86,15 +93,15 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
         if place["released"] is not None:
             yield f"{name}: caps are released: {place['released']}"
         for port, reason in place["missing"]:
-            yield f"{name}: nothing is held at the port {port}: {reason}"
+            yield f"{name}: caps are not enforced at the port {port}: {reason}"
         for one in place["terminals"]:
             if one["most_segments"] is not None and one["agent"] is None:
-                yield f"{name}: nobody holds {one['terminal']} to its part: {one['reason']}"
+                yield f"{name}: no agent enforces the cap of {one['terminal']}: {one['reason']}"
             if one["instead"] is not None:
-                yield f"{name}: {one['agent']} holds {one['terminal']} to its part, for {one['instead']}"
+                yield f"{name}: {one['agent']} enforces the cap of {one['terminal']}, because {one['instead']}"
             if one["doubts"]:
                 times = counted(one["doubted"], "times")
-                told = f"what is told of {one['terminal']} is not believed, {times} until now"
+                told = f"reports about {one['terminal']} are implausible and ignored, {times} so far"
                 yield f"{name}: {told}: {'; '.join(one['doubts'])}"
 
 
@@ -103,8 +110,9 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
         name, tried_at = one["name"], one["tried_at"]
         if one["standing"] == EnrolmentState.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
             yield (
-                f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
-                f"stop it there, or let it back with `{_enrols(one)}` and `bicast-agent join`"
+                f"agent {name}: it was revoked and still tries to connect, {ago(now - tried_at)} ago from "
+                f"{one['tried_from']}; "
+                f"stop it there, or admit it again with `{_enrols(one)}` and `bicast-agent join`"
             )
 
 
@@ -121,7 +129,7 @@ def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, 
     for one in status["terminals"]:
         if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
             rides.setdefault(carrier(gateway, one) or "nothing", []).append(one["name"])
-    return "".join(f"; {carrier} carries {', '.join(names)} meanwhile" for carrier, names in rides.items())
+    return "".join(f"; meanwhile {carrier} carries {', '.join(names)}" for carrier, names in rides.items())
 
 
 def carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:

@@ -23,17 +23,18 @@ WHO = {"people": "somebody", "policy": "policies", "failover": "an armed failove
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "why",
-        help="tell why a terminal is on its uplink, or by which relay a destination is reached",
-        description="Tell how a terminal's uplinks fare, who moves its connections, and its last decisions, the newest "
-        "first, each with its numbers and with what the gateway and the agents made of it. Or tell by which relay the "
-        "connections of relayed terminals reach a destination; what is not known of it is found out first.",
+        help="explain why a terminal uses its uplink, or which relay serves a destination",
+        description="Show the health of a terminal's uplinks, the agents that move its connections, and its "
+        "last decisions, newest first, each with its measurements and its results at the gateway and the agents. Or "
+        "show which relay the connections of relayed terminals use for a destination; missing figures are "
+        "measured first.",
     )
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("terminal", metavar="TERMINAL", nargs="?", help="a terminal of gateway.yaml")
     of.add_argument("--relay", metavar="DEST", help="a destination: an address or a name of a server")
-    parser.add_argument("--site", metavar="SITE", help="with --relay: from there alone (default: from every site)")
+    parser.add_argument("--site", metavar="SITE", help="with --relay: from this site only (default: from every site)")
     parser.add_argument(
-        "--json", action="store_true", help="all of it, as /api/v1/terminals/TERMINAL/decisions gives it"
+        "--json", action="store_true", help="print JSON as /api/v1/terminals/TERMINAL/decisions returns it"
     )
     add_options(parser)
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.relay is not None:
         return _relay(args)
     if args.site is not None:
-        raise Failure("--site goes with --relay: a terminal is of one site", USAGE)
+        raise Failure("--site needs --relay: a terminal belongs to one site", USAGE)
     with asked(args) as client:
         course = client.get("terminals", args.terminal, "decisions")
     if args.json:
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(course)))
         if any(len(hand["said"]) > LONGEST for decision in course["decisions"] for hand in decision["hands"]):
-            print(f"\nwhere it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
+            print(f"\ntexts that end in{CUT} are cut: `./bicast why {args.terminal} --json`")
     return OK
 
 
@@ -63,15 +64,15 @@ def _relay(args: argparse.Namespace) -> int:
 
 
 def _lines(course: dict[str, Any]) -> Iterator[str]:
-    chosen = {"people": "somebody chose it", "policies": "policies chose it", "default": "its default"}
+    chosen = {"people": "a person chose it", "policies": "policies chose it", "default": "its default"}
     yield f"{course['terminal']} is on {course['active_uplink']}: {chosen[course['active_by']]}"
     yield _copying(course["copying"])
     yield from _copied(course["copying"])
     movers = ", ".join(course["movers"])
-    yield f"its connections are moved by {movers}" if movers else f"nobody moves its connections: {course['unmoved']}"
+    yield f"its connections are moved by {movers}" if movers else f"its connections are not moved: {course['unmoved']}"
     for end, there in (("own", course["own_end"]), ("other", course["other_end"])):
         agents = ", ".join(there["agents"])
-        yield f"at its {end} end {agents or 'nobody'} tells of them{'' if agents else ': ' + there['nobody']}"
+        yield f"its {end} end is reported by {agents or 'nobody'}{'' if agents else ': ' + there['nobody']}"
     for one in course["armed_failovers"]:
         yield _failover(one)
     yield ""
@@ -83,7 +84,7 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
 
 
 def _copying(one: dict[str, Any]) -> str:
-    acts = {"bicast": "with copies", "single": "on one path", "off": "as if we were not here"}
+    acts = {"bicast": "with copies", "single": "on one path", "off": "without the controller's help"}
     since = f" since {_clock(one['since'])}" if one["since"] is not None else ""
     return f"it is in mode {one['mode']}, {acts[one['acting']]}{since}: {one['reason']}"
 
@@ -91,9 +92,9 @@ def _copying(one: dict[str, Any]) -> str:
 def _copied(one: dict[str, Any]) -> Iterator[str]:
     """Yield the classes that are copied and those that are not, with their packets."""
     if one["acting"] == "bicast":
-        why_not = f" alone: {one['whole']}" if one["whole"] is not None else ""
-        yield f"copied is {', '.join(one['copied'])}{why_not}"
-    for sent, what in ((True, "it sent"), (False, "it was sent")):
+        why_not = f" only, because {one['whole']}" if one["whole"] is not None else ""
+        yield f"copied: {', '.join(one['copied'])}{why_not}"
+    for sent, what in ((True, "it sent"), (False, "it received")):
         passed = [each for each in one["traffic"]["passed"] if each["sent"] is sent]
         if passed:
             counts = (f"{each['traffic']}: {each['copied']} copied, {each['alone']} not" for each in passed)
@@ -105,17 +106,17 @@ def _failover(one: dict[str, Any]) -> str:
     if one["refused"]:
         return f"not armed at {one['agent']}, which refused: {what}: {one['refused']}"
     if one["away"]:
-        ends = f"its lease ends at {_clock(one['until'])}, and if the agent has ended it has, too"
+        ends = f"its lease ends at {_clock(one['until'])}, or earlier if the agent has ended"
         return f"was armed at {one['agent']}, which {one['away']}: {what}; {ends}"
     return f"armed at {one['agent']}: {what}"
 
 
 def _decision(decision: dict[str, Any]) -> Iterator[str]:
-    how = ", the hard way" if decision["hard"] else ""
+    how = ", hard (data in flight is sent again)" if decision["hard"] else ""
     stays = decision["left"] == decision["uplink"]
     move = f"stay on {decision['uplink']}" if stays else f"from {decision['left']} to {decision['uplink']}"
     if decision["copies"] is not None:
-        move = "copies begin" if decision["copies"] else f"copies end, {decision['uplink']} alone"
+        move = "copies begin" if decision["copies"] else f"copies end, only {decision['uplink']} is used"
     yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
     yield f"    because {decision['reason']}"
     if decision["reporters"]:

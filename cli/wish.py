@@ -15,41 +15,40 @@ from controller.model.text import CUT, shortened
 
 MODES = """\
 modes:
-  bicast  what is bicast (TCP, unless configured otherwise) leaves by every usable uplink, the rest by the active one;
-          all of a class that has a name leaves by every usable uplink
-  single  everything leaves by the active uplink; the others take over when its port goes down
-  off     every subflow subnet leaves by its own uplink, as if there were no controller
-  auto    as bicast while the active uplink loses packets or holds them up, as single while it is clean; `./bicast why`
-          tells which, and why. In a class: as it is decided for the terminal
-  file    takes back what was set here: as gateway.yaml says, and where it says nothing of a class, as its terminal;
-          what was set for a terminal's classes stays when that of the terminal is taken back
-No mode copies more than the file's `budget_bytes_per_day` and `max_share` of an uplink leave.
+   bicast  packets of the bicast class (TCP, unless configured otherwise) leave over every usable uplink, the rest over
+                   the active one; a named class in this mode leaves completely over every usable uplink
+   single  everything leaves over the active uplink; another one takes over when its port goes down
+   off     each subflow subnet leaves over its own uplink, as without a controller
+   auto    like bicast while the active uplink is lossy or slow, like single while it is clean; `./bicast why` shows
+                   which and why. A class follows the decision for its terminal
+   file    removes the override: gateway.yaml applies, and a class without a mode there follows its terminal;
+                   overrides of a terminal's classes stay when the terminal's own override is removed
+No mode copies more than `budget_bytes_per_day` and `max_share` of an uplink in the file allow.
 """
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     mode = subparsers.add_parser(
         "mode",
-        help="set how a terminal's packets leave",
-        description="Set how a terminal's packets leave. It holds, over restarts and whatever gateway.yaml says, until "
-        f"somebody sets another, or {WRITTEN}.",
+        help="set a terminal's mode",
+        description="Set a terminal's mode: how its packets leave. The override survives restarts and changes of "
+        f"gateway.yaml, until another mode or {WRITTEN} is set.",
         epilog=MODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     mode.add_argument(
         "terminal",
         metavar="TERMINAL[/CLASS]",
-        help=f"a terminal of gateway.yaml, or {EVERYBODY}; behind it one of its site's classes, which "
-        "then has a mode of its own",
+        help=f"a terminal of gateway.yaml, or {EVERYBODY}; append a class of its site to give that class its own mode",
     )
     mode.add_argument("mode", choices=[*map(str, Mode), WRITTEN])
     _add_options(mode)
     switch = subparsers.add_parser(
         "switch",
         help="set the active uplink of a terminal, or leave it to policies",
-        description="Set the uplink that carries what is not bicast, and move the terminal's MPTCP connections there "
-        f"where an agent can. It holds, over restarts too, until somebody sets another, or {AUTO}: then policies "
-        "choose.",
+        description="Set the uplink that carries packets without copies, and move the terminal's MPTCP connections "
+        f"there if an agent can. The override survives restarts, until another uplink is set, or {AUTO}: "
+        "then policies choose.",
     )
     switch.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
     switch.add_argument("uplink", metavar="UPLINK", help=f"an uplink of the terminal's gateway, or {AUTO}")
@@ -57,7 +56,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="what was done, whole, as the API answers")
+    parser.add_argument("--json", action="store_true", help="print the API's complete answer")
     add_options(parser)
 
 
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     for sentence in answer["done"]:
         print(shortened(sentence, LONGEST))
     if any(len(sentence) > LONGEST for sentence in (*answer["done"], *answer["failed"])):  # an agent's, of one terminal
-        print(f"where it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
+        print(f"texts that end in{CUT} are cut: `./bicast why {args.terminal} --json`")
     sys.stdout.flush()  # what was done is read before what was not
     for sentence in answer["failed"]:
         print(f"bicast: {shortened(sentence, LONGEST)}", file=sys.stderr)

@@ -21,7 +21,7 @@ class Refused(HostError):
     """Something else would be harmed."""
 
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
-        forced = "" if any(not refusal.forcible for refusal in refusals) else ". --force does it all the same"
+        forced = "" if any(not refusal.forcible for refusal in refusals) else ". --force does it anyway"
         super().__init__("; ".join(refusal.sentence for refusal in refusals) + forced)
         self.refusals = refusals
 
@@ -107,7 +107,7 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
             ports = (port for name in names if (port := bridge.port(name)))
             told += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
             if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and cramped():
-                told.append(f"{site.bridge}: what waits on one uplink keeps the others from sending")
+                told.append(f"{site.bridge}: packets queued on one uplink block the other uplinks")
     return tuple(told)
 
 

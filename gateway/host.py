@@ -46,7 +46,7 @@ def run(command: tuple[str, ...], within_s: float | None = LONGEST_S) -> Answer:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
     except subprocess.TimeoutExpired:
-        raise HostError(f"`{shlex.join(command)}` did not end within {within_s} s: run it by hand and look") from None
+        raise HostError(f"`{shlex.join(command)}` did not end within {within_s} s: run it by hand to see why") from None
     if done.returncode == 0:
         return Answer(done.stdout, _first_line(done.stderr))
     raise HostError(_refusal(command, done.returncode, done.stderr))
@@ -72,7 +72,7 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
         return f"ovs-vswitchd did not answer `{shown}` within {OVS_ANSWERS_WITHIN_S} s: start it ({START_OVS})"
     said = _first_line(stderr) or f"exit code {code}"
     if "database connection failed" in said:
-        return f"no Open vSwitch answers ({said}): start it ({START_OVS}), or set OVS_RUNDIR to the one that is meant"
+        return f"no Open vSwitch answers ({said}): start it ({START_OVS}), or set OVS_RUNDIR to the right one"
     return f"`{shown}` was refused: {said}"
 
 

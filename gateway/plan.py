@@ -156,10 +156,10 @@ def _room(site: Site, seen: Seen) -> Iterator[Step]:
     """The socket is there as soon as it was sent by a port, so there must be one."""
     if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
         return
-    found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "it has not sent yet"
-    wanted = f"{sending.ROOM_BYTES >> 10} KiB, so that what waits on one uplink does not keep the others from sending"
+    found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"
+    wanted = f"{sending.ROOM_BYTES >> 10} KiB, so that packets queued on one uplink do not block the others"
     right = (seen.room_bytes or 0) >= sending.ROOM_BYTES
-    yield Step(f"{site.bridge} room to send", found, wanted, () if right else ((*sending.COMMAND, site.bridge),))
+    yield Step(f"{site.bridge} send buffer", found, wanted, () if right else ((*sending.COMMAND, site.bridge),))
 
 
 def _refusals(
@@ -171,8 +171,8 @@ def _refusals(
     if files and tls and not tls.made and (tls.key, tls.certificate, tls.ca) != _tls_paths(files):
         yield Refusal(
             "switch TLS",
-            f"this Open vSwitch shows {tls.certificate} to its controllers, and has one certificate for all "
-            "of them: they would be shown ours",
+            f"this Open vSwitch presents {tls.certificate} to its controllers and can have only "
+            "one certificate: they would get bicast's instead",
         )
     for name in site.ports:
         yield from _port_refusals(site, name, seen)
@@ -183,13 +183,14 @@ def _takeover(site: Site, settings: Settings, bridge: SeenBridge) -> Iterator[Re
     if others:
         yield Refusal(
             f"{bridge.name} controller",
-            f"{bridge.name} was not made by bicast and is led by {' '.join(others)}: it would lose that controller",
+            f"{bridge.name} was not created by bicast and uses the controller {' '.join(others)}: it would lose "
+            "that controller",
         )
     if bridge.datapath != site.datapath.value:
         yield Refusal(
             f"{bridge.name} datapath_type",
-            f"{bridge.name} was not made by bicast and has the datapath {bridge.datapath}: made {site.datapath.value}, "
-            "it and all its ports stop for a moment and come back with other numbers",
+            f"{bridge.name} was not created by bicast and has the datapath {bridge.datapath}: a change "
+            f"to {site.datapath.value} stops all its ports for a moment and renumbers them",
         )
 
 
@@ -197,7 +198,7 @@ def _port_refusals(site: Site, name: str, seen: Seen) -> Iterator[Refusal]:
     home = seen.ovs.bridge_of(name)
     if home and home.name != site.bridge:
         line = f"ovs-vsctl del-port {home.name} {name}"
-        yield Refusal(f"{name} port", f"{name} is a port of {home.name}: first {line}", forcible=False, mend=line)
+        yield Refusal(f"{name} port", f"{name} is a port of {home.name}: first run {line}", forcible=False, mend=line)
         return
     link = seen.links.get(name)
     if home or link is None:
@@ -205,14 +206,15 @@ def _port_refusals(site: Site, name: str, seen: Seen) -> Iterator[Refusal]:
     if link.master:
         line = f"ip link set dev {name} nomaster"
         yield Refusal(
-            f"{name} port", f"{name} is a port of {link.master}, which would lose it: first {line}", mend=line
+            f"{name} port", f"{name} is a port of {link.master}, which would lose it: first run {line}", mend=line
         )
     if link.carries:
         line = f"ip address flush dev {name}"
         alone = not link.default_routes and not link.ssh
         yield Refusal(
             f"{name} addresses",
-            f"{name} carries {link.carries}: as a port of {site.bridge} its packets belong to the bridge, and this "
-            f"host is cut off there. Take the addresses off first ({line}), by another way in than this one",
+            f"{name} carries {link.carries}: as a port of {site.bridge} its packets belong to the "
+            f"bridge, and this host loses that connection. Remove the addresses first ({line}), over another "
+            "connection",
             mend=line if alone else None,
         )

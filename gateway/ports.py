@@ -17,7 +17,7 @@ from gateway.links import Link, Offloads
 from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
 from gateway.step import Seen, Step
 
-UNMADE = "asked for, and Open vSwitch could not make it"
+UNMADE = "requested, but Open vSwitch could not create it"
 HIGHEST = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
 MERGING = ("gro", "lro", "rx-gro-hw")
 
@@ -79,15 +79,20 @@ def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link 
     if not there:  # its port may well open when the bridge does
         return Step(f"{name} port", UNMADE, wanted, (request,), awaits=awaits)
     if port.requested != number:
-        return Step(f"{name} port", "its number is not kept", wanted, (request,), awaits=awaits)
+        return Step(f"{name} port", "its port number is not fixed", wanted, (request,), awaits=awaits)
     if awaits:
-        return Step(f"{name} port", f"awaits its device, which the agent of {site.name} makes", wanted)
+        return Step(f"{name} port", f"waits for its device, which the agent of {site.name} creates", wanted)
     if not port.number:
         return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
     if site.datapath is Datapath.NETDEV and link is not None and not link.promiscuous:
         # It keeps the socket of a device that is gone, and reads no other until its port has another number.
         other = ovs_vsctl("set", "Interface", name, f"ofport_request={HIGHEST}")
-        return Step(f"{name} port", "made anew since Open vSwitch opened it, and not read", wanted, (other, request))
+        return Step(
+            f"{name} port",
+            "recreated after Open vSwitch opened it, so its packets are not read",
+            wanted,
+            (other, request),
+        )
     return Step(f"{name} port", wanted, wanted)
 
 

@@ -56,6 +56,6 @@ class Scene:
 
 
 def sysctl(name: str) -> str | None:
-    """None: this kernel has no such switch. An interface's name may have dots: write its parts with slashes."""
+    """None: this kernel has no such setting. An interface's name may have dots: write its parts with slashes."""
     path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
     return path.read_text().strip() if path.exists() else None

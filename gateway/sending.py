@@ -29,7 +29,7 @@ DAEMON = "ovs-vswitchd"
 PIDFD_GETFD = 438  # pidfd_getfd(2), on all machines that Debian and Ubuntu are made for
 SO_SNDBUFFORCE = 32
 ANSWERS_WITHIN_S = 10
-FAILED = "what waits got no room"
+FAILED = "the send buffer is not enlarged"
 # To the group that no bridge passes on (IEEE 802.1Q, 8.6.3), of the type for experiments (IEEE 802, 9.2): for nobody.
 UNHEARD = "0180c200000e02000000000188b5" + 46 * "00"
 
@@ -56,13 +56,13 @@ def widen(bridge: str) -> None:
         _have_it_send(bridge)
     with _sockets(pid) as those:
         if not those:
-            raise Unreachable(f"{DAEMON} has sent nothing yet: no port of {bridge} is open; do this again when one is")
+            raise Unreachable(f"{DAEMON} has sent nothing yet: no port of {bridge} is open; repeat this once one is")
         try:
             for each in those:
                 # The kernel doubles what it is given, and shows that.
                 each.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM_BYTES // 2)
         except OSError as error:
-            raise Unreachable(f"{DAEMON}'s socket cannot be given room: {error.strerror}; be root") from None
+            raise Unreachable(f"{DAEMON}'s send buffer cannot be enlarged: {error.strerror}; run it as root") from None
 
 
 def _room(sending: socket.socket) -> int:

@@ -81,7 +81,7 @@ def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -
     paths = [path for pair in found.all for path in (pair.certificate, pair.key)]
     twice = {str(path) for path in paths if paths.count(path) > 1}
     if twice:
-        raise HostError(f"tls: {', '.join(sorted(twice))} would be two things at once: give each file its own name")
+        raise HostError(f"tls: {', '.join(sorted(twice))} would have two uses: give each file its own name")
     return found
 
 
@@ -95,14 +95,14 @@ def makings(files: Files, settings: Settings) -> tuple[Making, ...]:
     for pair in leaves:
         if pair.half:
             other = pair.key if pair.half == pair.certificate else pair.certificate
-            raise HostError(f"tls: {pair.half} is there without {other}: bring the other, or move it away")
+            raise HostError(f"tls: {pair.half} exists without {other}: add the other file, or move this one away")
     if not files.ca.certificate.exists():
         orphan = next((path for pair in leaves for path in (pair.certificate,) if path.exists()), None)
         orphan = orphan or (files.ca.key if files.ca.key.exists() else None)
         if orphan:
             raise HostError(
-                f"tls: {orphan} is there without its CA {files.ca.certificate}: bring the CA, or move it away so that "
-                "all are made new"
+                f"tls: {orphan} exists without its CA {files.ca.certificate}: restore the CA, or move that file away "
+                "so that all are created again"
             )
     may_sign = files.ca.key.exists() or not files.ca.certificate.exists()
     elsewhere = files.elsewhere if may_sign else ()
@@ -136,8 +136,8 @@ def _switch(files: Files, pair: Pair, may_sign: bool) -> Making:
     if not may_sign:
         ca = files.ca.certificate
         raise HostError(
-            f"tls: {pair.certificate} is not there, nor is {files.ca.key}, which would sign it: "
-            f"carry {pair.certificate.name} and {pair.key.name} here from the host that made {ca.name}"
+            f"tls: {pair.certificate} is missing, and so is {files.ca.key}, which "
+            f"would sign it: copy {pair.certificate.name} and {pair.key.name} here from the host that created {ca.name}"
         )
     names = "subjectAltName=" + ",".join(f"DNS:{dpid:016x}" for dpid in pair.dpids)
     return Making(pair, "absent", (*_folder(pair), _openssl(pair, (*_leaf("clientAuth"), names), files.ca)))

@@ -17,7 +17,7 @@ def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
     if bridge is None:
         return Plan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
     if not bridge.made:
-        sentence = f"{bridge.name} was not made by bicast: if it may go, ovs-vsctl del-br {bridge.name}"
+        sentence = f"{bridge.name} was not created by bicast: to delete it, run ovs-vsctl del-br {bridge.name}"
         return Plan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
     steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
     for port in bridge.ports:

@@ -21,7 +21,7 @@ def hands(scene: Scene) -> Iterator[Finding]:
     ruled = [one.name for site in scene.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return
-    expected = f"{GATEWAYS}, for those of {', '.join(ruled)} that no agent of their own holds"
+    expected = f"{GATEWAYS}, for terminals of {', '.join(ruled)} without an agent of their own"
     if not AGENT.exists():
         line = f"make -C {AGENT.parents[1]} setup"
         yield Finding(NAME, State.WARNING, f"not known: there is no {AGENT}", expected, line)

@@ -35,7 +35,7 @@ def _pair(files: Files, pair: Pair, purpose: str | None, scene: Scene) -> Iterat
     needed = (pair.certificate,) if purpose is None else (pair.certificate, pair.key)
     gone = [str(path) for path in needed if not path.exists()]
     if gone:
-        found, expected = f"{' and '.join(gone)} not there", "there; `bridge` makes them all, or carry them here"
+        found, expected = f"{' and '.join(gone)} not there", "all present: `bridge` creates them all, or copy them here"
         line = scene.prepare if _makes(files, scene) else None
         yield Finding(name, State.BAD, found, expected, line)
         return
@@ -53,7 +53,9 @@ def _pair(files: Files, pair: Pair, purpose: str | None, scene: Scene) -> Iterat
 def _mode(key: Path) -> Finding:
     mode = key.stat().st_mode & 0o777
     line = f"chmod 0600 {shlex.quote(str(key))}"
-    return judged(f"mode of {key}", not mode & 0o077, f"{mode:04o}", "0600: nobody else's", line, else_=State.BAD)
+    return judged(
+        f"mode of {key}", not mode & 0o077, f"{mode:04o}", "0600: readable by its owner only", line, else_=State.BAD
+    )
 
 
 def _signed(ca: Pair, pair: Pair, purpose: str, again: str | None) -> Finding:
@@ -74,7 +76,7 @@ def lifetime(name: str, certificate: Path, now_s: float, again: str | None) -> F
     begins_s, ends_s = (ssl.cert_time_to_seconds(dates[end]) for end in ("notBefore", "notAfter"))
     found = f"valid from {dates['notBefore']} to {dates['notAfter']}"
     if now_s < begins_s:
-        return Finding(name, State.BAD, found, "valid now: is this host's clock right?", again)
+        return Finding(name, State.BAD, found, "valid now: check this host's clock", again)
     if ends_s <= now_s:
         return Finding(name, State.BAD, found, "valid now", again)
     return judged(name, ends_s - now_s > SOON_S, found, "valid for 30 days at least", again, else_=State.WARNING)

@@ -61,12 +61,12 @@ def _holder(name: str, line: str, expected: str) -> Finding:
     """Judge the process that a line of `ss` names."""
     process = re.search(r"pid=(\d+)", line)
     if process is None:
-        return Finding(name, State.BAD, "taken by a process that is not to be seen from here", expected)
+        return Finding(name, State.BAD, "in use by a process that is not visible from here", expected)
     pid = int(process[1])
     command = Path(f"/proc/{pid}/cmdline").read_text()
     shown = command.replace("\0", " ").strip()
     right = OURS.search(command) is not None
-    return judged(name, right, f"taken by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
+    return judged(name, right, f"in use by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
 
 
 def reached(scene: Scene) -> Iterator[Finding]:
@@ -76,9 +76,9 @@ def reached(scene: Scene) -> Iterator[Finding]:
     where = meeting(scene.config.settings.openflow)
     dropped = not _led(scene) and _dropped(where)
     line = _opening() if _here(scene, where) else None
-    found = f"no answer within {PATIENCE_S:g} s" if dropped else "nothing drops packets to it"
-    expected = f"an answer: a firewall here or there drops what goes to {where}"
-    yield judged("way to the controller", not dropped, found, expected, line, else_=State.BAD)
+    found = f"no answer within {PATIENCE_S:g} s" if dropped else "packets to it are not dropped"
+    expected = f"an answer: a firewall on this host or the other drops packets to {where}"
+    yield judged("path to the controller", not dropped, found, expected, line, else_=State.BAD)
 
 
 def _led(scene: Scene) -> bool:
@@ -117,8 +117,8 @@ def drops(scene: Scene) -> Iterator[Finding]:
             yield judged(
                 f"{device} {chain.hook} hook",
                 not chain.drops,
-                f"nft chain {chain.place} " + ("drops" if chain.drops else "lets all through"),
-                "no drops on a port of the bridge, unless this is a lab that loses packets on purpose",
+                f"nft chain {chain.place} " + ("drops" if chain.drops else "accepts all packets"),
+                "no drop rules on a port of the bridge, unless this is a lab that drops packets on purpose",
                 f"nft 'flush chain {chain.place}; delete chain {chain.place}'",
                 else_=State.WARNING,
             )

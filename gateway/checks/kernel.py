@@ -13,12 +13,12 @@ from gateway.scene import Scene
 
 MPTCP_SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)"  # IPPROTO_MPTCP
 EGRESS_HOOK = "table netdev t { chain c { type filter hook egress device lo priority 0; }; }"
-KERNEL = "another kernel: those of Debian 12 and 13 and Ubuntu 24.04 have it"
+KERNEL = "another kernel: Debian 12 and 13 and Ubuntu 24.04 include this feature"
 
 
 def mptcp(scene: Scene) -> Iterator[Finding]:
     can = able(sys.executable, "-c", MPTCP_SOCKET)
-    expected = f"yes, for terminals and relays; a gateway passes MPTCP on without: {KERNEL}"
+    expected = f"yes, for terminals and relays; a gateway forwards MPTCP without it: {KERNEL}"
     yield judged("kernel MPTCP", can, _yes(can), expected, else_=State.WARNING)
 
 
@@ -33,7 +33,7 @@ def datapath(scene: Scene) -> Iterator[Finding]:
     else:
         # without a file the datapath is not known
         unable = not can and not scene.sites
-        found = "no: write `datapath: netdev` into gateway.yaml, where saying nothing means `system`"
+        found = "no: write `datapath: netdev` into gateway.yaml; the default is `system`"
         state = State.WARNING if unable else State.OK
         expected = "yes, for sites with `datapath: system`, the default"
         yield Finding("kernel openvswitch", state, found if unable else _yes(can), expected)
@@ -42,7 +42,7 @@ def datapath(scene: Scene) -> Iterator[Finding]:
 def lab(scene: Scene) -> Iterator[Finding]:
     """Labs shape their links with netem, or with a token bucket and nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-    yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which do without it by TBF, HTB and nft")
+    yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")
     for name, command in (
         ("TBF", ("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "10kb", "limit", "9kb")),
         ("HTB", ("tc", "qdisc", "add", "dev", "lo", "root", "htb")),
@@ -57,7 +57,7 @@ def able(*command: str) -> bool:
     if succeeds(("unshare", "--net", *command)):
         return True
     if not succeeds(("unshare", "--net", "true")):
-        raise HostError("no network namespace can be made here: run it as root, on a kernel with CONFIG_NET_NS")
+        raise HostError("cannot create a network namespace: run it as root, on a kernel with CONFIG_NET_NS")
     return False
 
 

@@ -18,7 +18,7 @@ def addresses(scene: Scene) -> Iterator[Finding]:
             f"{name} addresses",
             not link.carries,
             link.carries or "none",
-            "none: the bridge answers for the gateway's addresses, and this host is not to be reached by this port",
+            "none: the bridge answers for the gateway's addresses, and this host must not use this port",
             f"ip address flush dev {name}" if alone else None,
             else_=State.BAD,
         )
@@ -35,7 +35,9 @@ def mtu(scene: Scene) -> Iterator[Finding]:
         longer = [link for link in here if link.mtu != least]
         line = " && ".join(f"ip link set dev {link.name} mtu {least}" for link in longer)
         found = ", ".join(f"{link.name} {link.mtu}" for link in here)
-        expected = f"{least} on all ports, and on the terminals: what is longer has no copy on the narrowest uplink"
+        expected = (
+            f"{least} on all ports and terminals: longer packets have no copy on the uplink with the smallest MTU"
+        )
         yield judged(f"{site.name} MTU", not longer, found, expected, line, else_=State.BAD)
 
 
@@ -46,7 +48,7 @@ def stuck_offloads(scene: Scene) -> Iterator[Finding]:
             f"{name} fixed offloads",
             not stuck,
             " ".join(stuck) or "none",
-            "none that the driver holds on: with `datapath: system` the kernel deals with them at its ports, and no "
-            "tunnel should leave by a device that merges what it receives",
+            "none that the driver keeps on: with `datapath: system` the kernel handles them at its "
+            "ports, and no tunnel should use a device that merges received packets",
             else_=State.WARNING,
         )

@@ -20,7 +20,9 @@ def return_routes(scene: Scene) -> Iterator[Finding]:
         ways, tables = _ways_out(version)
         if len(ways) < 2:
             only = next(iter(ways), "none")
-            yield Finding(f"return routes IPv{version}", State.OK, f"ways out: {only}", "each address by its own way")
+            yield Finding(
+                f"return routes IPv{version}", State.OK, f"ways out: {only}", "each address over its own link"
+            )
             continue
         for dev, gateway in ways.items():
             for address in (own.ip for own in scene.links[dev].addresses if own.version == version):
@@ -32,9 +34,9 @@ def return_routes(scene: Scene) -> Iterator[Finding]:
                     f"ip -{version} route replace default {via}dev {dev} table {table} && "
                     f"ip -{version} rule add from {address} lookup {table}"
                 )
-                expected = f"by {dev}: from elsewhere its provider drops the address as forged"
+                expected = f"over {dev}: another provider drops the address as forged"
                 yield judged(
-                    f"return route {address}", taken == dev, f"leaves by {taken}", expected, line, else_=State.BAD
+                    f"return route {address}", taken == dev, f"leaves over {taken}", expected, line, else_=State.BAD
                 )
 
 

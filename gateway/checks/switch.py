@@ -40,7 +40,7 @@ def prepared(scene: Scene) -> Iterator[Finding]:
             mend = scene.prepare if step.commands else None
             yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:
-            yield Finding(refusal.name, State.BAD, refusal.sentence, "nothing else harmed", refusal.mend)
+            yield Finding(refusal.name, State.BAD, refusal.sentence, "no side effects", refusal.mend)
 
 
 def interfaces(scene: Scene) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
             f"{name} interface",
             State.WARNING,
             "not there",
-            "there, by this name (`ip -brief link` lists what is): the bridge takes it as soon as it appears",
+            "an interface of this name (`ip -brief link` lists them): the bridge adds it as soon as it appears",
         )
     for site in scene.sites:
         for name in awaited(site, scene.links):
@@ -58,7 +58,7 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
                 f"{name} {'tunnel' if name in tunnels_of(site) else 'relaying'}",
                 State.WARNING,
                 "not there yet",
-                f"made by the agent that was enrolled as {site.name}: bicast-agent run --role gateway, on this host",
+                f"created by the agent enrolled as {site.name}: bicast-agent run --role gateway, on this host",
             )
 
 
@@ -71,6 +71,7 @@ def connected(scene: Scene) -> Iterator[Finding]:
         for each in seen.controllers if seen else ():
             found = "connected" if each.connected else f"not connected ({each.last_error or 'no reason given'})"
             expected = (
-                f"connected to {wanted}: ./bicast run {scene.file} serves it; what is installed forwards meanwhile"
+                f"connected to {wanted}: ./bicast run {scene.file} serves it; installed flows keep forwarding "
+                "until then"
             )
             yield judged(f"{site.bridge} connection", each.connected, found, expected, else_=State.WARNING)

@@ -10,13 +10,13 @@ from gateway.finding import Finding, State, judged
 from gateway.scene import Scene, sysctl
 
 STRICT = "1"
-NOT_STRICT = "0 or 2: a copy that arrives from the other side is dropped in silence by 1"
+NOT_STRICT = "0 or 2: with 1 the kernel silently drops a copy that arrives from the other side"
 # name, value, why (FACTS: one blackholed SYN makes all new connections plain TCP for an hour; a dead path holds
 # its data for about a second)
 MPTCP = (
     ("net.mptcp.enabled", "1", "1: MPTCP is on"),
-    ("net.mptcp.blackhole_timeout", "0", "0: one lost SYN must not turn MPTCP off for an hour"),
-    ("net.mptcp.stale_loss_cnt", "1", "1: what waits on a dead path moves after one loss"),
+    ("net.mptcp.blackhole_timeout", "0", "0: one lost SYN must not disable MPTCP for an hour"),
+    ("net.mptcp.stale_loss_cnt", "1", "1: data queued on a dead path moves after one loss"),
 )
 
 
@@ -58,5 +58,5 @@ def mptcp(scene: Scene) -> Iterator[Finding]:
     """For the ends of connections: terminals, relays, servers. A gateway only passes them on."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)
-        found = "this kernel has no such switch" if value is None else value
+        found = "this kernel has no such setting" if value is None else value
         yield judged(name, value in (None, wanted), found, why, f"sysctl -w {name}={wanted}", else_=State.WARNING)

@@ -22,7 +22,7 @@ from gateway.host import HostError, run
 from gateway.ports import MERGING, tunnels_of, underlays_of
 from gateway.scene import Scene
 
-ELSEWHERE = "in another network namespace, as the agent is"
+ELSEWHERE = "in another network namespace, like the agent"
 MARK = "bicast-tunnel "  # agent/tunnel/device.go begins the alias of what it makes with it
 NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
 
@@ -54,7 +54,7 @@ def underlays(scene: Scene) -> Iterator[Finding]:
             if link is None and port in elsewhere:
                 found = ELSEWHERE
             line = f"ip link set dev {device} up" if found == "down" else None
-            expected = "there, and up: tunnels leave by it (`ip -brief link` lists what is)"
+            expected = "present and up: tunnels use it (`ip -brief link` lists interfaces)"
             yield judged(f"{device} underlay", found in ("up", ELSEWHERE), found, expected, line, else_=State.BAD)
 
 
@@ -71,8 +71,8 @@ def apart(scene: Scene) -> Iterator[Finding]:
                 yield Finding(
                     f"{site.name} {' and '.join(names)}",
                     State.WARNING,
-                    f"leave by one device, {by}",
-                    "a `device` of its own in each uplink: what one loses all copies lose, and nobody is protected",
+                    f"use one device, {by}",
+                    "a different `device` in each uplink: on one device all copies are lost together",
                 )
 
 
@@ -80,10 +80,10 @@ def routes(scene: Scene) -> Iterator[Finding]:
     for _, uplink, tunnel in tunnels(scene):
         if tunnel.remote is None or (tunnel.device and tunnel.device not in scene.links):
             continue
-        by = f" by {tunnel.device}" if tunnel.device else ""
+        by = f" over {tunnel.device}" if tunnel.device else ""
         there = _has_route(tunnel)
         line = f"ip route add default via ITS-ROUTER dev {tunnel.device} metric 200" if tunnel.device else None
-        expected = f"a route to {tunnel.remote}{by}, such as DHCP gives; whichever of several ways out is the best" + (
+        expected = f"a route to {tunnel.remote}{by}, for example from DHCP; it need not be the preferred one" + (
             f" ({line})" if line else ""
         )
         yield judged(
@@ -116,7 +116,8 @@ def rp_filter(scene: Scene) -> Iterator[Finding]:
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
         expected = (
-            "0 or 2: by 1 what comes from the tunnel's other end is dropped, while the best route there is another's"
+            "0 or 2: with 1 the kernel drops packets from the tunnel's other end while its best route uses "
+            "another device"
         )
         yield judged(f"rp_filter {device}", value != STRICT, value, expected, line, else_=State.BAD)
 
@@ -134,8 +135,8 @@ def merging(scene: Scene) -> Iterator[Finding]:
             f"{site.name} merging",
             not on,
             f"on at {', '.join(on)}" if on else "off",
-            f"off where {names} come in: what was merged is longer than a userspace datapath takes, and no copy of it "
-            "is known; `device: NAME` in their uplinks has `bridge` turn it off, and on again at the end",
+            f"off where {names} arrive: merged packets are too long for a userspace datapath, and their copies cannot "
+            "be identified; with `device: NAME` in their uplinks, `bridge` turns it off and restores it at the end",
             " && ".join(
                 f"ethtool -K {name} {' '.join(f'{each} off' for each in each_on)}" for name, each_on in on.items()
             )
@@ -162,10 +163,10 @@ def taken(scene: Scene) -> Iterator[Finding]:
             if (data.get("id"), data.get("port")) != (tunnel.vni, tunnel.udp_port):
                 continue
             name, numbers = f"{uplink.port} number", f"VNI {tunnel.vni} and UDP port {tunnel.udp_port}"
-            expected = f"nobody's but {uplink.port}'s: "
+            expected = f"used by {uplink.port} only: "
             if link.get("ifalias", "").startswith(MARK):
-                found = f"{link['ifname']}, which an agent has made, has {numbers}"
-                expected += "its agent takes away what is no more in its file; or give the site another dpid"
+                found = f"{link['ifname']}, created by an agent, has {numbers}"
+                expected += "its agent removes devices that its file no longer lists; or give the site another dpid"
                 yield Finding(name, State.WARNING, found, expected)
             else:
                 expected += "give the site another dpid, or that device another VNI"
@@ -186,9 +187,9 @@ def _port_taken(number: int) -> Finding:
         if process := re.search(r"pid=(\d+)", line):
             pid = int(process[1])
             shown = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
-            found = f"taken by process {pid}, {shown}"
+            found = f"in use by process {pid}, {shown}"
             return Finding(name, State.BAD, found, f"{expected}; or write another `udp_port`", f"kill {pid}")
-    return Finding(name, State.OK, "no process has it", expected)
+    return Finding(name, State.OK, "no process uses it", expected)
 
 
 def _devices(scene: Scene) -> tuple[str, ...]:

@@ -25,20 +25,23 @@ from tests.controller.edges.http.front import Front
 Captured = pytest.CaptureFixture[str]
 
 
-ELSEWHERE = "the identity is kept in /var/lib/bicast-agent; for another place add --directory DIRECTORY here and to run"
+ELSEWHERE = (
+    "the identity is stored in /var/lib/bicast-agent; for another directory, add --directory DIRECTORY "
+    "to this command and to `run`"
+)
 
 
 def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: Front, capsys: Captured) -> None:
     assert main(["enroll", "tablet"]) == OK
     first, line, last, secret = capsys.readouterr().out.splitlines()
-    assert first.startswith("valid once, until ") and first.endswith("; type on tablet:")
+    assert first.startswith("single-use, valid until ") and first.endswith("; run on tablet:")
     assert line == "  bicast-agent join 192.0.2.1:8656 --name tablet --token secret.pin"
     assert last == ELSEWHERE and "--token -" in secret
 
 
 def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
     go = (Path(__file__).parents[2] / "agent" / "trust" / "identity.go").read_text()
-    assert ELSEWHERE.split(";")[0].removeprefix("the identity is kept in ") in re.findall(
+    assert ELSEWHERE.split(";")[0].removeprefix("the identity is stored in ") in re.findall(
         r'DefaultDirectory = "(.*)"', go
     )
 
@@ -49,7 +52,7 @@ def test_enroll_warns_when_the_join_address_is_loopback(api: str, front: Front, 
     assert main(["enroll", "tablet"]) == OK
     _, line, warning, _, _ = capsys.readouterr().out.splitlines()
     assert line.endswith(f"bicast-agent join {join} --name tablet --token secret.pin")
-    assert warning.startswith(f"! {join} is reached from the controller's own machine alone: ")
+    assert warning.startswith(f"! {join} can be reached only from the controller's own machine: ")
     assert "set listen and join of controller.agents in gateway.yaml" in warning
 
 
@@ -124,7 +127,9 @@ def test_status_names_a_revoked_agent_that_still_tries(api: str, front: Front, c
     assert warnings() == [], "its last try was long ago"
     front.known["laptop"] = replace(front.known["laptop"], tried_at=time.time() - 90)
     (line,) = warnings()
-    assert line.startswith("! agent laptop: it was revoked and still tries, 1 min ago from 192.0.2.8:50000; stop it ")
+    assert line.startswith(
+        "! agent laptop: it was revoked and still tries to connect, 1 min ago from 192.0.2.8:50000; stop it "
+    )
     assert "`./bicast enroll laptop` and `bicast-agent join`" in line
     front.known["laptop"] = replace(front.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
     assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in warnings()[0]

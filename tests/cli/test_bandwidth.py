@@ -52,9 +52,9 @@ def test_bandwidth_prints_each_estimate_and_the_combined_one(
     assert main(["bandwidth", place]) == OK
     told = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in told[:3]] == ["one packet", "trains", "the path"]
-    assert "9000 packets alone, 0 lost" in told[3]
+    assert "9000 packets sent singly, 0 lost" in told[3]
     assert "--alpha" in told[4]
-    assert told[5].startswith("the far end's clock goes +3")
+    assert told[5].startswith("the far end's clock runs +3")
     assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
     found = json.loads(capsys.readouterr().out)
     assert found["path"]["bps"] == pytest.approx(100e6, rel=0.01)
@@ -67,7 +67,7 @@ def test_bandwidth_of_a_downlink_inverts_the_clock_drift(tmp_path: Path, lines: 
     assert main(["bandwidth", place]) == OK
     told = capsys.readouterr().out.splitlines()
     assert told[3] == "from the far end to here"
-    assert any(line.startswith("the far end's clock goes -3") for line in told)
+    assert any(line.startswith("the far end's clock runs -3") for line in told)
     assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
     found = json.loads(capsys.readouterr().out)
     assert (found["direction"], found["path"]["bps"]) == ("down", pytest.approx(100e6, rel=0.01))
@@ -85,7 +85,7 @@ def test_bandwidth_gives_the_reason_for_an_unknown_value(tmp_path: Path, lines: 
     assert "trains       not known: none were sent" in told
     assert "the path     not known: nothing was measured" in told
     assert main(["bandwidth", file(tmp_path, lines[:50]), "--link", "100"]) == REFUSED
-    assert "alpha cannot be told: 48 packets arrived" in capsys.readouterr().err
+    assert "alpha cannot be estimated: 48 packets arrived" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: D
     held = r"^client +air +yes +2 +x1\.5 +10 +8 +client \(congestion-control\) +ideal: 3 active, 20 Mbit/s x 16\.2 ms"
     assert re.search(held, told, re.MULTILINE)
     assert re.search(r"^tablet +air +yes +2 .* 10 +8 +- +no agent speaks for it, and the gateway's", told, re.MULTILINE)
-    assert told.endswith("! tablet: not believed: a round trip of 0\n")
+    assert told.endswith("! tablet: implausible reports ignored: a round trip of 0\n")
     assert main(["caps", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
 
@@ -39,8 +39,9 @@ def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, desk: Des
     assert main(["status"]) == OK
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! home: access point air: ")]
     assert [line.removeprefix("! home: access point air: ") for line in warnings] == [
-        "nothing is held at the port gw-c2: there is no network device gw-c2 here",
-        "nobody holds tablet to its part: no agent speaks for it, and the gateway's agent home cannot: the kernel does "
+        "caps are not enforced at the port gw-c2: there is no network device gw-c2 here",
+        "no agent enforces the cap of tablet: no agent speaks for it, and the gateway's agent home cannot: the "
+        "kernel does "
         "not take the program",
-        "what is told of tablet is not believed, 3 times until now: a round trip of 0",
+        "reports about tablet are implausible and ignored, 3 times so far: a round trip of 0",
     ]

@@ -52,7 +52,7 @@ def test_measure_prints_results_by_direction_and_method(api: str, desk: Desk, ca
         "lte, home to shed: 9.98 Mbit/s (9.9 to 10.1), by one packet and trains",
         "  one packet                    9.97 Mbit/s (9.84 to 10.1)",
         "  trains                        not known: 3 trains of 10 arrived, expected at least 6",
-        "  900 packets alone, 2 lost, 0 out of order",
+        "  900 packets sent singly, 2 lost, 0 out of order",
     ]
     assert lines[4] == "lte, shed to home: 20 Mbit/s (20 up), by one packet and trains"
     assert desk.links == [None] and [way.ended for way in desk.snapshot.paths[0].directions] == [4, 4]
@@ -65,7 +65,7 @@ def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: Desk, cap
     assert desk.links == [97_500_000.0]
     assert [way["alpha_ns_per_byte"] for way in path["directions"]] == [1.25, 1.25]
     assert main(["measure", "lte", "--link", "100"]) == OK
-    assert capsys.readouterr().out.count("these hosts take 1.250 ns a byte: kept, and taken off from now on") == 2
+    assert capsys.readouterr().out.count("these hosts need 1.250 ns per byte: stored, and subtracted from now on") == 2
 
 
 def test_measure_ignores_old_results_when_the_probe_fails(api: str, desk: Desk, capsys: Captured) -> None:
@@ -79,14 +79,14 @@ def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: Desk,
     assert main(["measure", "lte"]) == REFUSED
     told = capsys.readouterr().out
     assert "lte, shed to home: not known: nothing was measured within the last hour\n" in told
-    assert "  not whole: the agent home disconnected during the probe\n" in told
+    assert "  incomplete: the agent home disconnected during the probe\n" in told
 
 
 def test_measure_does_not_wait_for_a_lost_path(api: str, desk: Desk, capsys: Captured) -> None:
     gone = replace(LTE, why_not="no gateway agent enrolled as shed is connected")
     desk.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
     assert main(["measure", "lte"]) == REFUSED
-    said = "bicast: lte of home cannot be measured any more: no gateway agent enrolled as shed"
+    said = "bicast: lte of home can no longer be measured: no gateway agent enrolled as shed"
     assert capsys.readouterr().err.startswith(said)
 
 

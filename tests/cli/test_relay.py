@@ -24,7 +24,7 @@ def test_add_prints_the_command_to_run_on_the_relay(api: str, desk: Desk, front:
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
     wished, prefix, line, *_ = capsys.readouterr().out.splitlines()
-    assert wished.startswith("oslo is now a relay") and prefix.endswith("; type on oslo:")
+    assert wished.startswith("oslo is now a relay") and prefix.endswith("; run on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
     assert line == f"  {join} && bicast-agent run --role relay"
 
@@ -84,7 +84,7 @@ def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: Desk, 
     assert "198.51.100.9:443  stands" in listed and "0.08 ms" in listed and "41.0 ms" in listed
     assert main(["status"]) == OK
     status = capsys.readouterr().out
-    assert "! shed: terminals' TCP is not taken as it is to be: nft is not there" in status
+    assert "! shed: terminals' TCP is not intercepted as configured: nft is not there" in status
     assert "198.51.100.9:443  stands" in status and "client   home" in status
     assert main(["relay", "list", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
@@ -96,7 +96,7 @@ def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: Desk, c
     tried = capsys.readouterr().out
     assert "home to 8.8.8.8: 200 ms, 2 routers, 12 s ago" in tried
     assert "tokyo to 8.8.8.8: not known: nobody answers" in tried
-    assert "251 Mbit/s are predicted, 1.99 times the direct way's" in tried
+    assert "predicted 251 Mbit/s, 1.99 times the direct path's" in tried
     desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, reached=TOKYO.reached[:1]),))
     assert main(["relay", "test", "tokyo"]) == OK
 
@@ -105,6 +105,6 @@ def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, desk: D
     assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
     told = capsys.readouterr().out
     assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told
-    assert "  ping would have it: directly: no relay has both legs shorter" in told
+    assert "  ping would choose: directly: no relay has both legs shorter" in told
     assert main(["why", "--relay", "8.8.8.8", "--site", "shed"]) == REFUSED
     assert main(["why", "client", "--site", "home"]) == USAGE

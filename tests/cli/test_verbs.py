@@ -193,7 +193,7 @@ def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: Desk, caps
     told = capsys.readouterr().out
     warnings = told.split("\n\n")[0]
     assert "! home: lte: its tunnel is down: nobody is heard" in warnings
-    assert "! home: eth2: senders are not told how long packets may be: it has an XDP program already" in warnings
+    assert "! home: eth2: senders do not learn the longest packet size: it has an XDP program already" in warnings
     lines = [line.split() for line in told.splitlines()]
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
 
@@ -202,7 +202,7 @@ def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: Desk, 
     desk.snapshot = replace(START, gateways=(METERED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
-    assert "! home: lte: no copies leave by it: used up until 00:00" in told.split("\n\n")[0]
+    assert "! home: lte: no copies are sent over it: used up until 00:00" in told.split("\n\n")[0]
     assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in [line.split() for line in told.splitlines()]
 
 
@@ -233,7 +233,7 @@ def test_status_prints_warnings_first(api: str, desk: Desk, capsys: Captured) ->
     for named in ("sites.home.dpid", "client bicast: refused", "lte: no copies arrive "
         "over it", "copies cannot be identified for 3%",
                   "table=0,priority=10", "no port gw-wifi", "0000000000000002", "192.0.2.9:40000",
-                  "relay-1 cannot clamp", "agent client: it is connected and has not reported"):  # fmt: skip
+                  "relay-1 cannot clamp", "agent client: it is connected but has not reported"):  # fmt: skip
         assert any(named in line for line in warnings), named
 
 
@@ -251,7 +251,7 @@ def test_status_names_the_substitute_for_a_down_uplink(api: str, desk: Desk, cap
     desk.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
-    complaint = "! home: lte: its port gw-lte is down; wifi carries client meanwhile; nothing carries tablet meanwhile"
+    complaint = "! home: lte: its port gw-lte is down; meanwhile wifi carries client; meanwhile nothing carries tablet"
     assert complaint in told.splitlines()
     assert re.search(r"^client .* lte \(down; on wifi\) ", told, re.MULTILINE)
     assert re.search(r"^tablet .* lte \(down; on nothing\) ", told, re.MULTILINE)
@@ -279,7 +279,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
         "its connections are moved by relay-1",
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
         "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
-        "\nat its own end nobody tells of them: agent client is silent\n",
+        "\nits own end is reported by nobody: agent client is silent\n",
         "because wifi: 12% of 300 segments retransmitted in 3 reports; lte is good\n    as reported by relay-1, "
         "client\n",
         "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
@@ -360,7 +360,7 @@ def test_check_accepts_a_valid_file_without_a_controller(tmp_path: Path, capsys:
     file = tmp_path / "gateway.yaml"
     file.write_text(GOOD)
     assert main(["check", str(file)]) == OK
-    assert capsys.readouterr().out == f"{file}: home: 1 uplink, 1 subnet, 1 terminal\n{file} is good\n"
+    assert capsys.readouterr().out == f"{file}: home: 1 uplink, 1 subnet, 1 terminal\n{file} is valid\n"
     assert main(["check", str(file), "--json"]) == OK
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
@@ -373,7 +373,7 @@ def test_check_counts_relayed_terminals_and_render_refuses_them(tmp_path: Path, 
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
     told, remark, unreached, good = capsys.readouterr().out.splitlines()
     assert "sites.home: no address in `reach`: without an agent" in unreached
-    assert told == f"{file}: {counts}" and good == f"{file} is good"
+    assert told == f"{file}: {counts}" and good == f"{file} is valid"
     assert "sites.home.terminals: packets of client, phone, laptop are copied, but no peer site mirrors home" in remark
     assert "leave `mode` out" in remark
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
@@ -391,7 +391,7 @@ def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, caps
     assert main(["check", str(file)]) == OK
     told = capsys.readouterr().out
     assert "sites.home.access_points.attic: no terminal has `access_point: attic`" in told and "air:" not in told
-    assert "sites.home.relaying: no terminal has `relayed: true`" in told and "is good" in told
+    assert "sites.home.relaying: no terminal has `relayed: true`" in told and "is valid" in told
     assert main(["check", str(file), "--json"]) == OK
     assert len(json.loads(capsys.readouterr().out)["remarks"]) == 4
 
@@ -403,7 +403,7 @@ def test_check_remarks_when_copies_have_no_peer_site(tmp_path: Path, capsys: Cap
     file.write_text(page[page.index("```yaml\n") + 8 :].partition("```")[0])
     assert main(["check", str(file)]) == OK
     _, remark, good = capsys.readouterr().out.splitlines()
-    assert "sites.home: nothing is copied, because no peer site mirrors it" in remark and good == f"{file} is good"
+    assert "sites.home: nothing is copied, because no peer site mirrors it" in remark and good == f"{file} is valid"
     file.write_text(file.read_text().replace("mode: single", "mode: auto"))
     assert main(["check", str(file)]) == OK
     _, remark, _ = capsys.readouterr().out.splitlines()

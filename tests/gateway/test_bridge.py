@@ -217,7 +217,7 @@ def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys:
     done(capsys, gateway_file())
     code, _, err = bridge(capsys, gateway_file(), "--remove")
     assert code == 1
-    assert "not made by bicast" in err
+    assert "not created by bicast" in err
     assert home().ports
 
 
@@ -343,8 +343,8 @@ def test_keys_are_private_and_never_overwritten(
 @pytest.mark.parametrize(
     ("gone", "named"),
     [
-        (["switch-a1.key"], "switch-a1.pem is there without"),
-        (["ca.pem"], "there without its CA"),
+        (["switch-a1.key"], "switch-a1.pem exists without"),
+        (["ca.pem"], "exists without its CA"),
         (["ca-signing.key", "switch-a1.pem", "switch-a1.key"], "carry switch-a1.pem and switch-a1.key here"),
     ],
 )
@@ -466,7 +466,7 @@ def test_the_controller_accepts_the_prepared_bridge_over_tls(
             controller.terminate()
     told = capsys.readouterr().out
     assert "br-home connection: connected" in told
-    assert "OpenFlow port 127.0.0.1:6653: taken by process" in told
+    assert "OpenFlow port 127.0.0.1:6653: in use by process" in told
 
 
 @pytest.mark.usefixtures("ovs", "ports")
@@ -488,7 +488,7 @@ def test_a_bridge_reconnects_over_a_unix_socket_after_a_kill(
             finally:
                 end(controller)
         told = capsys.readouterr().out
-        assert f"OpenFlow socket {path}: taken by process" in told
+        assert f"OpenFlow socket {path}: in use by process" in told
         assert "br-home connection: connected" in told
         shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=false")
     assert not path.exists()

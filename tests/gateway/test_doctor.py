@@ -51,7 +51,7 @@ DEFECTS = {
     "home MTU": "ip link set w0 mtu 1400",
     "w0 egress hook": "nft add table netdev t; nft add chain netdev t c "
     "'{ type filter hook egress device w0 priority 0; }'; nft add rule netdev t c numgen random mod 10 '<' 1 drop",
-    "way to the controller": "nft add table inet f; nft add chain inet f i "
+    "path to the controller": "nft add table inet f; nft add chain inet f i "
     "'{ type filter hook input priority 0; policy drop; }'",
     "switch TLS": "ovs-vsctl del-ssl",
 }

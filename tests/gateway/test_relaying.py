@@ -44,7 +44,7 @@ def test_bridge_awaits_the_relaying_ports_of_the_agent(tmp_path: Path, capsys: p
     file.write_text(GATEWAY.format(place=tmp_path))
     told = [prepared(file, capsys) for _ in range(2)]
     for name in ("rl-home", "rl-wifi", "rl-lte"):
-        assert f"awaited  {name}: the site's agent makes it" in told[1]
+        assert f"awaited  {name}: the site's agent creates it" in told[1]
     assert "missing" not in told[1] and "nothing to change" in told[1]
     assert findings(file, switch.interfaces)["rl-home relaying"].state is State.WARNING
     for name in ("rl-home", "rl-wifi", "rl-lte"):

@@ -87,7 +87,7 @@ def test_bridge_widens_buffers_again_after_ovs_restarts(
     capsys.readouterr()
     assert main(["doctor", file]) == 1
     assert re.search(
-        r"^bad +br-home room to send: .*\n.*\n +mend: ./bicast bridge ", capsys.readouterr().out, re.MULTILINE
+        r"^bad +br-home send buffer: .*\n.*\n +fix: ./bicast bridge ", capsys.readouterr().out, re.MULTILINE
     )
     assert main(["bridge", file]) == 0
     assert sending.room() == sending.ROOM_BYTES

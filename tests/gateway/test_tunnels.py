@@ -119,7 +119,7 @@ def make(name: str) -> None:
 def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         told = prepare(file, capsys)
-        assert "awaited  tn-w: the site's agent makes it (bicast-agent run --role gateway)" in told
+        assert "awaited  tn-w: the site's agent creates it (bicast-agent run --role gateway)" in told
         assert "missing" not in told
         assert "failed" not in told
     assert "nothing to change" in told
@@ -170,7 +170,8 @@ def test_a_recreated_port_is_reopened(file: str, capsys: pytest.CaptureFixture[s
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=3,actions=drop")
     told = prepare(file, capsys)
     assert (
-        "changed  c0 port: in br-home with number 3 (was: made anew since Open vSwitch opened it, and not read)" in told
+        "changed  c0 port: in br-home with number 3 (was: recreated after Open vSwitch opened it, so its "
+        "packets are not read)" in told
     )
     assert receives_from_c0()
     assert "nothing to change" in prepare(file, capsys)
@@ -268,7 +269,7 @@ def test_two_tunnels_over_one_device_are_a_warning(tmp_path: Path, wifi: str, by
     found = findings(str(place))["home wifi and lte"]
     assert found.state is State.WARNING
     assert f"one device, {by or 'whichever device has the best route to 203.0.113.9'}" in found.found
-    assert "nobody is protected" in found.expected
+    assert "all copies are lost together" in found.expected
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def test_the_printed_commands_show_switches_and_a_failover(lines: list[str]) -> 
     typed(silence)
     told = typed(why_left)
     assert "client is on lte: policies chose it" in told
-    assert "an armed failover: from wifi to lte, the hard way" in told
+    assert "an armed failover: from wifi to lte, hard (data in flight is sent again)" in told
     came = received(listing)
     until(lambda: received(listing) > came, "the download goes on")
 
