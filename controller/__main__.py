@@ -99,9 +99,11 @@ def _serve(path: str) -> None:
         service.start()
         if agents is not None:
             agents.start()
+        process.notify("READY=1")
         log.info("listening for switches at %s, API at http://%s", wires[0].address, api.endpoint)
         while (received := signal.sigwait(STOPS | {signal.SIGHUP})) == signal.SIGHUP:
             service.reload()
+        process.notify("STOPPING=1")
         log.info("%s: stopping; installed flows stay on the switches", signal.Signals(received).name)
         wires[0].stop()
         if agents is not None:

@@ -156,14 +156,7 @@ def test_the_controller_needs_only_to_write_its_state(public_path: Path) -> None
 
 def test_systemd_restarts_a_crashed_controller(tmp_path: Path) -> None:
     log = tmp_path / "controller.log"
-    prepare = (
-        "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
-        "cp /opt/bicast/topologies/paper.yaml /etc/bicast/gateway.yaml",
-        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
-        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
-        f'printf "%s\\n" {" ".join(SETTINGS).format(log=log)} >/etc/systemd/system/bicast.service.d/test.conf',
-    )
-    with booted(tmp_path, "\n".join(prepare)) as systemd:
+    with booted(tmp_path, "\n".join(prepared(log))) as systemd:
         systemd.ctl("start", "bicast")
         until(
             lambda: log.exists() and "listening for switches" in log.read_text(),
@@ -178,6 +171,32 @@ def test_systemd_restarts_a_crashed_controller(tmp_path: Path) -> None:
         assert systemd.property("bicast", "MainPID") != first
         assert systemd.property("bicast", "NRestarts") == "1"
     assert "Fatal Python error: Segmentation fault" in log.read_text()
+
+
+def test_the_watchdog_restarts_a_controller_that_hangs(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    with booted(tmp_path, "\n".join(prepared(log, "WatchdogSec=3"))) as systemd:
+        systemd.ctl("start", "bicast")
+        first, ready = (systemd.property("bicast", name) for name in ("MainPID", "WatchdogTimestampMonotonic"))
+        until(lambda: systemd.property("bicast", "WatchdogTimestampMonotonic") > ready, "it tells that it is alive")
+        assert systemd.property("bicast", "NRestarts") == "0"
+        systemd.kill("bicast", signal.SIGSTOP)
+        until(
+            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
+        )
+        assert systemd.property("bicast", "MainPID") != first
+    assert "Fatal Python error: Aborted" in log.read_text()
+
+
+def prepared(log: Path, *settings: str) -> tuple[str, ...]:
+    lines = " ".join(shlex.quote(line) for line in (*SETTINGS, *settings)).format(log=log)
+    return (
+        "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
+        "cp /opt/bicast/topologies/paper.yaml /etc/bicast/gateway.yaml",
+        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
+        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
+        f'printf "%s\\n" {lines} >/etc/systemd/system/bicast.service.d/test.conf',
+    )
 
 
 def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process and its machine: log lines, garbage collection, and the wall clock."""
+"""The process and its machine: log lines, notices to systemd, garbage collection, and the wall clock."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import ctypes
 import gc
 import logging
 import os
+import re
+import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 from controller.policy.copies.budget import Moment
@@ -30,6 +33,17 @@ def _journal(stream: TextIO) -> bool:
     """Return whether the stream is the journal's. JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
     there = os.fstat(stream.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
+# Notices to systemd: the controller is ready, and it is alive (sd_notify(3))
+
+
+def notify(state: str) -> None:
+    """Tell systemd the state of the service. Without systemd this does nothing."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd, suppress(OSError):
+            to_systemd.sendto(state.encode(), re.sub("^@", "\0", address))
 
 
 # Garbage collection: full collections are rare

@@ -16,7 +16,7 @@ from typing import TypeVar
 from controller.core import overrides
 from controller.core.core import Core, Outcome
 from controller.edges.config.load import load
-from controller.edges.runtime.process import moment
+from controller.edges.runtime.process import moment, notify
 from controller.edges.runtime.version import VERSION
 from controller.edges.state.store import Memory, Store, StoreError, measured
 from controller.features.probing.path_record import Estimate, Estimated
@@ -344,6 +344,7 @@ class Service:
         while True:
             now = time.monotonic()
             if now >= next_tick:  # before any waiting job: a flood of packets must not stop the clock
+                notify("WATCHDOG=1")  # systemd restarts the controller if this thread hangs
                 next_tick = now + TICK_S
                 self._core.tells_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
