@@ -40,42 +40,42 @@ VERBS = {
 
 EXAMPLES = """\
 examples, in the order of a first day:
-   ./bicast lab                          see it work on this machine alone
+  ./bicast lab                          see it work on this machine alone
   ./bicast doctor                       what this machine needs before it can be a gateway
-   ./bicast check gateway.yaml           is the configuration valid?
-  ./bicast bridge gateway.yaml          make the bridge it describes
+  ./bicast check gateway.yaml           is the configuration valid?
+  ./bicast bridge gateway.yaml          create the bridge it describes
   ./bicast run gateway.yaml             run the controller
-  ./bicast status                       is everything steady?
-   ./bicast mode phone single            phone sends over its active uplink only
-   ./bicast mode all bicast              all terminals send over every uplink
-   ./bicast mode all auto                copy only while the active uplink is lossy or slow
-   ./bicast mode all file                return to the modes of gateway.yaml
+  ./bicast status                       is the gateway in sync?
+  ./bicast mode phone single            phone sends over its active uplink only
+  ./bicast mode all bicast              all terminals send over every uplink
+  ./bicast mode all auto                copy only while the active uplink is lossy or slow
+  ./bicast mode all file                return to the modes of gateway.yaml
   ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
   ./bicast switch phone auto            let policies choose it
-   ./bicast why phone                    the health of its uplinks, and the last decisions with reasons
-   ./bicast caps                         terminals of each access point, with their window limits
-   ./bicast budget reset home/lte        after a wrong date: start lte's budget of today again
-   ./bicast measure lte                  bandwidth of lte between two sites, in both directions
-   ./bicast enroll phone                 print the command that makes a host an agent
-   ./bicast relay add tokyo 203.0.113.9  print the command that makes a host a relay
-   ./bicast why --relay example.com      the relay that serves this destination
+  ./bicast why phone                    the health of its uplinks, and the last decisions with reasons
+  ./bicast caps                         terminals of each access point, with their window limits
+  ./bicast budget reset home/lte        after a wrong date: start lte's budget of today again
+  ./bicast measure lte                  bandwidth of lte between two sites, in both directions
+  ./bicast enroll phone                 print the command that makes a host an agent
+  ./bicast relay add tokyo 203.0.113.9  print the command that makes a host a relay
+  ./bicast why --relay example.com      the relay that serves this destination
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 
 `./bicast VERB --help` explains one verb. Verbs that read accept --json; so do `mode` and `switch`.
 
 exit codes:
-  0  it is so, it is done
-  1  it is not so, or it was refused: a bad configuration, an unknown terminal, an impossible wish
+  0  success
+  1  negative result or refused: an invalid configuration, an unknown terminal, an impossible request
   2  the command line is wrong
   3  the controller does not answer
-  4  the gateway's part is done, but an agent could not do its own (or the wish could not be kept for a restart): the
+  4  the switch changed, but an agent failed or the setting could not be saved for a restart: the
      reasons are on stderr, and in `failed` of --json
   130  Ctrl-C
 
 environment:
-  BICAST_API    where the controller's API is, such as 127.0.0.1:8653 (--api)
-  BICAST_TOKEN  the API's token (--token-file); not needed by root, nor by the group bicast, on the controller's machine
+  BICAST_API    address of the controller's API, such as 127.0.0.1:8653 (--api)
+  BICAST_TOKEN  the API's token (--token-file); root and the group bicast need none on the controller's machine
 """
 
 

@@ -39,15 +39,12 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "enroll",
         help="print the token with which an agent joins",
         description="Print the command that makes a host an agent. Its token is single-use, valid for 15 "
-        "minutes, and pins the controller's certificate. A new token replaces the previous one. An agent that "
-        "is already connected keeps running "
-        "until the new one connects.",
+        "minutes, and pins the controller's certificate. A new token replaces the previous one. An agent that is "
+        "already connected keeps running until the new one connects.",
         epilog="A name of gateway.yaml sets the agent's role: a terminal's name makes an agent that speaks for "
-        "that terminal, "
-        "a site's name makes the gateway's agent, and a server's or relay's name makes an agent at the other "
-        "end of connections. "
-        "For any other name, use --role. If a terminal's name contains A-Z, '.' or '_', enrol its agent under "
-        "another name, with --terminal.",
+        "that terminal, a site's name makes the gateway's agent, and a server's or relay's name makes an agent at "
+        "the other end of connections. For any other name, use --role. If a terminal's name contains A-Z, '.' or "
+        "'_', enrol its agent under another name, with --terminal.",
     )
     enroll.add_argument(
         "name",
@@ -76,7 +73,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="List all enrolled agents, and hosts that still try to connect with "
         "a revoked or replaced certificate. `status` shows what connected agents report.",
     )
-    agents.add_argument("--json", action="store_true", help="for scripts")
+    agents.add_argument("--json", action="store_true", help="print JSON")
     for parser in (enroll, revoke, agents):
         add_options(parser)
 

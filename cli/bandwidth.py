@@ -36,11 +36,10 @@ def add(subparsers: Any) -> None:
         "bandwidth",
         help="estimate the rate of a path from a probe's output",
         description="Estimate the rate of a path from the output of `bicast-agent probe` "
-        "(docs/how-to/measure.md): from single "
-        "packets and, if there are some, from trains, each with a 95 % confidence interval, and from both "
-        "together. The rate is from this host to the far end, or with `probe --down` the reverse. "
-        "Two hosts need some time for each byte besides the link. Measure it once with --link, over "
-        "a link of known rate between them, and subtract it with --alpha.",
+        "(docs/how-to/measure.md): from single packets and, if there are some, from trains, each with a 95 % "
+        "confidence interval, and from both together. The rate is from this host to the far end, or with `probe "
+        "--down` the reverse. Two hosts need some time for each byte besides the link. Measure it once with --link, "
+        "over a link of known rate between them, and subtract it with --alpha.",
     )
     parser.add_argument("file", metavar="FILE", help="output of the probe")
     parser.add_argument(

@@ -24,9 +24,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "reset",
         help="set the bytes that copies have used today to 0",
         description="Set the bytes that copies have used on an uplink today to 0. Use it when the controller "
-        "counted a day while its clock was wrong: otherwise copies wait until that date has passed, unless NTP "
-        "sets the clock. The "
-        "controller writes each reset to its log.",
+        "counted a day while its clock was wrong: otherwise copies wait until that date has passed, unless NTP sets "
+        "the clock. The controller writes each reset to its log.",
     )
     reset.add_argument("uplink", metavar="GATEWAY/UPLINK", help="a gateway of gateway.yaml, and one of its uplinks")
     reset.add_argument("--json", action="store_true", help="print the API's answer")

@@ -21,9 +21,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "caps",
         help="list the terminals of each access point with their window limits",
         description="Show each access point with its rule, and each of its terminals: whether it "
-        "sends, its connections, its round-trip time relative to the minimum (RTT), its maximum window in "
-        "segments (MOST), "
-        "its minimum window even after losses (LEAST), the agent that enforces it, and the reason.",
+        "sends, its connections, its round-trip time relative to the minimum (RTT), its maximum window in segments "
+        "(MOST), its minimum window even after losses (LEAST), the agent that enforces it, and the reason.",
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON as /api/v1/caps returns it, with each pair of addresses"

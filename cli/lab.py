@@ -46,10 +46,9 @@ def add(subparsers: Any) -> None:
         description="Start the laboratory of paper 002 (client, Open vSwitch, router, server) in its own network "
         "namespaces, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
         f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and keep "
-        "running until Ctrl-C, with an agent at each end of its connections and example "
-        "commands. The system's Open vSwitch is not touched, and nothing is left behind, however it ends. The "
-        "lab `home` "
-        "is a home whose terminals do not use MPTCP: their connections are relayed, except for one terminal.",
+        "running until Ctrl-C, with an agent at each end of its connections and example commands. The system's Open "
+        "vSwitch is not touched, and nothing is left behind, however it ends. The lab `home` is a home whose "
+        "terminals do not use MPTCP: their connections are relayed, except for one terminal.",
     )
     parser.add_argument(
         "which",

@@ -62,7 +62,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
             "name", metavar="NAME", help="name of the relay"
         )
     listed = verbs.add_parser("list", help="list relays", description="List relays, and how gateways reach them.")
-    listed.add_argument("--json", action="store_true", help="for scripts")
+    listed.add_argument("--json", action="store_true", help="print JSON")
     trial = verbs.add_parser(
         "test",
         help="measure a relay's round trips and its gain for a destination",
@@ -71,7 +71,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     trial.add_argument("name", metavar="NAME", help="name of the relay")
     trial.add_argument("destination", metavar="DEST", nargs="?", help="address or name of a server")
-    trial.add_argument("--json", action="store_true", help="for scripts")
+    trial.add_argument("--json", action="store_true", help="print JSON")
     for each in verbs.choices.values():
         add_options(each)
 

@@ -23,9 +23,9 @@ def add(subparsers: Any) -> None:
         "render",
         help="write ovs-flows/: the program as files for an Open vSwitch without a controller",
         description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, one folder per site, "
-        "named after the site, or after the file if it has one site. Ports are "
-        "written by name. Every MAC must be in the file, because a switch without a "
-        "controller learns none. ovs-flows/load.sh BRIDGE FOLDER loads them into a bridge.",
+        "named after the site, or after the file if it has one site. Ports are written by name. Every MAC must be "
+        "in the file, because a switch without a controller learns none. ovs-flows/load.sh BRIDGE FOLDER loads them "
+        "into a bridge.",
     )
     parser.add_argument(
         "file", nargs="*", metavar="FILE", help="gateway.yaml files (default: those whose flows are in this repository)"

@@ -27,12 +27,11 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "status",
         help="show gateways, uplinks and terminals",
         description="Show the state of a running controller. Lines that begin with ! need attention: a "
-        "refused configuration, a flow or group that a switch refused, a switch that is not connected, two "
-        "switches with "
-        "one dpid, an uplink that is down and its replacement, an agent that is silent, lacks a capability, "
-        "or was revoked and still tries. Packets and bytes are from the last reading of the switch, which is "
-        "read every 10 seconds, or each second if decisions on copies need it. SINCE counts from the last change sent "
-        "to the switch.",
+        "refused configuration, a flow or group that a switch refused, a switch that is not connected, two switches "
+        "with one dpid, an uplink that is down and its replacement, an agent that is silent, lacks a capability, or "
+        "was revoked and still tries. Packets and bytes are from the last reading of the switch, which is read "
+        "every 10 seconds, or each second if decisions on copies need it. SINCE counts from the last change sent to "
+        "the switch.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON as /api/v1/status returns it")
     add_options(parser)

@@ -111,8 +111,7 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
         if one["standing"] == EnrolmentState.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
             yield (
                 f"agent {name}: it was revoked and still tries to connect, {ago(now - tried_at)} ago from "
-                f"{one['tried_from']}; "
-                f"stop it there, or admit it again with `{_enrols(one)}` and `bicast-agent join`"
+                f"{one['tried_from']}; stop it there, or admit it again with `{_enrols(one)}` and `bicast-agent join`"
             )
 
 

@@ -15,14 +15,14 @@ from controller.model.text import CUT, shortened
 
 MODES = """\
 modes:
-   bicast  packets of the bicast class (TCP, unless configured otherwise) leave over every usable uplink, the rest over
-                   the active one; a named class in this mode leaves completely over every usable uplink
-   single  everything leaves over the active uplink; another one takes over when its port goes down
-   off     each subflow subnet leaves over its own uplink, as without a controller
-   auto    like bicast while the active uplink is lossy or slow, like single while it is clean; `./bicast why` shows
-                   which and why. A class follows the decision for its terminal
-   file    removes the override: gateway.yaml applies, and a class without a mode there follows its terminal;
-                   overrides of a terminal's classes stay when the terminal's own override is removed
+  bicast  packets of the bicast class (TCP, unless configured otherwise) leave over every usable uplink, the rest over
+          the active one; a named class in this mode leaves completely over every usable uplink
+  single  everything leaves over the active uplink; another one takes over when its port goes down
+  off     each subflow subnet leaves over its own uplink, as without a controller
+  auto    like bicast while the active uplink is lossy or slow, like single while it is clean; `./bicast why` shows
+          which and why. A class follows the decision for its terminal
+  file    removes the override: gateway.yaml applies, and a class without a mode there follows its terminal;
+          overrides of a terminal's classes stay when the terminal's own override is removed
 No mode copies more than `budget_bytes_per_day` and `max_share` of an uplink in the file allow.
 """
 

@@ -136,8 +136,8 @@ def _switch(files: Files, pair: Pair, may_sign: bool) -> Making:
     if not may_sign:
         ca = files.ca.certificate
         raise HostError(
-            f"tls: {pair.certificate} is missing, and so is {files.ca.key}, which "
-            f"would sign it: copy {pair.certificate.name} and {pair.key.name} here from the host that created {ca.name}"
+            f"tls: {pair.certificate} is missing, and so is {files.ca.key}, which would sign it: copy "
+            f"{pair.certificate.name} and {pair.key.name} here from the host that created {ca.name}"
         )
     names = "subjectAltName=" + ",".join(f"DNS:{dpid:016x}" for dpid in pair.dpids)
     return Making(pair, "absent", (*_folder(pair), _openssl(pair, (*_leaf("clientAuth"), names), files.ca)))

@@ -58,7 +58,6 @@ class Settings:
         if isinstance(self.openflow, LocalSocket) or self.tls is not None:
             return None
         return (
-            f"controller.openflow.listen: plain TCP at {self.openflow} does not authenticate the controller: "
-            "while it is stopped, any "
-            "local user may listen there and replace all flows; omit `listen`, or add `tls`"
+            f"controller.openflow.listen: plain TCP at {self.openflow} does not authenticate the controller: while "
+            "it is stopped, any local user may listen there and replace all flows; omit `listen`, or add `tls`"
         )

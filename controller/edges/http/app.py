@@ -134,8 +134,8 @@ def _actions(actions: tuple[Action, ...]) -> list[dict[str, Value]]:
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
     "Reads the state of a bicast controller's gateways and terminals, and sets overrides for mode and active "
-    "uplink. The answer "
-    "to an override lists what was done and what failed. Every error is a problem document of RFC 9457."
+    "uplink. The answer to an override lists what was done and what failed. Every error is a problem document of "
+    "RFC 9457."
 )
 
 

@@ -186,10 +186,9 @@ def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.C
         raise AgencyError(f"the CA in {path} has expired: move it away to start over; then all agents must join again")
     if certificate.not_valid_before_utc > _now():  # not an error: a clock that is behind is usually set soon
         log.warning(
-            "the CA in %s is valid only from %s on, but the clock of this machine shows %s: no "
-            "agent is admitted; set the clock, or, if it was ahead when the CA was made, move the file away to "
-            "start over "
-            "and let each agent join again (`bicast enroll NAME`)",
+            "the CA in %s is valid only from %s on, but the clock of this machine shows %s: no agent is admitted; "
+            "set the clock, or, if it was ahead when the CA was made, move the file away to start over and let each "
+            "agent join again (`bicast enroll NAME`)",
             path,
             certificate.not_valid_before_utc.date(),
             _now().date(),

@@ -147,8 +147,8 @@ class Release:
             reason = self.reason or (
                 f"a queue of {self.queue_us / 1000:.0f} ms was measured, of which caps explain "
                 f"{explained_us / 1000:.0f} ms, and capped terminals delivered "
-                f"{self.delivered * bandwidth_bps / 1e6:.2g} of {bandwidth_bps / 1e6:.4g} Mbit/s: a "
-                "sender without a cap must be active"
+                f"{self.delivered * bandwidth_bps / 1e6:.2g} of {bandwidth_bps / 1e6:.4g} Mbit/s: a sender without a "
+                "cap must be active"
             )
             return replace(self, reason=reason, lowest=min(self.lowest, self.fair))
         if now - self.since < TRIAL_S:

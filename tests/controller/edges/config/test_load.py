@@ -47,10 +47,8 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
      "an IPv4 or IPv6 address"),
     ("uplink's port twice", (*WIFI, "port"), "lte0", "uplinks.lte.port: found 'lte0'", "uplinks.wifi.port"),
     ("uplink's port inside", (*CLIENT, "addresses", 0, "port"), "wifi0", "addresses[0].port", "another port"),
-    ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "does "
-        "not overlap"),
-    ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "does "
-        "not overlap"),
+    ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "not overlap"),
+    ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "not overlap"),
     ("multicast MAC", (*WIFI, "mac"), "01:00:5e:00:00:01", "wifi.mac: found '01:00:5e:00:00:01'", "unicast MAC"),
     ("no next hop", (*WIFI, "next_hops"), None, "wifi.next_hops: found nothing", "required"),
     ("empty next hops", (*WIFI, "next_hops"), [], "wifi.next_hops", "at least one next hop"),
