@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages of build/packages in a clean root of Debian 12, raises a bridge with them, runs the controller on
-# it, upgrades, removes and purges them. The root is made once, by debootstrap; each run works on an overlay of it, in
-# namespaces of its own.
+# Installs the packages of build/packages in clean roots of their distributions, raises a bridge with them, runs the
+# controller on it, upgrades, removes and purges them. Each root is made once, by debootstrap; a run works on an overlay
+# of it, in namespaces of its own.
+#
+#   deploy/packages-test.sh [DISTRIBUTION ...]     debian-12 debian-13 ubuntu-24.04; all of them, when none is given
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-readonly root=$PWD/build/roots/bookworm packages=$PWD/build/packages
-readonly ours=(bicast bicast-agent)
+declare -rA suites=([debian-12]=bookworm [debian-13]=trixie [ubuntu-24.04]=noble)
+declare -rA archives=(
+    [debian-12]=http://deb.debian.org/debian
+    [debian-13]=http://deb.debian.org/debian
+    [ubuntu-24.04]=http://archive.ubuntu.com/ubuntu
+)
+readonly packages=$PWD/build/packages ours=(bicast bicast-agent)
 
 fail() {
     echo "packages-test: $*" >&2
@@ -22,23 +29,29 @@ within() {
     chroot "$merged" "$@"
 }
 
-newest() {
-    local found=("$packages/$1"_*_"$(dpkg --print-architecture)".deb)
-    [[ -e ${found[0]} ]] || fail "there is no package $1 in $packages: make packages"
-    printf '%s\n' "${found[@]}" | sort --version-sort | tail -n1
+# The file of a package for a distribution.
+built() {
+    local found=("$packages"/{,"$2"/}"$1"_*_"$(dpkg --print-architecture)".deb) each
+    for each in "${found[@]}"; do
+        [[ ! -e $each ]] || { echo "$each"; return; }
+    done
+    fail "there is no package $1 for $2 in $packages: make packages"
 }
 
 # The root with what the packages depend on. No daemon may start while apt installs it.
 prepare() {
-    local wanted
+    local distribution=$1 root=$2 wanted suite=${suites[$1]} script=/usr/share/debootstrap/scripts
     command -v debootstrap >/dev/null || fail "debootstrap is not installed: apt-get install debootstrap"
-    wanted=$(for each in "${ours[@]}"; do dpkg-deb -f "$(newest "$each")" Depends; done | tr ',' '\n' \
+    wanted=$(for each in "${ours[@]}"; do dpkg-deb -f "$(built "$each" "$distribution")" Depends; done | tr ',' '\n' \
         | sed -E 's/\|.*//; s/\(.*//; s/ //g' | grep -v '^bicast' | sort -u)
     [[ $(cat "$root/made-of" 2>/dev/null) != "$wanted" ]] || return 0
-    step "making a root of Debian 12 in $root"
+    step "making a root of $distribution in $root"
     rm -rf "$root"
     mkdir -p "$root"
-    debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$root.log" 2>&1 || fail "see $root.log"
+    script+=/$suite
+    [[ -e $script ]] || script=${script%/*}/gutsy # of every Ubuntu
+    debootstrap --variant=minbase --components=main,universe "$suite" "$root" "${archives[$distribution]}" "$script" \
+        >"$root.log" 2>&1 || fail "see $root.log"
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
     # shellcheck disable=SC2086  # a list of names
@@ -70,7 +83,7 @@ YAML
 }
 
 run() {
-    local place agent controller
+    local distribution=$1 root=$2 place agent controller
     place=$(mktemp -d)
     mount -t tmpfs none "$place"
     mkdir "$place"/{upper,work,merged}
@@ -79,7 +92,7 @@ run() {
     mount -t proc proc "$merged/proc"
     mount --rbind /dev "$merged/dev"
     mount -t tmpfs none "$merged/run"
-    agent=$(newest bicast-agent) controller=$(newest bicast)
+    agent=$(built bicast-agent "$distribution") controller=$(built bicast "$distribution")
     cp "$agent" "$controller" "$merged/tmp"
     files >"$place/before"
 
@@ -129,12 +142,16 @@ run() {
     diff "$place/before" "$place/after" >"$place/left" || { cat "$place/left"; fail "these files are left or gone"; }
     dpkg-deb -f "$controller" Installed-Size | awk '{ printf "packages-test: bicast is %d MB installed\n", $1 / 1024 }'
     dpkg-deb -f "$agent" Installed-Size | awk '{ printf "packages-test: bicast-agent is %d MB installed\n", $1 / 1024 }'
-    step "$version holds in Debian 12"
+    step "$version holds in $distribution"
 }
 
 if [[ ${1-} == inside ]]; then
-    run
-else
-    prepare
-    exec .venv/bin/python -m lab.stage.isolate "$0" inside
+    run "$2" "$3"
+    exit
 fi
+(($#)) || set -- "${!suites[@]}"
+for distribution in "$@"; do
+    root=$PWD/build/roots/${suites[$distribution]}
+    prepare "$distribution" "$root"
+    .venv/bin/python -m lab.stage.isolate "$0" inside "$distribution" "$root"
+done

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages of this tree, in build/packages: bicast for this machine's kind and its Python, and
-# bicast-agent for each kind of machine. The same commit gives the same bytes.
-#
-#   deploy/packages.sh [ARCHITECTURE ...]     amd64 arm64 armhf; all of them, when none is given
+# Builds the Debian packages of this tree: bicast-agent in build/packages for each kind of machine, and bicast for amd64
+# in a directory of each distribution, because each has another Python. The same commit gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-(($#)) || set -- amd64 arm64 armhf
+declare -rA pythons=([debian-12]=3.11 [debian-13]=3.13 [ubuntu-24.04]=3.12)
 readonly tree=$PWD out=$PWD/build/packages tools=(debhelper dh-python dpkg-dev fakeroot help2man)
 missing=()
 for name in "${tools[@]}"; do
@@ -20,12 +18,15 @@ fi
 version=$(setup/version.sh)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH DEB_BUILD_OPTIONS=nocheck
+rm -rf "$out"
 mkdir -p "$out"
-for architecture in "$@"; do
-    echo "packages: building $version for $architecture"
-    source=$out/source-$architecture
-    rm -rf "$source"
-    mkdir "$source"
+
+# package NAME ARCHITECTURE DIRECTORY: builds it there
+package() {
+    local name=$1 architecture=$2 place=$3 source=$3/source profile=agent
+    [[ $name == bicast-agent ]] || profile=controller
+    echo "packages: building $name $version for ${place#"$out"/} ($architecture)"
+    mkdir -p "$source"
     git ls-files -z | xargs -0 cp --parents --no-dereference -t "$source"
     mv "$source/deploy/debian" "$source/debian"
     ln -s "$tree/.go" "$tree/.venv" "$source"
@@ -34,14 +35,19 @@ for architecture in "$@"; do
     printf 'bicast (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
         'The bicast maintainers <maintainers@bicast.invalid>' "$(date --utc --rfc-email --date="@$SOURCE_DATE_EPOCH")" \
         >"$source/debian/changelog"
-    profiles=()
-    [[ $architecture == "$(dpkg --print-architecture)" ]] || profiles=(--build-profiles=agent)
-    (cd "$source" && dpkg-buildpackage --build=binary --host-arch="$architecture" "${profiles[@]}" \
-        --no-check-builddeps --unsigned-changes --no-sign >"$out/$architecture.log" 2>&1) || {
-        tail --lines=20 "$out/$architecture.log" >&2
-        echo "packages: dpkg-buildpackage failed for $architecture; all that it printed is in $out/$architecture.log" >&2
+    (cd "$source" && dpkg-buildpackage --build=binary --host-arch="$architecture" --build-profiles=$profile \
+        --no-check-builddeps --no-sign >"$place/log" 2>&1) || {
+        tail --lines=20 "$place/log" >&2
+        echo "packages: dpkg-buildpackage failed; all that it printed is in $place/log" >&2
         exit 1
     }
-    rm -r "$source"
+    rm -r "$source" "$place"/*.{buildinfo,changes} "$place/log"
+}
+
+for architecture in amd64 arm64 armhf; do
+    package bicast-agent "$architecture" "$out"
 done
-(cd "$out" && sha256sum -- *_"$version"_*.deb)
+for distribution in "${!pythons[@]}"; do
+    BICAST_PYTHON=${pythons[$distribution]} package bicast amd64 "$out/$distribution"
+done
+(cd "$out" && find . -name '*.deb' -printf '%P\n' | sort | xargs sha256sum --)
