@@ -31,7 +31,7 @@ HEADER = (
 )
 TREE = Path(__file__).resolve().parents[1]
 PROGRAM = "bicast-agent"
-NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the command to run on that host"
+NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the command to run on the agent's host"
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:

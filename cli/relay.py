@@ -19,7 +19,7 @@ from controller.edges.http.client import Client
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
 
-NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the command to run on that host"
+NONE = "no relay exists; `./bicast relay add NAME ADDRESS` prints the command to run on the relay's host"
 DEFAULT_PORT = 443
 MOST_PORT = 65535
 

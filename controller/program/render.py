@@ -82,13 +82,15 @@ class Unwritten(Exception):
 def wholly_written(site: Site) -> Known:
     """Return the state of a site from its file alone, with ports numbered in the order of the file."""
     if site.relaying is not None:
-        raise Unwritten(f"site {site.name}: TCP is taken by an agent as a controller orders; take `relaying` out")
+        raise Unwritten(f"site {site.name}: relaying needs a controller and an agent; remove `relaying`")
     if missing := list(_missing_macs(site)):
-        raise Unwritten(f"site {site.name}: a switch with no controller learns nothing; give {'; '.join(missing)}")
+        raise Unwritten(
+            f"site {site.name}: a switch without a controller learns no addresses; add {'; '.join(missing)}"
+        )
     for uplink in site.uplinks:
         if uplink.limits != UNLIMITED:
-            limits = f"site {site.name}: what copies may use of uplink {uplink.name}, only a controller counts"
-            raise Unwritten(f"{limits}; take `budget_bytes_per_day` and `max_share` out")
+            limits = f"site {site.name}: only a controller can enforce the budget of uplink {uplink.name}"
+            raise Unwritten(f"{limits}; remove `budget_bytes_per_day` and `max_share`")
     names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
     return Known(observed=Observed({name: Port(number, "", True) for number, name in enumerate(names, 1)}))
 

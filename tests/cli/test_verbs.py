@@ -377,7 +377,7 @@ def test_check_counts_relayed_terminals_and_render_refuses_them(tmp_path: Path, 
     assert "sites.home.terminals: packets of client, phone, laptop are copied, but no peer site mirrors home" in remark
     assert "leave `mode` out" in remark
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
-    assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
+    assert "relaying needs a controller and an agent; remove `relaying`" in capsys.readouterr().err
 
 
 def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, capsys: Captured) -> None:

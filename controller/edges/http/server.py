@@ -230,7 +230,7 @@ def _checked(descriptor: int, settings: Settings) -> socket.socket:
         listener = socket.socket(fileno=descriptor)
         listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise CannotServe(f"LISTEN_FDS is set, but file descriptor {descriptor} is no socket") from error
+        raise CannotServe(f"LISTEN_FDS is set, but file descriptor {descriptor} is not a socket") from error
     if not listening or listener.family not in (socket.AF_INET, socket.AF_INET6):
         listener.detach()
         raise CannotServe(f"LISTEN_FDS is set: a listening TCP socket at file descriptor {descriptor} was expected")

@@ -273,7 +273,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             silent = 0 if self._heard else silent + 1
             self._heard = False
             if self.opened and silent >= SILENT_ECHOES:
-                self.refuse(f"has answered none of {silent} echo requests")
+                self.refuse(f"answered none of {silent} echo requests")
             elif self.opened:
                 self.send_msg(parser.OFPEchoRequest(self))
             elif now - started >= OPENING_S:

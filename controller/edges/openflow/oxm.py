@@ -69,7 +69,7 @@ UNKNOWN = "oxm_"  # and the class and field number; values are hexadecimal digit
 def _width(name: str) -> int:
     number = NUMBERS.get(name)
     if number is None:
-        raise ValueError(f"{name!r} is no field of OpenFlow 1.3")
+        raise ValueError(f"{name!r} is not a field of OpenFlow 1.3")
     width: int = KNOWN[number][1]
     return width
 
@@ -124,7 +124,7 @@ def _masked(name: str, data: bytes, mask: bytes) -> Value:
 def _field(name: str, value: Value) -> bytes:
     number = int(name.removeprefix(UNKNOWN), 16) if name.startswith(UNKNOWN) else NUMBERS.get(name)
     if number is None:
-        raise ValueError(f"{name!r} is no field of OpenFlow 1.3")
+        raise ValueError(f"{name!r} is not a field of OpenFlow 1.3")
     plain, slash, mask = value.partition("/") if isinstance(value, str) else (value, "", "")
     data = _to_bytes(name, plain)
     if slash:

@@ -128,7 +128,9 @@ def read_entries(path: Path, text: bytes) -> Entries:
 
 def _name(place: Node, name: str) -> str:
     if not NAME.fullmatch(name):
-        raise ConfigError(place.file, "agents", name, "a name of an agent: a-z, 0-9 and '-', 63 at most, no '-' first")
+        raise ConfigError(
+            place.file, "agents", name, "a name of an agent: at most 63 of a-z, 0-9 and '-', not starting with '-'"
+        )
     return name
 
 

@@ -81,8 +81,8 @@ def known(wanted: Wanted, name: str) -> RelayOverride:
 def _name_is_wrong(config: Config, name: str) -> str | None:
     if not NAME.fullmatch(name) or name in (EVERYBODY, CONTROLLER):
         return (
-            f"{name[:80]!r} is not a valid name for a relay: expected letters a-z, digits and '-', 63 at most, no "
-            f"'-' first, and neither {EVERYBODY!r} nor {CONTROLLER!r}"
+            f"{name[:80]!r} is not a valid name for a relay: expected at most 63 letters a-z, digits and '-', "
+            f"not starting with '-', and neither {EVERYBODY!r} nor {CONTROLLER!r}"
         )
     others = {site.name: "site" for site in config.sites}
     others |= {each.name: "terminal" for site in config.sites for each in site.terminals}

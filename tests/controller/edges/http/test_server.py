@@ -119,7 +119,7 @@ def test_inherited_socket_of_another_process_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"), [("file", "no socket"), ("datagram", "a listening TCP socket"), ("open", "token_file")]
+    ("kind", "named"), [("file", "not a socket"), ("datagram", "a listening TCP socket"), ("open", "token_file")]
 )
 def test_unusable_socket_is_one_sentence(kind: str, named: str) -> None:
     if kind == "file":

@@ -142,7 +142,7 @@ def test_macs_are_read_back_from_metered_groups() -> None:
 def test_program_without_a_controller_has_no_budget() -> None:
     written = {"sites": {"big": sites.many(1)}}
     written["sites"]["big"]["uplinks"]["up2"]["max_share"] = "0.5"
-    with pytest.raises(Unwritten, match="what copies may use of uplink up2, only a controller counts"):
+    with pytest.raises(Unwritten, match="only a controller can enforce the budget of uplink up2"):
         wholly_written(sites.loaded(written).sites[0])
 
 
