@@ -345,7 +345,7 @@ def test_keys_are_private_and_never_overwritten(
     [
         (["switch-a1.key"], "switch-a1.pem exists without"),
         (["ca.pem"], "exists without its CA"),
-        (["ca-signing.key", "switch-a1.pem", "switch-a1.key"], "carry switch-a1.pem and switch-a1.key here"),
+        (["ca-signing.key", "switch-a1.pem", "switch-a1.key"], "copy switch-a1.pem and switch-a1.key here"),
     ],
 )
 @pytest.mark.usefixtures("ports")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 from lab.processes.controller import TREE
 from lab.stage.isolate import MARK
+from tests.system.evidence import PATIENCE_S
 
 
 def lab(size_bytes: int) -> str:
@@ -33,11 +35,18 @@ class Raised:
         """Return its output up to the line with this word."""
         assert self.process.stdout is not None
         said = []
-        for line in self.process.stdout:
-            said.append(line.rstrip())
-            if word in line:
-                return said
-        raise AssertionError(f"it ended without {word!r}: {self.process.communicate()[1]}")
+        too_long = threading.Timer(PATIENCE_S, self.process.kill)
+        too_long.start()
+        try:
+            for line in self.process.stdout:
+                said.append(line.rstrip())
+                if word in line:
+                    return said
+        finally:
+            too_long.cancel()
+        raise AssertionError(
+            f"it ended, or {PATIENCE_S} s passed, without {word!r}: {said} {self.process.communicate()[1]}"
+        )
 
     def members(self) -> dict[int, str]:
         """Return its processes in all namespaces, with their command lines."""

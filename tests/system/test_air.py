@@ -211,7 +211,8 @@ def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
             assert why_not["reason"] == "it was enrolled for the terminal stranger, which gateway.yaml does not have"
         air.controller.client.revoke(terminal)  # it still runs, and holds the sockets
         with agent(air.controller, machine, terminal, "terminal"):
-            until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
+            beginning = f"{SITE} enforces the cap of {terminal}"
+            until(lambda: "another agent holds" in warned(beginning), "the second's refusal is shown")
             air.await_held(terminal, WINDOW)
 
 

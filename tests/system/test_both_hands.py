@@ -74,7 +74,7 @@ def test_a_switch_moves_gateway_and_relay_and_why_shows_both(
     monkeypatch.setenv("BICAST_API", API)
     assert main(["why", TERMINAL]) == 0
     told = capsys.readouterr().out
-    assert "client is on lte: somebody chose it" in told and f"moved by {RELAY}" in told
+    assert "client is on lte: a person chose it" in told and f"moved by {RELAY}" in told
     lab.controller.client.set_active(TERMINAL, "auto")
     assert until(lambda: active(lab) == set(UPLINKS.values())), "flags of ours are still there"
 

