@@ -68,7 +68,7 @@ def _found_and_kept(wide: Home, laptop: Machine, source: list[str]) -> None:
     for address, own in zip(source, both(110, 2), strict=True):
         laptop.run("ip", "neigh", "flush", "dev", "wifi")
         laptop.run("ip", "-6", "neigh", "flush", "dev", "wifi")
-        assert "3 received" in pings(laptop, address, own)
+        assert ", 0% packet loss" in pings(laptop, address, own)
     # Datagrams without an answer: replies to ping would confirm the gateway.
     send = (
         "import socket,time\n"

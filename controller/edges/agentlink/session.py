@@ -129,9 +129,17 @@ class AgentSession:
         self._say(word)
 
     async def finished_saying(self) -> None:
-        """Wait for the pending write: gRPC accepts no status before. An unread message blocks until the cut."""
+        """Write the last messages, such as an order to stop. An unread message blocks until the cut.
+
+        gRPC accepts no status before a pending write has ended.
+        """
         if self._saying is not None:
             await asyncio.wait([self._saying])
+        while not self._outbox.empty():
+            writing = self._write(self._outbox.get_nowait())
+            await asyncio.wait([writing])
+            if writing.cancelled() or writing.exception() is not None:
+                return
 
     async def answers(self, within_s: float) -> bool:
         """Return whether the agent sends any message within `within_s`. Ask for one."""
@@ -164,10 +172,13 @@ class AgentSession:
 
     async def _speak(self) -> NoReturn:
         while True:
-            word = await self._outbox.get()
-            self._saying = asyncio.ensure_future(self._stream.write(word))
-            self._saying.add_done_callback(_seen)  # also after this task was cancelled
+            self._saying = self._write(await self._outbox.get())
             await asyncio.shield(self._saying)
+
+    def _write(self, word: pb.FromController) -> asyncio.Future[None]:
+        writing = asyncio.ensure_future(self._stream.write(word))
+        writing.add_done_callback(_seen)  # also if the waiting task was cancelled
+        return writing
 
     async def _listen(self, role: Role) -> NoReturn:
         while (word := await self._read()) is not None:

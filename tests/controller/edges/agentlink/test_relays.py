@@ -55,10 +55,13 @@ def test_relay_gets_a_certificate_for_its_own_key_and_name(house: House) -> None
 
 def test_revoked_relay_is_told_to_stop_before_the_disconnect(house: House) -> None:
     stream, opened = house.served(house.enrolled("oslo"))
-    house.agents.perform(Direct(opened.session, 5, Relay()))
+    numbers = range(5, 25)  # most of them wait for an earlier one to be written when the session ends
+    for number in numbers:
+        house.agents.perform(Direct(opened.session, number, Relay()))
     house.agents.revoke("oslo")
-    word = stream.on_event().directive
-    assert word.HasField("relay") and not word.relay.port and not word.relay.certificate
+    words = [stream.on_event().directive for _ in numbers]
+    assert [word.id for word in words] == list(numbers)
+    assert all(word.HasField("relay") and not word.relay.port and not word.relay.certificate for word in words)
     assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
 
 
