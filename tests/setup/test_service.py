@@ -154,20 +154,30 @@ def test_the_controller_needs_only_to_write_its_state(public_path: Path) -> None
         assert controller.wait() == 0, said
 
 
+def prepared(log: Path, *settings: str) -> tuple[str, ...]:
+    lines = " ".join(shlex.quote(line) for line in (*SETTINGS, *settings)).format(log=log)
+    return (
+        "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
+        "cp /opt/bicast/topologies/paper.yaml /etc/bicast/gateway.yaml",
+        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
+        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
+        f'printf "%s\\n" {lines} >/etc/systemd/system/bicast.service.d/test.conf',
+    )
+
+
+def await_start(log: Path, times: int = 1) -> None:
+    what = "the controller runs" if times == 1 else "the controller runs again"
+    until(lambda: log.exists() and log.read_text().count("listening for switches") == times, what, STARTED_WITHIN_S)
+
+
 def test_systemd_restarts_a_crashed_controller(tmp_path: Path) -> None:
     log = tmp_path / "controller.log"
     with booted(tmp_path, "\n".join(prepared(log))) as systemd:
         systemd.ctl("start", "bicast")
-        until(
-            lambda: log.exists() and "listening for switches" in log.read_text(),
-            "the controller runs",
-            STARTED_WITHIN_S,
-        )
+        await_start(log)
         first = systemd.property("bicast", "MainPID")
         systemd.kill("bicast", signal.SIGSEGV)
-        until(
-            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
-        )
+        await_start(log, times=2)
         assert systemd.property("bicast", "MainPID") != first
         assert systemd.property("bicast", "NRestarts") == "1"
     assert "Fatal Python error: Segmentation fault" in log.read_text()
@@ -181,22 +191,9 @@ def test_the_watchdog_restarts_a_controller_that_hangs(tmp_path: Path) -> None:
         until(lambda: systemd.property("bicast", "WatchdogTimestampMonotonic") > ready, "it tells that it is alive")
         assert systemd.property("bicast", "NRestarts") == "0"
         systemd.kill("bicast", signal.SIGSTOP)
-        until(
-            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
-        )
+        await_start(log, times=2)
         assert systemd.property("bicast", "MainPID") != first
     assert "Fatal Python error: Aborted" in log.read_text()
-
-
-def prepared(log: Path, *settings: str) -> tuple[str, ...]:
-    lines = " ".join(shlex.quote(line) for line in (*SETTINGS, *settings)).format(log=log)
-    return (
-        "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
-        "cp /opt/bicast/topologies/paper.yaml /etc/bicast/gateway.yaml",
-        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
-        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
-        f'printf "%s\\n" {lines} >/etc/systemd/system/bicast.service.d/test.conf',
-    )
 
 
 def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
@@ -216,32 +213,24 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(text + SITES)
     conf = "/etc/systemd/system/bicast.service.d"
     prepare = (
-        f"groupadd --system bicast && mkdir -p /etc/bicast {conf}",
+        *prepared(log),
+        "groupadd --system bicast",
         f"install -D -m 600 {authority.certificate} /etc/bicast/tls/ca.pem",
         f"install -D -m 600 {certificate} /etc/bicast/tls/controller.pem",
         f"install -D -m 600 {key} /etc/bicast/tls/controller.key",
         f"install -m 600 {secrets}/api-token /etc/bicast/api-token",
         f"cp {tmp_path}/*.yaml /etc/bicast && cp /etc/bicast/roots.yaml /etc/bicast/gateway.yaml",
         f"cp /opt/bicast/deploy/bicast-tls.conf /opt/bicast/deploy/bicast-token.conf {conf}",
-        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
-        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
-        f'printf "%s\n" {" ".join(SETTINGS).format(log=log)} >{conf}/test.conf',
     )
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
-        until(
-            lambda: log.exists() and "listening for switches" in log.read_text(),
-            "the controller runs",
-            STARTED_WITHIN_S,
-        )
+        await_start(log)
         assert systemd.property("bicast", "DynamicUser") == "yes"
         status = ["/opt/bicast/bicast", "status", "--token-file", "/etc/bicast/api-token"]
         assert "no switch of dpid 0000000000000001 is connected" in systemd.run(*status)
         systemd.run("cp", "/etc/bicast/own.yaml", "/etc/bicast/gateway.yaml")
         systemd.ctl("restart", "bicast")
-        until(
-            lambda: log.read_text().count("listening for switches") == 2, "the controller runs again", STARTED_WITHIN_S
-        )
+        await_start(log, times=2)
         made = "/run/bicast-controller/api-8653.token"
         assert systemd.run("stat", "--format=%a %U %G", made) == "640 bicast-controller bicast"
         assert systemd.run("/opt/bicast/bicast", "status")
@@ -256,21 +245,16 @@ def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text("controller: {agents: {}}\n" + SITES)
     units = "/etc/systemd/system"
     prepare = (
-        f"mkdir -p /etc/bicast {units}/bicast.service.d && cp {tmp_path}/gateway.yaml /etc/bicast",
+        *prepared(log),
+        f"cp {tmp_path}/gateway.yaml /etc/bicast",
         "install /opt/bicast/build/bicast-agent /usr/local/bin/bicast-agent",
-        f"cp -r /opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast-agent@* {units}",
-        f"ln -s /dev/null {units}/openvswitch-switch.service",
-        f'printf "%s\n" {" ".join(SETTINGS).format(log=log)} >{units}/bicast.service.d/test.conf',
+        f"cp -r /opt/bicast/deploy/bicast-agent@* {units}",
         f"mkdir {units}/bicast-agent@.service.d",
         f'printf "[Unit]\nDefaultDependencies=no\n" >{units}/bicast-agent@.service.d/test.conf',
     )
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
-        until(
-            lambda: log.exists() and "listening for switches" in log.read_text(),
-            "the controller runs",
-            STARTED_WITHIN_S,
-        )
+        await_start(log)
         for role in ("gateway", "relay", "terminal"):
             name = {"gateway": "home", "relay": "tokyo", "terminal": "client"}[role]
             joined(systemd, name, role)
