@@ -41,7 +41,6 @@ built() {
 # The root with what the packages depend on. No daemon may start while apt installs it.
 prepare() {
     local distribution=$1 root=$2 wanted suite=${suites[$1]} script=/usr/share/debootstrap/scripts
-    command -v debootstrap >/dev/null || fail "debootstrap is not installed: apt-get install debootstrap"
     wanted=$(for each in "${ours[@]}"; do dpkg-deb -f "$(built "$each" "$distribution")" Depends; done | tr ',' '\n' \
         | sed -E 's/\|.*//; s/\(.*//; s/ //g' | grep -v '^bicast' | sort -u)
     [[ $(cat "$root/made-of" 2>/dev/null) != "$wanted" ]] || return 0
@@ -149,6 +148,7 @@ if [[ ${1-} == inside ]]; then
     run "$2" "$3"
     exit
 fi
+setup/packages.sh setup/packages/build.txt
 (($#)) || set -- "${!suites[@]}"
 for distribution in "$@"; do
     root=$PWD/build/roots/${suites[$distribution]}

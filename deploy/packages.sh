@@ -6,15 +6,8 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 declare -rA pythons=([debian-12]=3.11 [debian-13]=3.13 [ubuntu-24.04]=3.12)
-readonly tree=$PWD out=$PWD/build/packages tools=(debhelper dh-python dpkg-dev fakeroot help2man)
-missing=()
-for name in "${tools[@]}"; do
-    dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || missing+=("$name")
-done
-if ((${#missing[@]})); then
-    echo "packages: these build packages and are not installed: apt-get install ${missing[*]}" >&2
-    exit 69
-fi
+readonly tree=$PWD out=$PWD/build/packages
+setup/packages.sh setup/packages/build.txt
 version=$(setup/version.sh)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH DEB_BUILD_OPTIONS=nocheck
