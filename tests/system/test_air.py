@@ -192,7 +192,7 @@ def test_a_lying_terminal_is_named_and_takes_no_share(air: Air) -> None:
 
 
 def names(verb: str, liar: str) -> bool:
-    return bool(re.search(rf"^! .*{liar}.*not believed", run("./bicast", verb).stdout, re.MULTILINE))
+    return bool(re.search(rf"^! .*{liar}\b.*ignored", run("./bicast", verb).stdout, re.MULTILINE))
 
 
 def warned(beginning: str) -> str:
