@@ -10,6 +10,7 @@ tool (
 
 require (
 	github.com/cilium/ebpf v0.20.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/mdlayher/genetlink v1.3.2
 	github.com/mdlayher/netlink v1.9.0
 	golang.org/x/sys v0.41.0

@@ -145,6 +145,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 		}
 	}
 	begin(agent.Run)
+	begin(func(ctx context.Context) { supervise(ctx, agent.Alive, log) })
 	stream := session.New(session.Dialer(directory), agent, log)
 	stream.Identity = func() string { return trust.Stamp(directory) }
 	stream.Name = func() string { return trust.NameIn(directory) }

@@ -237,6 +237,12 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	return report, nil
 }
 
+// Alive returns after the report that is being read, if there is one. It hangs if reading the kernel hangs.
+func (h *Host) Alive() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+}
+
 // Fired returns the failovers that fired.
 func (h *Host) Fired() <-chan *agentv1.Fired {
 	if h.failovers == nil {

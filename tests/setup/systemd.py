@@ -9,13 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.setup.place import TREE, run
 from tests.system.evidence import until
 
 PATIENCE_S = 60.0
 
-# Writes inside stay in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
+# Writes inside stay in memory: the root's files are the lower layer of an overlay. /sys and /proc/sys are
 # read-only, as systemd expects of a container, so that no unit changes the machine's settings. Mounts are shared, or
 # units would not see their credentials: in a container systemd leaves that to its creator.
 BOOT = """
@@ -23,11 +24,11 @@ mount --make-rprivate /
 echo $$ >{group}/cgroup.procs
 mount -t tmpfs none /mnt
 mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
-mkdir -p /mnt/root{place} /mnt/root/opt/bicast
+mount -t overlay -o lowerdir={root},upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
+mkdir -p /mnt/root{place}
 mount --rbind /dev /mnt/root/dev
 mount --bind {place} /mnt/root{place}
-mount --bind {tree} /mnt/root/opt/bicast
+{tree}
 cd /mnt/root
 pivot_root . mnt
 exec unshare --cgroup bash -ec '
@@ -62,6 +63,9 @@ class Systemd:
             raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr}")
         return done.stdout.strip()
 
+    def popen(self, *words: str, **settings: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen([*self._inside, *words], **settings)
+
     def answers(self) -> bool:
         return run([*self._inside, "systemctl", "show", "--property=Version"], os.environ).returncode == 0
 
@@ -73,12 +77,16 @@ class Systemd:
 
 
 @contextmanager
-def booted(place: Path, prepare: str) -> Iterator[Systemd]:
-    """Yield a systemd that has started no unit yet. `prepare` runs before it and may write to /etc."""
+def booted(place: Path, prepare: str, root: Path | None = None) -> Iterator[Systemd]:
+    """Yield a systemd that has started no unit yet. `prepare` runs before it and may write to /etc.
+
+    The files are those of `root`, or else this machine's with the tree in /opt/bicast.
+    """
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     group = Path(next(fields[1] for fields in mounts if fields[2] == "cgroup2")) / f"bicast-test-{os.getpid()}"
     group.mkdir()
-    script = BOOT.format(group=group, tree=TREE, place=place, prepare=prepare)
+    tree = f"mkdir -p /mnt/root/opt/bicast; mount --bind {TREE} /mnt/root/opt/bicast" if root is None else ""
+    script = BOOT.format(group=group, root=root or "/", tree=tree, place=place, prepare=prepare)
     namespaces = ("--pid", "--mount", "--net", "--uts", "--ipc", "--fork", "--kill-child=KILL")
     command = ["unshare", *namespaces, "bash", "-ec", script]
     with (place / "systemd.log").open("w") as log:

@@ -8,6 +8,8 @@ import os
 import shlex
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,26 @@ from tests.system.evidence import until
 
 SITES = CONTROLLER_SECTION.sub("", (TREE / "topologies/paper.yaml").read_text())
 NOBODY = 65534
+ROLES = ("gateway", "terminal", "relay")
 STARTED_WITHIN_S = 60.0  # while other tests run
 TOKEN = "0123456789abcdef" * 4
 TLS = {"certificate": "controller.pem", "key": "controller.key", "ca": "ca.pem"}
 SETTINGS = ("[Unit]", "DefaultDependencies=no", "[Service]", "StandardError=append:{log}")
+PORTS = ("wifi", "lte", "lan")
+BRIDGE = """\
+sites:
+  home:
+    dpid: "0000000000000001"
+    bridge: br-home
+    datapath: netdev
+    uplinks:
+      wifi: {port: wifi, addresses: [192.168.100.2/24], next_hops: [{address: 192.168.100.1}]}
+      lte: {port: lte, addresses: [192.168.200.2/24], next_hops: [{address: 192.168.200.1}]}
+    subnets:
+      home: {gateways: [192.168.110.1/24]}
+    terminals:
+      phone: {addresses: [{address: 192.168.110.3, port: lan}]}
+"""
 LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
 
@@ -45,14 +63,17 @@ def test_systemd_accepts_the_units() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("role", ["", "gateway", "terminal", "relay"])
-def test_systemd_rates_the_exposure_of_each_service_at_2_5_at_most(role: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["bicast.service"],
+        ["bicast-bridge.service"],
+        *(["bicast-agent@.service", f"bicast-agent@{role}.service.d/rights.conf"] for role in ROLES),
+    ],
+)
+def test_systemd_rates_the_exposure_of_each_service_at_2_5_at_most(files: list[str], tmp_path: Path) -> None:
     unit = tmp_path / "rated.service"
-    parts = [TREE / f"deploy/bicast-agent@{role}.service.d/rights.conf"] if role else []
-    texts = [
-        (TREE / f"deploy/bicast{'-agent@' if role else ''}.service").read_text(),
-        *(one.read_text() for one in parts),
-    ]
+    texts = [(TREE / "deploy" / name).read_text() for name in files]
     unit.write_text(
         "\n".join(texts).replace("/opt/bicast/bicast", "/bin/true").replace("/usr/local/bin/bicast-agent", "/bin/true")
     )
@@ -67,7 +88,7 @@ def test_the_memory_limit_fits_a_large_house() -> None:
     assert 2 * LARGE_HOUSE_BYTES <= high < most <= 2 << 30
 
 
-@pytest.mark.parametrize("role", ["gateway", "terminal", "relay"])
+@pytest.mark.parametrize("role", ROLES)
 def test_systemd_accepts_the_agent_unit_of_each_role(role: str) -> None:
     """deploy/install-agent.sh installs the role over another one. systemd reads the unit with its drop-in."""
     other = {"gateway": "terminal", "terminal": "relay", "relay": "gateway"}[role]
@@ -239,22 +260,30 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
         assert systemd.run("find", "/run", "-name", "api-8653.token") == ""
 
 
-def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
-    """No role lacks more under its unit than if root runs it."""
-    log = tmp_path / "controller.log"
-    (tmp_path / "gateway.yaml").write_text("controller: {agents: {}}\n" + SITES)
-    units = "/etc/systemd/system"
+def test_the_hardened_bridge_unit_prepares_a_bridge(tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(BRIDGE)
     prepare = (
-        *prepared(log),
+        *prepared(tmp_path / "controller.log"),
         f"cp {tmp_path}/gateway.yaml /etc/bicast",
-        "install /opt/bicast/build/bicast-agent /usr/local/bin/bicast-agent",
-        f"cp -r /opt/bicast/deploy/bicast-agent@* {units}",
-        f"mkdir {units}/bicast-agent@.service.d",
-        f'printf "[Unit]\nDefaultDependencies=no\n" >{units}/bicast-agent@.service.d/test.conf',
+        "cp /opt/bicast/deploy/bicast-bridge.service /etc/systemd/system",
+        "mkdir -p /etc/systemd/system/bicast-bridge.service.d",
+        "cp /etc/systemd/system/bicast.service.d/test.conf /etc/systemd/system/bicast-bridge.service.d",
+        "rm -rf /etc/openvswitch/conf.db",
+        *(f"ip link add {name} up type veth peer name {name}-peer && ip link set {name}-peer up" for name in PORTS),
     )
     with booted(tmp_path, "\n".join(prepare)) as systemd:
+        systemd.run("/usr/share/openvswitch/scripts/ovs-ctl", "start", "--system-id=random")
         systemd.ctl("start", "bicast")
-        await_start(log)
+        systemd.ctl("start", "bicast-bridge")
+        until(lambda: systemd.property("bicast-bridge", "ActiveState") == "inactive", "the bridge met its controller")
+        assert systemd.property("bicast-bridge", "Result") == "success"
+        assert systemd.run("/opt/bicast/bicast", "bridge", "/etc/bicast/gateway.yaml").endswith("nothing to change")
+        systemd.run("/usr/share/openvswitch/scripts/ovs-ctl", "stop")
+
+
+def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
+    """No role lacks more under its unit than if root runs it."""
+    with with_agents(tmp_path) as systemd:
         for role in ("gateway", "relay", "terminal"):
             name = {"gateway": "home", "relay": "tokyo", "terminal": "client"}[role]
             joined(systemd, name, role)
@@ -267,6 +296,40 @@ def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
             )
             systemd.ctl("stop", f"bicast-agent@{role}")
             systemd.run("rm", "-r", "/var/lib/bicast-agent")
+
+
+def test_the_watchdog_restarts_an_agent_that_hangs(tmp_path: Path) -> None:
+    unit = "bicast-agent@gateway"
+    with with_agents(tmp_path, "[Service]", "WatchdogSec=3") as systemd:
+        joined(systemd, "home", "gateway")
+        systemd.ctl("start", unit)
+        first, ready = (systemd.property(unit, name) for name in ("MainPID", "WatchdogTimestampMonotonic"))
+        until(lambda: systemd.property(unit, "WatchdogTimestampMonotonic") > ready, "it tells that it is alive")
+        assert systemd.property(unit, "NRestarts") == "0"
+        systemd.kill(unit, signal.SIGSTOP)
+        until(lambda: systemd.property(unit, "MainPID") not in (first, "0"), "it runs again", STARTED_WITHIN_S)
+        assert systemd.property(unit, "NRestarts") == "1"
+        missing(systemd, "home")  # the new process is connected
+
+
+@contextmanager
+def with_agents(place: Path, *settings: str) -> Iterator[Systemd]:
+    """Yield a systemd with a running controller and the agents' units, with these settings more."""
+    log = place / "controller.log"
+    (place / "gateway.yaml").write_text("controller: {agents: {}}\n" + SITES)
+    units = "/etc/systemd/system"
+    (place / "agents.conf").write_text("\n".join(["[Unit]", "DefaultDependencies=no", *settings, ""]))
+    prepare = (
+        *prepared(log),
+        f"cp {place}/gateway.yaml /etc/bicast",
+        "install /opt/bicast/build/bicast-agent /usr/local/bin/bicast-agent",
+        f"cp -r /opt/bicast/deploy/bicast-agent@* {units}",
+        f"install -D {place}/agents.conf {units}/bicast-agent@.service.d/test.conf",
+    )
+    with booted(place, "\n".join(prepare)) as systemd:
+        systemd.ctl("start", "bicast")
+        await_start(log)
+        yield systemd
 
 
 def joined(systemd: Systemd, name: str, role: str) -> None:
