@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from cli import INTERRUPTED, Failure, undisturbed
@@ -37,6 +38,8 @@ VERBS = {
     "render": ("cli.render", "write ovs-flows/: the program as files for an Open vSwitch without a controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
 }
+
+LABORATORY = ("experiments", "lab", "topologies")  # packaged on their own
 
 EXAMPLES = """\
 examples, in the order of a first day:
@@ -105,7 +108,10 @@ class WholeWords(argparse.ArgumentParser):
 
 
 def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
-    """The verb's module, and what it is asked for."""
+    """Return the module of the verb, and its arguments."""
+    completion = import_module("cli.completion") if "_ARGCOMPLETE" in os.environ else None
+    if completion is not None:
+        arguments = completion.words()
     parser = WholeWords(
         prog="bicast",
         description="Make a multihomed access network behave like one good link.",
@@ -114,16 +120,26 @@ def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
     )
     parser.add_argument("--version", action="version", version=VERSION)
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
-    asked = VERBS.get(arguments[0]) if arguments else None
-    module = import_module(asked[0]) if asked else None
+    module = _module(arguments[0]) if arguments and arguments[0] in VERBS else None
     if module is not None:
         module.add(subparsers)
     for verb, (_, summary) in VERBS.items():
         if verb not in subparsers.choices:
             subparsers.add_parser(verb, help=summary)
+    if completion is not None:
+        completion.complete(parser)
     args = parser.parse_args(arguments)
     assert module is not None, "argparse knows no verb that is not in the table"
     return module, args
+
+
+def _module(verb: str) -> ModuleType:
+    try:
+        return import_module(VERBS[verb][0])
+    except ModuleNotFoundError as error:
+        if error.name in LABORATORY:
+            raise Failure(f"`bicast {verb}` needs the package bicast-lab: apt-get install bicast-lab") from error
+        raise
 
 
 if __name__ == "__main__":
