@@ -22,6 +22,7 @@ from controller.model.config import WRITTEN
 from experiments.paper import paper002
 from lab.processes.agents import SETTINGS
 from lab.processes.controller import OPENFLOW, TREE, Controller, ControllerFailed, controlled, pin_mode
+from lab.results import RESULTS
 from lab.stage import isolate, ovs
 from lab.stage.command import CommandFailed
 from lab.stage.failure import ExperimentFailed
@@ -31,7 +32,7 @@ from lab.traffic.web import WebFile, download, web_server
 from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
+LOGS = RESULTS / "lab"  # of what died; others go with the lab
 API_TOKEN = "BICAST_LAB_TOKEN"  # from outside into the lab's world
 REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # when its input ends
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)

@@ -10,7 +10,8 @@ from cli import OK, Failure
 from cli.invitation import STATUS, seen_outside
 from controller.edges.config.settings import DEFAULT_API
 from experiments.laboratories.home import RelayedHome, relayed_home
-from lab.processes.controller import TREE, ControllerFailed
+from lab.processes.controller import ControllerFailed
+from lab.results import RESULTS
 from lab.stage import isolate, ovs
 from lab.stage.command import CommandFailed
 from lab.stage.failure import ExperimentFailed
@@ -20,7 +21,7 @@ from lab.traffic.web import WebFile, download, sha256, upload
 from topologies.home import WEB
 from topologies.paper import LTE_BPS, WIFI_BPS
 
-LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
+LOGS = RESULTS / "lab"  # of what died; others go with the lab
 RELAY, TERMINAL = "tokyo", "television"
 SIZE_BYTES = 2_000_000  # half a minute of plain TCP on such Wi-Fi
 LONG_BYTES = 30_000_000

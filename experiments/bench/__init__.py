@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
     for part in parts:
         print(f"bench: {part.replace('_', ' ')} ...", file=sys.stderr, flush=True)
         figures += MEASURES[part]()
-        keep(figures, report.RESULTS, name)
+        keep(figures, report.DIRECTORY, name)
     print(json.dumps([asdict(each) for each in figures], indent=2) if args.json else table(figures))
     return report.verdict(figures)

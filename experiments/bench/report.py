@@ -6,10 +6,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from lab.processes.controller import TREE
+from lab.results import RESULTS
 from lab.results.figures import Figure
 
-RESULTS = TREE / "results" / "bench"
+DIRECTORY = RESULTS / "bench"
 
 
 def verdict(figures: Sequence[Figure]) -> int:

@@ -20,14 +20,14 @@ from dataclasses import asdict
 from experiments.calls.measure import carry_out
 from experiments.calls.plan import STAGES, TIMES
 from experiments.calls.report import table
-from lab.processes.controller import TREE
+from lab.results import RESULTS
 from lab.stage import isolate
 
 
 def run(args: argparse.Namespace) -> int:
     isolate.enter()
     calls = []
-    for call in carry_out(STAGES, TREE / "results" / "calls", TIMES if args.full else 1):
+    for call in carry_out(STAGES, RESULTS / "calls", TIMES if args.full else 1):
         calls.append(call)
         print(call, file=sys.stderr, flush=True)
     print(json.dumps([asdict(call) for call in calls], indent=2) if args.json else table(calls))

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from lab.processes.controller import TREE
+from lab.results import RESULTS
 
-DIRECTORY = TREE / "results" / "capture"
+DIRECTORY = RESULTS / "capture"
 FILE = TREE / "topologies" / "paper.yaml"
 PORT = 4000
 WORDS = 12

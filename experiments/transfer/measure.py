@@ -13,6 +13,7 @@ from pathlib import Path
 
 from experiments.transfer.plan import MODES, Plan, Setting, Task
 from lab.processes.controller import OPENFLOW, TREE, controlled, pin_mode
+from lab.results import RESULTS
 from lab.stage import ovs
 from lab.stage.failure import ExperimentFailed
 from lab.stage.stage import raised
@@ -94,7 +95,7 @@ def _truth(word: str) -> bool:
 # Downloads in the paper's laboratory with its controller
 
 FILE = TREE / "topologies" / "paper.yaml"
-DIRECTORY = TREE / "results" / "transfer"  # logs of dead processes are saved there too; others are deleted
+DIRECTORY = RESULTS / "transfer"  # logs of dead processes are saved there too; others are deleted
 SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 

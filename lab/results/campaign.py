@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from lab.processes.controller import TREE
+from lab.results import RESULTS
 from lab.results.figures import Figure, keep, table
 from lab.stage import isolate
 from lab.stage.failure import ExperimentFailed
@@ -48,7 +48,7 @@ class Campaign(Generic[P, R]):
 
     @property
     def directory(self) -> Path:
-        return TREE / "results" / self.name
+        return RESULTS / self.name
 
     def run(self, plan: P, as_json: bool) -> int:
         isolate.enter()

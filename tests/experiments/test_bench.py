@@ -112,7 +112,7 @@ def test_download_promises_have_their_widest_spread() -> None:
 def test_a_part_of_the_bench_is_saved_as_csv_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(report, "DIRECTORY", tmp_path)
     monkeypatch.setattr(outages, "PORT_ROUNDS", 2)
     assert bench.run(argparse.Namespace(parts=["ports"], json=True)) == 0
     told = json.loads(capsys.readouterr().out)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages of one version for one distribution."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+DISTRIBUTIONS = ("debian-12", "debian-13", "ubuntu-24.04")
+NAMES = ("bicast-agent", "bicast", "bicast-lab")  # in the order of their dependencies
+
+
+class Release:
+    def __init__(self, directory: Path, distribution: str) -> None:
+        self._directory, self._distribution = directory, distribution
+
+    def file(self, name: str) -> Path:
+        for place in (self._directory, self._directory / self._distribution):
+            for found in place.glob(f"{name}_*_amd64.deb"):
+                return found
+        raise AssertionError(f"{self._directory} has no {name} for {self._distribution}: make packages")
+
+    def field(self, name: str, field: str) -> str:
+        words = ["dpkg-deb", "--field", self.file(name), field]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    @property
+    def version(self) -> str:
+        return self.field("bicast", "Version")
