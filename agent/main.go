@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bicast-agent carries out orders on a host: one static binary, one verb a word.
+// Command bicast-agent carries out orders on a host.
 package main
 
 import (
@@ -16,17 +16,17 @@ const usage = `usage: bicast-agent VERB [ARGUMENT...]
 
 verbs:
   join     fetch this host's certificate from its controller, once
-  run      be the agent of this host
-  release  give back what killed agents left: the path manager, sockets that are held
-  caps     say how this kernel can hold the windows of connections
-  reflect  answer the probes of a path that comes here
-  probe    measure the path to where they are answered
-  relay    be a relay: MPTCP towards gateways, plain TCP towards servers
-  take     carry the connections of a gateway's terminals to a relay
-  mptcp    see and steer live MPTCP connections from outside their processes
-  version  print the version, as the controller is told it
+  run      run the agent of this host
+  release  undo what killed agents left: the path manager, BPF programs, nft rules
+  caps     list the ways in which this kernel can limit TCP windows
+  reflect  answer the packets of another host's probe
+  probe    measure the path to a host that runs reflect
+  relay    run a relay: MPTCP towards gateways, plain TCP towards servers
+  take     relay the TCP connections of a gateway's terminals
+  mptcp    list and steer live MPTCP connections from outside their processes
+  version  print the version of this program
 
-bicast-agent VERB --help teaches one verb.
+bicast-agent VERB --help explains one verb.
 `
 
 func main() {
@@ -60,7 +60,7 @@ func main() {
 	case "help", "-h", "--help":
 		fmt.Print(usage)
 	default:
-		fmt.Fprintf(os.Stderr, "bicast-agent: there is no verb %q\n\n%s", verb, usage)
+		fmt.Fprintf(os.Stderr, "bicast-agent: unknown verb %q\n\n%s", verb, usage)
 		os.Exit(command.Usage)
 	}
 }

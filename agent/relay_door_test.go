@@ -109,16 +109,16 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	shown := strings.Join(showing(files), " ")
 	const inside = "--inside left --from 10.0.0.0/8 "
 	for words, want := range map[string]string{
-		"relay":                               "relay wants --listen",
+		"relay":                               "relay needs --listen",
 		"relay --help":                        "usage: bicast-agent relay",
 		"relay --listen 127.0.0.1:0 " + shown: "and --gateway",
 		"relay --listen 127.0.0.1:0 --gateway home --allow-ports http " + shown:   "no list of ports",
 		"relay --listen 127.0.0.1:0 --gateway home --congestion other " + shown:   `the congestion control "other" cannot be had`,
 		"relay --listen 127.0.0.1:0 --gateway home " + shown + " --key /dev/null": "cannot be used",
-		"take":        "take wants --relay",
+		"take":        "take needs --relay",
 		"take --help": "usage: bicast-agent take",
 		"take --relay a:1 --name a --port 5000 --fallback both " + inside + shown:                      "--fallback direct or block",
-		"take --relay a:1 --name a --port 70000 --fallback block " + inside + shown:                    "take wants --relay",
+		"take --relay a:1 --name a --port 70000 --fallback block " + inside + shown:                    "take needs --relay",
 		"take --relay a:1 --name a --port 5000 --fallback block --inside left " + shown:                "--inside and --from",
 		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.0/8 " + shown:            "--inside and --from",
 		"take --relay a:1 --name a --port 5000 --fallback block --inside a/b " + shown:                 "expected the name of a network device",
@@ -163,7 +163,7 @@ func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
 		"--inside left --from 10.0.0.0/8 --except 45.0.0.1/24": "expected 45.0.0.0/24",
 		"--inside left --from 127.0.0.0/8":                     "expected a network of terminals",
 		"--inside left --from ::1/128":                         "expected a network of terminals",
-		"--from 10.0.0.0/8 --inside lo":                        "expected a device by which terminals' packets come",
+		"--from 10.0.0.0/8 --inside lo":                        "expected a device where terminals' packets arrive",
 	} {
 		text, code := refusal(t, shown+" "+more)
 		if code != 2 || strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {

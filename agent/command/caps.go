@@ -16,31 +16,30 @@ import (
 const capsHelp = `
 usage: bicast-agent caps
 
-Says how the windows of connections can be held on this kernel (docs/explanation/caps.md), a line for each executor, and why not. It is found
-out by trying, with the rights of whoever asks: root, for what the machine can.
+Prints for each executor whether this kernel can limit TCP windows with it, or the reason why not
+(docs/explanation/caps.md). The command loads the BPF programs and unloads them. Run it as root: without root's rights
+the kernel refuses all of them. No window changes.
 
-  congestion-control   at a terminal, between two bounds
-  clamp                at a terminal where the kernel takes no congestion control of ours: at most so much
-  window               at a gateway, of connections that pass
-
-It holds nothing.
+  congestion-control   on a terminal: keeps the congestion window between two bounds
+  clamp                on a terminal whose kernel loads no congestion control in BPF: an upper limit only
+  window               on a gateway: lowers the receive window in packets that pass
 `
 
-// Caps is the verb.
+// Caps runs the verb caps.
 func Caps(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("caps", flag.ContinueOnError)
 	if code, ended := parse(flags, capsHelp, arguments, out, complaints); ended {
 		return code
 	}
 	if flags.NArg() != 0 {
-		return complain(complaints, usage, "caps wants no other words; `bicast-agent caps --help` teaches it")
+		return complain(complaints, usage, "caps takes no arguments; see `bicast-agent caps --help`")
 	}
 	for _, executor := range []struct {
 		name  string
 		probe func() error
 	}{{"congestion-control", structops.Probe}, {"clamp", clamp.Probe}, {"window", receivewindow.Probe}} {
 		if err := executor.probe(); err != nil {
-			fmt.Fprintf(out, "%s: no: %s\n", executor.name, strings.Join(strings.Fields(err.Error()), " ")) // in one line
+			fmt.Fprintf(out, "%s: no: %s\n", executor.name, strings.Join(strings.Fields(err.Error()), " "))
 		} else {
 			fmt.Fprintf(out, "%s: yes\n", executor.name)
 		}

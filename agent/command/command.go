@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the verbs of bicast-agent that make a host an agent: join, run, the guard that run starts, and release; and
-// caps, which says what it could hold.
+// Package command implements the verbs of bicast-agent, except mptcp.
 package command
 
 import (
@@ -28,16 +27,16 @@ var roles = map[string]agentv1.Role{
 	"relay":    agentv1.Role_ROLE_RELAY,
 }
 
-// parse reads a verb's flags. What it returns is an exit code, where there is nothing left to do.
+// parse reads a verb's flags. If the verb ends here, it returns the exit code and true.
 func parse(flags *flag.FlagSet, text string, arguments []string, out, complaints io.Writer) (code int, ended bool) {
-	flags.SetOutput(io.Discard) // what is wrong is said below
+	flags.SetOutput(io.Discard) // complain prints errors
 	switch err := command.ParseOptions(flags, arguments); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(out, strings.TrimLeft(text, "\n"), "\noptions:\n")
 		command.PrintOptions(out, flags)
 		return done, true
 	case err != nil:
-		return complain(complaints, usage, "%s: %v; `bicast-agent %s --help` teaches it", flags.Name(), err, flags.Name()), true
+		return complain(complaints, usage, "%s: %v; see `bicast-agent %s --help`", flags.Name(), err, flags.Name()), true
 	default:
 		return done, false
 	}

@@ -10,11 +10,11 @@ import (
 	"bicast/internal/footprint"
 )
 
-// GuardVerb is not for people: `run` starts it, and `release`.
+// GuardVerb is an internal verb: run and release start it.
 const GuardVerb = "guard"
 
-// Guard is the verb: its arguments are the network namespace, "" for our own, and the agent's directory; with the first
-// alone, it only listens for the connections that are left.
+// Guard runs the verb guard. Its arguments are the network namespace ("": this process's own) and the agent's directory.
+// Without the directory, Guard only listens for events of remaining connections.
 func Guard(arguments []string, complaints io.Writer) int {
 	var err error
 	switch len(arguments) {
@@ -25,7 +25,7 @@ func Guard(arguments []string, complaints io.Writer) int {
 		footprint.Begin()
 		err = pathmanager.Guard(arguments[0], arguments[1], os.Stdin, os.Stdout)
 	default:
-		return complain(complaints, usage, "`bicast-agent run --role relay` starts its guard by itself")
+		return complain(complaints, usage, "guard is internal: `bicast-agent run --role relay` starts it")
 	}
 	if err != nil {
 		return complain(complaints, failed, "%v", err)

@@ -22,20 +22,20 @@ Fetches this agent's certificate from the controller at ADDRESS (host:port). On 
 
   ./bicast enroll NAME
 
-prints the whole line; its token is good once and for 15 minutes. It says whom to trust, too: nothing is told
-to anybody but the controller that printed it. Who hangs up is asked once more: a token is used up by a certificate
-alone. Joining again replaces what an earlier joining gave.
+prints this command line. The token is valid for one certificate and for 15 minutes. It contains the fingerprint of
+the controller's CA, and the agent sends the token to no other controller. If the connection ends before an answer,
+the agent tries once more. Joining again replaces the earlier certificate and key.
 
-What stands in a command line, other users of this host can read while it runs. --token - reads the token from the
-standard input instead: type it there, or use a file: --token - < FILE.
+Other users of this host can read a command line while it runs. --token - reads the token from standard input
+instead: type it there, or redirect a file: --token - < FILE.
 `
 
 const joinWithin = 30 * time.Second
 
-// Longer than any token.
+// A token has 79 bytes.
 const mostTokenBytes = 4096
 
-// firstLine is what stands before the first line break, or before the end.
+// firstLine returns the first line, which may lack a line break.
 func firstLine(in io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(in, mostTokenBytes)).ReadString('\n')
 	if err == io.EOF && line != "" {
@@ -44,12 +44,12 @@ func firstLine(in io.Reader) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// Join is the verb.
+// Join runs the verb join.
 func Join(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("join", flag.ContinueOnError)
-	name := flags.String("name", "", "the name that the controller enrolled, such as phone")
-	text := flags.String("token", "", "the `TOKEN` that bicast enroll NAME printed; -: read it from the standard input")
-	directory := flags.String("directory", trust.DefaultDirectory, "where to keep the certificate and its key")
+	name := flags.String("name", "", "the enrolled `NAME` of this agent, such as phone")
+	text := flags.String("token", "", "the `TOKEN` that bicast enroll NAME printed; - reads it from standard input")
+	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` for the certificate and its key")
 	if len(arguments) > 0 && arguments[0] != "" && arguments[0][0] != '-' {
 		arguments = append(arguments[1:len(arguments):len(arguments)], arguments[0]) // the address may come first
 	}
@@ -57,12 +57,12 @@ func Join(arguments []string, out, complaints io.Writer) int {
 		return code
 	}
 	if flags.NArg() != 1 || *name == "" || *text == "" {
-		return complain(complaints, usage, "join wants ADDRESS, --name and --token; `bicast-agent join --help` teaches it")
+		return complain(complaints, usage, "join needs ADDRESS, --name and --token; see `bicast-agent join --help`")
 	}
 	if *text == "-" {
 		read, err := firstLine(os.Stdin)
 		if err != nil {
-			return complain(complaints, failed, "the token cannot be read from the standard input: %v", err)
+			return complain(complaints, failed, "cannot read the token from standard input: %v", err)
 		}
 		*text = read
 	}
@@ -88,7 +88,7 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if *directory != trust.DefaultDirectory {
 		use += " --directory " + *directory
 	}
-	fmt.Fprintf(out, "joined as %s; the certificate is in %s and good until %s; `%s` uses it\n",
+	fmt.Fprintf(out, "joined as %s; the certificate is in %s and valid until %s; start the agent with `%s`\n",
 		*name, *directory, identity.Certificate.NotAfter.Format(time.DateOnly), use)
 	return done
 }

@@ -43,7 +43,7 @@ func reflecting(t *testing.T, host *lab.Host, key string) (process *exec.Cmd, at
 	})
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
-	at, answers := strings.CutPrefix(strings.TrimSpace(line), "answers probes at ")
+	at, answers := strings.CutPrefix(strings.TrimSpace(line), "answering probes at ")
 	if err != nil || !answers {
 		t.Fatalf("it said %q (%v), expected where it answers", line, err)
 	}
@@ -71,7 +71,7 @@ func TestAPathIsMeasuredFromOneHostToAnother(t *testing.T) {
 		}
 	}
 	reflector.Process.Signal(unix.SIGTERM)
-	if said, _ := io.ReadAll(rest); !strings.Contains(string(said), "not answered: 0 of strangers, 0 for the second time, 0 too many") {
+	if said, _ := io.ReadAll(rest); !strings.Contains(string(said), "not answered: 0 unauthenticated, 0 repeated, 0 above the limit") {
 		t.Fatalf("it said %q", said)
 	}
 	if err := reflector.Wait(); err != nil {
@@ -93,10 +93,10 @@ func TestWhatCannotBeProbedIsSaid(t *testing.T) {
 		{2, "chmod 600", []string{"probe", "--to", to, "--key-file", read}},
 		{2, "expected 64 hexadecimal digits", []string{"probe", "--to", to, "--key-file", half}},
 		{2, "openssl rand -hex 32", []string{"reflect", "--listen", to, "--key-file", half + "s"}},
-		{2, "probe wants --to", []string{"probe", "--key-file", key}},
+		{2, "probe needs --to", []string{"probe", "--key-file", key}},
 		{2, "expected FIRST-LAST/STEP", []string{"probe", "--to", to, "--key-file", key, "--lengths", "8-16/8"}},
 		{2, "expected 200µs to 1m0s; no more than 5000 a second are answered", []string{"probe", "--to", to, "--key-file", key, "--every", "0"}},
-		{2, "reflect wants --listen", []string{"reflect", "--listen", "0.0.0.0", "--key-file", key}},
+		{2, "reflect needs --listen", []string{"reflect", "--listen", "0.0.0.0", "--key-file", key}},
 		{1, "got 0.0.0.0:7", []string{"reflect", "--listen", "0.0.0.0:7", "--key-file", key}},
 		{1, "cannot be bound", []string{"reflect", "--listen", "192.0.2.1:7", "--key-file", key}},
 		{0, "usage: bicast-agent probe", []string{"probe", "--help"}},

@@ -20,24 +20,24 @@ import (
 const reflectHelp = `
 usage: bicast-agent reflect --listen ADDRESS:PORT --key-file FILE [--device DEVICE] [--netns NETNS]
 
-Answers the probes of ` + "`bicast-agent probe`" + ` to an address of this host, of one session at a time, until it is ended
-(docs/how-to/measure.md). Nobody who has not the key is answered.
+Answers the probes of ` + "`bicast-agent probe`" + `, one session at a time, until SIGTERM or Ctrl-C
+(docs/how-to/measure.md). Packets without a valid authentication code of the key get no answer.
 `
 
-// Reflect is the verb.
+// Reflect runs the verb reflect.
 func Reflect(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("reflect", flag.ContinueOnError)
-	listen := flags.String("listen", "", "the `ADDRESS:PORT` of this host that is probed")
-	keyFile := flags.String("key-file", "", "the `FILE` with the key: 64 hexadecimal digits")
-	device := flags.String("device", "", "the `DEVICE` to answer by, and no other")
+	listen := flags.String("listen", "", "the `ADDRESS:PORT` of this host to listen at")
+	keyFile := flags.String("key-file", "", "the `FILE` with the shared key: 64 hexadecimal digits")
+	device := flags.String("device", "", "the network `DEVICE` to receive and send on (default any)")
 	var netns string
-	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to answer in")
+	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to listen in (default this process's own)")
 	if code, ended := parse(flags, reflectHelp, arguments, out, complaints); ended {
 		return code
 	}
 	at, err := netip.ParseAddrPort(*listen)
 	if err != nil || *keyFile == "" || flags.NArg() != 0 {
-		return complain(complaints, usage, "reflect wants --listen ADDRESS:PORT and --key-file; `bicast-agent reflect --help` teaches it")
+		return complain(complaints, usage, "reflect needs --listen ADDRESS:PORT and --key-file; see `bicast-agent reflect --help`")
 	}
 	key, err := bandwidth.ReadKey(*keyFile)
 	if err != nil {
@@ -53,12 +53,12 @@ func Reflect(arguments []string, out, complaints io.Writer) int {
 	defer reflector.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	fmt.Fprintf(out, "answers probes at %v\n", reflector.Local())
+	fmt.Fprintf(out, "answering probes at %v\n", reflector.Local())
 	if err := reflector.Run(ctx); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	of := reflector.Counters()
-	fmt.Fprintf(out, "answered %s; not answered: %d of strangers, %d for the second time, %d too many, %d whose answers this host could not send\n",
+	fmt.Fprintf(out, "answered %s; not answered: %d unauthenticated, %d repeated, %d above the limit, %d failed to send\n",
 		plural.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused, of.Unsent)
 	return done
 }

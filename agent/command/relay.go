@@ -24,34 +24,34 @@ const relayHelp = `
 usage: bicast-agent relay --listen ADDRESS:PORT --certificate FILE --key FILE --ca FILE --gateway NAME ...
                           [--allow-ports PORTS] [--congestion NAME] [--netns NETNS]
 
-Is a relay until it is ended (docs/how-to/relay.md): MPTCP and TLS 1.3 with gateways, plain TCP with the servers that they ask for by
-HTTP CONNECT. Who shows no certificate of that authority for one of those names gets nothing. Nobody reaches this host's
-own addresses, nor private ones, nor ports that are not listed.
+Runs a relay until SIGTERM or Ctrl-C (docs/how-to/relay.md). Gateways connect with MPTCP and TLS 1.3, and name a server
+with HTTP CONNECT. The relay connects to the server with plain TCP. A gateway needs a certificate of the CA for one of
+the names. The relay refuses this host's own addresses, private addresses, and ports that are not listed.
 `
 
 const standardPorts = "80,443"
 
-// Relay is the verb.
+// Relay runs the verb relay.
 func Relay(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
-	listen := flags.String("listen", "", "the `ADDRESS:PORT` of this host that gateways come to")
+	listen := flags.String("listen", "", "the `ADDRESS:PORT` of this host where gateways connect")
 	files := identityOptions(flags)
 	var gateways []string
-	flags.Func("gateway", "the `NAME` of a gateway that is relay; once for each", func(name string) error {
+	flags.Func("gateway", "the `NAME` of a gateway that may connect (may be repeated)", func(name string) error {
 		gateways = append(gateways, name)
 		return nil
 	})
-	allowed := flags.String("allow-ports", standardPorts, "the `PORTS` of servers that are reached, such as 80,443,8000-8099")
-	congestion := flags.String("congestion", "", "the congestion control `NAME` of what is sent, such as bbr; else the kernel's")
+	allowed := flags.String("allow-ports", standardPorts, "the `PORTS` of servers that the relay may connect to, such as 80,443,8000-8099")
+	congestion := flags.String("congestion", "", "the congestion control `NAME` of all connections, such as bbr (default the kernel's)")
 	var netns string
-	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to be in")
+	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to run in (default this process's own)")
 	if code, ended := parse(flags, relayHelp, arguments, out, complaints); ended {
 		return code
 	}
 	at, err := netip.ParseAddrPort(*listen)
 	if err != nil || !complete(*files) || len(gateways) == 0 || flags.NArg() != 0 {
-		return complain(complaints, usage, "relay wants --listen ADDRESS:PORT, --certificate, --key, --ca and --gateway; "+
-			"`bicast-agent relay --help` teaches it")
+		return complain(complaints, usage, "relay needs --listen ADDRESS:PORT, --certificate, --key, --ca and --gateway; "+
+			"see `bicast-agent relay --help`")
 	}
 	ports, err := server.ParsePorts(*allowed)
 	if err != nil {
@@ -73,9 +73,9 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	defer stop()
 	listener, err := server.Listen(ctx, at, *congestion)
 	if err != nil {
-		return complain(complaints, failed, "the relay's door cannot be opened: %v", err)
+		return complain(complaints, failed, "cannot listen for gateways: %v", err)
 	}
-	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", listener.Addr(), gateways, ports)
+	fmt.Fprintf(out, "relaying at %v for %q, to ports %v\n", listener.Addr(), gateways, ports)
 	relay.Obey(server.Order{Shows: shows, Authority: authority, Guests: mtls.Named(gateways), Ports: ports, Congestion: *congestion})
 	if err := relay.Serve(ctx, listener); err != nil {
 		return complain(complaints, failed, "%v", err)
@@ -83,17 +83,17 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	return done
 }
 
-// here and hereUntil run work in the network namespace that the whole process is in.
+// here and hereUntil run work in the network namespace of the process.
 func here(work func() error) error { return work() }
 
 func hereUntil(_ context.Context, work func() error) error { return work() }
 
-// identityOptions are those of both verbs.
+// identityOptions defines the options of files that relay and take share.
 func identityOptions(flags *flag.FlagSet) *mtls.Files {
 	files := &mtls.Files{}
-	flags.StringVar(&files.Certificate, "certificate", "", "the `FILE` with the certificate to show (PEM)")
-	flags.StringVar(&files.Key, "key", "", "the `FILE` with its key (PEM)")
-	flags.StringVar(&files.Authority, "ca", "", "the `FILE` with the certificate of who vouches for the other side (PEM)")
+	flags.StringVar(&files.Certificate, "certificate", "", "the `FILE` with this side's certificate (PEM)")
+	flags.StringVar(&files.Key, "key", "", "the `FILE` with the certificate's private key (PEM)")
+	flags.StringVar(&files.Authority, "ca", "", "the `FILE` with the CA's certificate that verifies the other side (PEM)")
 	return files
 }
 
@@ -101,7 +101,7 @@ func complete(files mtls.Files) bool {
 	return files.Certificate != "" && files.Key != "" && files.Authority != ""
 }
 
-// beWithin executes this program again in the network namespace, so that all its threads are there.
+// beWithin executes this program again in the network namespace: setns(2) moves one thread only.
 func beWithin(netns string) error {
 	if netns == "" {
 		return nil

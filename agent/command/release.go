@@ -25,41 +25,41 @@ import (
 const releaseHelp = `
 usage: bicast-agent release [--directory DIRECTORY] [--netns NETNS]
 
-Gives back what killed agents left in a network namespace, and does nothing where nothing was left behind:
+Undoes what killed agents left in a network namespace. State of a running agent stays. If nothing is left, the
+command does nothing.
 
-  the path manager      to the kernel's, where a relay's agent and its guard were killed together, so that nobody did;
-                        not while an agent or its guard lives
-  programs at cgroups   that held windows or blocks: they are taken away, and what they held of sockets is free; not
-                        those of living agents. Those of other namespaces and of other versions go, too, when their
-                        agents were killed more than ten minutes ago: until then they free by themselves what they held.
-                        That wants CAP_SYS_ADMIN
-  connections taken     at a gateway: the rules and routes by which terminals' connections were led to it, and its devices
-                        towards the bridge; not those of a living one
-  what is passed on     at a relay, to other ones: its rules, and devices that forward for it alone; likewise
+  path manager     Restores the kernel's path manager after a relay's agent and its guard were killed together.
+  cgroup programs  Detaches the programs that limited windows or block sizes, and frees their sockets. This needs
+                   CAP_SYS_ADMIN. Programs of other namespaces and other versions are detached ten minutes after
+                   their agent was killed: until then they free their sockets by themselves.
+  interception     On a gateway: removes the rules and routes that redirected terminals' connections, and the
+                   agent's devices at the bridge.
+  forwarding       On a relay: removes the rules that forwarded subflows to other relays, and disables IP
+                   forwarding on devices that forwarded for nothing else.
 
-The next ` + "`bicast-agent run`" + ` of that namespace and directory gives the path manager back by itself, whatever its
-role. Programs at cgroups it takes away where it holds windows as they did (a clamp), or has the same --blocks.
+The next ` + "`bicast-agent run`" + ` with the same namespace and directory restores the path manager by itself. It also
+detaches cgroup programs, if it clamps windows too or has the same --blocks.
 `
 
 const (
-	handedBack = "the guard of the path manager was killed: the namespace is the kernel's path manager's again"
-	undiverted = "terminals' connections, which a killed agent took, go by themselves again"
-	unled      = "further subflows, which a killed agent passed on to other relays, begin there no more"
-	unseen     = "what killed agents left at cgroups, if anything, stays: who is there cannot be seen without CAP_SYS_ADMIN " +
-		"(`bicast-agent release` as root)"
+	handedBack = "the guard of the path manager was killed; the kernel's path manager is restored"
+	undiverted = "a killed agent's interception is removed; terminals' connections take the normal routes again"
+	unled      = "a killed agent's forwarding of subflows to other relays is removed"
+	unseen     = "cannot list the programs at cgroups without CAP_SYS_ADMIN, so those of killed agents stay: run " +
+		"`bicast-agent release` as root"
 )
 
-// Release is the verb.
+// Release runs the verb release.
 func Release(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` of the agent that was killed")
+	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` of the killed agent")
 	var netns string
-	command.NamespaceOption(flags, &netns, "the network namespace that it held, as its `NETNS` was")
+	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` of the killed agent (default this process's own)")
 	if code, ended := parse(flags, releaseHelp, arguments, out, complaints); ended {
 		return code
 	}
 	if flags.NArg() != 0 {
-		return complain(complaints, usage, "release wants no other words; `bicast-agent release --help` teaches it")
+		return complain(complaints, usage, "release takes no arguments; see `bicast-agent release --help`")
 	}
 	released, err := release(netns, *directory)
 	if released {
@@ -76,12 +76,12 @@ func release(netns, directory string) (bool, error) {
 	return pathmanager.Release(netns, directory, []string{"/proc/self/exe", GuardVerb, netns})
 }
 
-// takeAway is of the programs at cgroups.
+// takeAway detaches the programs of killed agents from cgroups.
 func takeAway(netns string, out io.Writer) error {
 	gone, blind := 0, false
 	err := within(netns, func() error {
 		if _, err := caps.Cookie(); errors.Is(err, unix.ENOPROTOOPT) {
-			return nil // older kernels take none of these
+			return nil // kernels before 5.14 have no cookie and load none of these programs
 		}
 		var failures []error
 		for _, each := range []func() (int, bool, error){clamp.Release, blocks.Release} {
@@ -92,7 +92,7 @@ func takeAway(netns string, out io.Writer) error {
 		return errors.Join(failures...)
 	})
 	if gone > 0 {
-		fmt.Fprintf(out, "taken away from cgroups: %s that killed agents left\n", plural.Of(gone, "program"))
+		fmt.Fprintf(out, "detached from cgroups: %s of killed agents\n", plural.Of(gone, "program"))
 	}
 	if blind {
 		fmt.Fprintln(out, unseen)

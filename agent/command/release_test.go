@@ -46,8 +46,8 @@ func TestReleaseTakesAwayWhatAKilledAgentLeftAtACgroupAndSaysHowMuch(t *testing.
 		programs(t, cgroup) != 1 {
 		t.Fatalf("said %q, expected that it may not look", said)
 	}
-	if said := release(root()); said != "taken away from cgroups: 1 program that killed agents left\n" || programs(t, cgroup) != 0 {
-		t.Fatalf("said %q with %d programs left, expected one to be taken away", said, programs(t, cgroup))
+	if said := release(root()); said != "detached from cgroups: 1 program of killed agents\n" || programs(t, cgroup) != 0 {
+		t.Fatalf("said %q with %d programs left, expected one to be detached", said, programs(t, cgroup))
 	}
 	if said := release(root()); said != "" {
 		t.Fatalf("said %q where nothing is left", said)

@@ -27,29 +27,29 @@ usage: bicast-agent take --relay HOST:PORT --name NAME --certificate FILE --key 
                          --fallback direct|block --inside DEVICE ... --from NETWORK ... [--except NETWORK ...]
        bicast-agent take --undo
 
-Takes the TCP connections that terminals make through this gateway, and carries them over MPTCP to a relay, which makes them
-from there on (docs/how-to/relay.md). Terminals are those whose packets come by one of the inside devices, from an address of one of
-the networks. Those to this host's own addresses, to private ones and to others that no relay
-reaches are left alone, and so is all that is not TCP. It wants nft, and root.
+Intercepts the TCP connections of terminals at this gateway and carries them over MPTCP to a relay, which connects to
+the server (docs/how-to/relay.md). A terminal is a host whose packets arrive on an inside device from one of the
+networks. Connections to this host's own addresses, to private addresses and to other addresses that no relay can
+reach are not intercepted. Protocols other than TCP are not intercepted either. The command needs nft and root.
 
-While there is no relay: direct, they are made by this gateway, with the terminal's address; block, they are reset. What is
-said by that holds when this process is killed, too, until it runs again or --undo takes it away. When it is ended
-otherwise, everything is as it was before.
+While the relay is unreachable, --fallback direct connects from this gateway with the terminal's address, and --fallback
+block resets connections. The fallback stays in force if this process is killed, until it runs again or --undo removes
+it. On SIGTERM or Ctrl-C the command restores the previous state.
 `
 
-// Take is the verb.
+// Take runs the verb take.
 func Take(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("take", flag.ContinueOnError)
-	relay := flags.String("relay", "", "the relay's `HOST:PORT`")
-	name := flags.String("name", "", "the `NAME` that the relay's certificate is for")
+	relay := flags.String("relay", "", "the `HOST:PORT` of the relay")
+	name := flags.String("name", "", "the `NAME` in the relay's certificate")
 	files := identityOptions(flags)
-	port := flags.Uint("port", 0, "the port `N` of the loopback addresses that connections are led to")
-	fallback := flags.String("fallback", "", "`direct|block`: what becomes of connections while there is no relay")
+	port := flags.Uint("port", 0, "the TCP port `N` of the proxy on the loopback addresses")
+	fallback := flags.String("fallback", "", "connect directly or reset connections while the relay is unreachable: `direct|block`")
 	var order divert.Order
-	flags.Func("inside", "a `DEVICE` by which terminals' packets come; once for each", devices(&order.Inside))
-	flags.Func("from", "a `NETWORK` of terminals; once for each", terminals(&order.From))
-	flags.Func("except", "a `NETWORK` of destinations that is left alone; once for each", networks(&order.Except))
-	undo := flags.Bool("undo", false, "take away what one left that was killed")
+	flags.Func("inside", "a `DEVICE` where terminals' packets arrive (may be repeated)", devices(&order.Inside))
+	flags.Func("from", "a `NETWORK` of terminals (may be repeated)", terminals(&order.From))
+	flags.Func("except", "a `NETWORK` of destinations that are not intercepted (may be repeated)", networks(&order.Except))
+	undo := flags.Bool("undo", false, "remove what a killed take left")
 	if code, ended := parse(flags, takeHelp, arguments, out, complaints); ended {
 		return code
 	}
@@ -58,8 +58,8 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	}
 	if _, _, err := net.SplitHostPort(*relay); err != nil || *name == "" || !complete(*files) || *port == 0 || *port > 65535 ||
 		*fallback != "direct" && *fallback != "block" || len(order.Inside) == 0 || len(order.From) == 0 || flags.NArg() != 0 {
-		return complain(complaints, usage, "take wants --relay HOST:PORT, --name, --certificate, --key, --ca, --port, "+
-			"--fallback direct or block, --inside and --from; `bicast-agent take --help` teaches it")
+		return complain(complaints, usage, "take needs --relay HOST:PORT, --name, --certificate, --key, --ca, --port, "+
+			"--fallback direct or block, --inside and --from; see `bicast-agent take --help`")
 	}
 	config, err := mtls.Gateway(*files, *name)
 	if err != nil {
@@ -72,9 +72,9 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	towards := &proxy.Relay{Name: *name, Changed: func(err error) {
 		if err != nil {
-			log.Warn("the relay cannot be reached", "relay", *name, "at", *relay, "reason", err, "fallback", *fallback)
+			log.Warn("the relay is unreachable", "relay", *name, "at", *relay, "reason", err, "fallback", *fallback)
 		} else {
-			log.Info("the relay can be reached", "relay", *name, "at", *relay)
+			log.Info("the relay is reachable", "relay", *name, "at", *relay)
 		}
 	}}
 	all := &proxy.Terminal{
@@ -90,7 +90,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	failures := make(chan error, 3) // of both listeners, and of nft
+	failures := make(chan error, 3) // two listeners and nft
 	proxied, err := proxy.Open(ctx, proxy.Settings{
 		Within: here, Port: uint16(*port), Log: log, Failed: func(err error) { failures <- err },
 	})
@@ -107,7 +107,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	if _, err := proxied.Write(order); err != nil {
 		failures <- err
 	} else {
-		fmt.Fprintf(out, "takes connections for the relay %s\n", *name)
+		fmt.Fprintf(out, "intercepting connections for the relay %s\n", *name)
 	}
 	select {
 	case err = <-failures:
@@ -132,26 +132,26 @@ func takeNothing(complaints io.Writer) int {
 	return done
 }
 
-// devices is an option that adds one.
+// devices returns an option that adds a device.
 func devices(to *[]string) func(string) error {
 	return func(name string) error {
 		if name == "" || len(name) >= unix.IFNAMSIZ || strings.ContainsAny(name, "/\"* \t\n") {
 			return errors.New("expected the name of a network device such as eth1")
 		}
 		if name == "lo" {
-			return errors.New("expected a device by which terminals' packets come, such as eth1: by lo come this host's own")
+			return errors.New("expected a device where terminals' packets arrive, such as eth1: lo has this host's own packets")
 		}
 		*to = append(*to, name)
 		return nil
 	}
 }
 
-// terminals is an option that adds the network of some.
+// terminals returns an option that adds a network of terminals.
 func terminals(to *[]netip.Prefix) func(string) error {
 	return func(text string) error {
 		network, err := parseNetwork(text)
 		if err == nil && network.Addr().IsLoopback() {
-			err = errors.New("expected a network of terminals such as 192.168.110.0/24: this one is every host's own")
+			err = errors.New("expected a network of terminals such as 192.168.110.0/24, not loopback addresses")
 		}
 		if err == nil {
 			*to = append(*to, network)
@@ -160,7 +160,7 @@ func terminals(to *[]netip.Prefix) func(string) error {
 	}
 }
 
-// networks is an option that adds one.
+// networks returns an option that adds a network.
 func networks(to *[]netip.Prefix) func(string) error {
 	return func(text string) error {
 		network, err := parseNetwork(text)
@@ -178,7 +178,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 		return network, errors.New("expected a network such as 192.168.110.0/24 or fd01::/64")
 	case network != network.Masked():
 		host := netip.PrefixFrom(network.Addr(), network.Addr().BitLen())
-		return network, fmt.Errorf("expected %v for the network, or %v for the one address", network.Masked(), host)
+		return network, fmt.Errorf("expected %v for the network, or %v for one address", network.Masked(), host)
 	}
 	return network, nil
 }

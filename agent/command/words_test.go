@@ -43,12 +43,12 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	}{
 		{1, "has not joined", []string{"run", "--directory", directory}},
 		{2, "terminal, gateway or relay", []string{"run", "--role", "phone"}},
-		{2, "join wants", []string{"join", b.Enrolment}},
+		{2, "join needs", []string{"join", b.Enrolment}},
 		{2, "bicast enroll NAME", []string{"join", b.Enrolment, "--name", "phone", "--token", "half"}},
-		{1, "cannot be read from the standard input: EOF", []string{"join", b.Enrolment, "--name", "phone", "--token", "-"}},
-		{2, "not defined: --nome; `bicast-agent join --help`", []string{"join", "--nome", "phone"}},
+		{1, "cannot read the token from standard input: EOF", []string{"join", b.Enrolment, "--name", "phone", "--token", "-"}},
+		{2, "not defined: --nome; see `bicast-agent join --help`", []string{"join", "--nome", "phone"}},
 		{2, "for flag --netns: expected a name", []string{"run", "--netns", ""}},
-		{2, "no other words", []string{"release", "relay"}},
+		{2, "takes no arguments", []string{"release", "relay"}},
 		{1, "nobody answers at 127.0.0.1:1 (connection refused)", []string{
 			"join", "127.0.0.1:1", "--name", "phone", "--token", b.Token("phone").String(), "--directory", directory,
 		}},
@@ -58,7 +58,7 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 		{0, "usage: bicast-agent release", []string{"release", "--help"}},
 		{0, "usage: bicast-agent caps", []string{"caps", "--help"}},
 		{0, "congestion-control: yes\nclamp: yes\nwindow: yes\n", []string{"caps"}},
-		{2, "no other words", []string{"caps", "window"}},
+		{2, "takes no arguments", []string{"caps", "window"}},
 	} {
 		if said, code := run(wrong.argv...); code != wrong.code || !strings.Contains(said, wrong.words) {
 			t.Fatalf("%v: exit code %d and %q, expected %d and %q in it", wrong.argv, code, said, wrong.code, wrong.words)

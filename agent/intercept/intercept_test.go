@@ -387,7 +387,7 @@ func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 			h.eventually("the guard has handed the path manager back", func() bool {
 				return strings.Contains(h.gateway.Run("sysctl", "net.mptcp.pm_type"), "= 0")
 			})
-			if said, err := h.program("release", "--directory", h.directory).CombinedOutput(); !strings.Contains(string(said), "go by themselves again") {
+			if said, err := h.program("release", "--directory", h.directory).CombinedOutput(); !strings.Contains(string(said), "interception is removed") {
 				t.Fatalf("%v: %s", err, said)
 			}
 		},
