@@ -66,8 +66,8 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	}
 	token := b.Token("phone").String()
 	said, code := run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", "/proc/nowhere")
-	if code != 1 || !strings.Contains(said, "cannot be kept") || !strings.Contains(said, "--directory names another place") {
-		t.Fatalf("exit code %d and %q, expected that nothing can be kept there", code, said)
+	if code != 1 || !strings.Contains(said, "cannot save the identity") || !strings.Contains(said, "another directory with --directory") {
+		t.Fatalf("exit code %d and %q, expected that the identity cannot be saved", code, said)
 	}
 	said, code = run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", directory) // it is still good
 	if code != 0 || !strings.Contains(said, "joined as phone") {

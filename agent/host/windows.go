@@ -28,7 +28,7 @@ type windowExecutor interface {
 	Run(context.Context)
 }
 
-var errRelay = errors.New("caps are of a terminal's own connections, or of those that pass a gateway: a relay has neither")
+var errRelay = errors.New("a relay enforces no caps: send the order to the terminal or to its gateway")
 
 // openWindows returns nil for a role without caps.
 func openWindows(s Settings, within func(func() error) error) *windows {
@@ -45,7 +45,7 @@ func openWindows(s Settings, within func(func() error) error) *windows {
 	}
 }
 
-// ofTerminal returns the executor that this kernel supports: the clamp if it accepts no congestion control of ours.
+// ofTerminal returns the executor that this kernel supports: the clamp if it loads no congestion control in BPF.
 func ofTerminal(within func(func() error) error, log *slog.Logger) (windowExecutor, error) {
 	cannot := structops.Probe()
 	if cannot == nil {
@@ -72,7 +72,7 @@ func (w *windows) order(order *agentv1.Caps) (string, error) {
 	case len(order.GetCaps()) > 0 || len(order.GetPorts()) > 0:
 		return "", w.cannot
 	default:
-		return "no window is held here", nil
+		return "no caps: windows are unlimited", nil
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *windows) report() *agentv1.Capping {
 	return w.executor.Report()
 }
 
-// parts run until their context ends.
+// parts returns functions that run until their context ends.
 func (w *windows) parts() []func(context.Context) {
 	switch {
 	case w == nil:

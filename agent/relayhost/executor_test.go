@@ -252,16 +252,16 @@ func TestABadOrderIsRefusedInWordsAndChangesNothing(t *testing.T) {
 		"port 4434 is another way's": func(o *agentv1.Relay) {
 			o.Onward = []*agentv1.Onward{{Port: 4434, Address: "45.0.0.9", OtherPort: 443}}
 		},
-		"the certificate to serve with is no good": func(o *agentv1.Relay) { o.Certificate = []byte("x") },
-		"for another key":                          certified("tokyo", home, nil),
-		`for the names ["osaka"]`:                  certified("osaka", r.is, nil),
-		"is the clock right": certified("tokyo", r.is, func(c *x509.Certificate) {
+		"invalid server certificate": func(o *agentv1.Relay) { o.Certificate = []byte("x") },
+		"for another key":            certified("tokyo", home, nil),
+		`for the names ["osaka"]`:    certified("osaka", r.is, nil),
+		"check the clock": certified("tokyo", r.is, func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		}),
-		"not for server authentication": certified("tokyo", r.is, func(c *x509.Certificate) {
+		"not allow server authentication": certified("tokyo", r.is, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		}),
-		"not of the CA": func(o *agentv1.Relay) {
+		"not signed by the CA": func(o *agentv1.Relay) {
 			o.Certificate = controllertest.NewAuthority(t).Relay("tokyo", &r.is.Key.PublicKey, nil).Raw
 		},
 	} {

@@ -123,8 +123,8 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	about := []any{"reason", text, "again_in", pause.Round(time.Millisecond)}
 	if outcome.barred {
 		text = "barred" // regardless of the text: later refusals have other texts
-		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, and `bicast-agent join` here: this "+
-			"agent takes what that writes at once")
+		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, then `bicast-agent join` on this host: the "+
+			"running agent uses the new certificate at once")
 	}
 	level := slog.LevelWarn
 	if text == s.last && !outcome.welcomed {
@@ -139,7 +139,7 @@ func (s *Session) report() *agentv1.Report {
 	report, err := s.Host.Report()
 	if err != nil {
 		if err.Error() != s.reads {
-			s.Log.Error("nothing can be reported", "reason", err)
+			s.Log.Error("cannot read the kernel for a report", "reason", err)
 		}
 		s.reads = err.Error()
 		return nil
@@ -179,6 +179,6 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-var errNoWelcome = errors.New("the controller accepted the stream and said nothing")
+var errNoWelcome = errors.New("the controller accepted the stream but sent no welcome")
 
-var errJoinedAgain = errors.New("this host has joined again: its new certificate is used from now on")
+var errJoinedAgain = errors.New("this host has joined again: reconnecting with its new certificate")

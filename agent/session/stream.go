@@ -121,15 +121,15 @@ func (s *stream) greet() error {
 	}
 	welcome := word.GetWelcome()
 	if welcome == nil {
-		return fmt.Errorf("the controller's first word was %T, expected a welcome", word.GetWord())
+		return fmt.Errorf("the controller's first message was %T, expected a welcome", word.GetWord())
 	}
 	if welcome.GetProtocol() < 1 || welcome.GetProtocol() > Protocol {
-		return fmt.Errorf("the controller wants to speak protocol %d, and this agent speaks 1 to %d: install an agent of "+
+		return fmt.Errorf("the controller speaks protocol %d, and this agent speaks 1 to %d: install the agent of "+
 			"the controller's version", welcome.GetProtocol(), Protocol)
 	}
 	s.welcomed = true
 	s.pace = newPace(asked(welcome.GetReportIntervalMs()), time.Now())
-	s.session.Log.Info("in session with the controller", "report_every", s.pace.every)
+	s.session.Log.Info("connected to the controller", "report_every", s.pace.every)
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (s *stream) read() {
 		case *agentv1.FromController_Directive:
 			hand(s.ctx, s.directives, word.Directive)
 		default: // a second welcome, or a message of a later protocol, which needs no answer
-			s.session.Log.Debug("a word that is not for this agent", "word", fmt.Sprintf("%T", word))
+			s.session.Log.Debug("ignored a message of unknown type", "word", fmt.Sprintf("%T", word))
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (s *stream) reportEvery(order *agentv1.ReportEvery) *agentv1.Result {
 		return &agentv1.Result{Said: fmt.Sprintf("report_every of %v, expected %v to %v", every, shortestInterval, longestInterval)}
 	}
 	hand(s.ctx, s.intervals, every)
-	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports go every %v", every)}
+	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports are sent every %v", every)}
 }
 
 // speak does all writes after the hello.

@@ -10,25 +10,25 @@ import (
 	"bicast/api/agentv1"
 )
 
-// So many orders wait for one executor. The next one is refused.
+// The queue of one executor has this length. Further orders are refused.
 const mostWaiting = 256
 
-// workers carry orders out: those of one executor one after the other, those of different executors side by side. So an order that
-// takes seconds, as with nft, holds up no order to another executor.
+// workers executes orders: sequentially for one executor, in parallel for different executors. An order that takes
+// seconds, such as one with nft, delays no other executor.
 type workers struct {
 	mutex sync.Mutex
-	lines map[string][]*task // that wait, by executor; a line is there as long as its goroutine is
+	lines map[string][]*task // queues by executor; a queue exists as long as its goroutine
 	alive sync.WaitGroup
 }
 
-// task is an order that waits for its executor.
+// task is a queued order.
 type task struct {
 	directive *agentv1.Directive
 	carryOut  func()
 }
 
-// give has a task carried out. An order that says all that is to be takes the place of one of its kind that still waits. What is
-// not carried out is returned, and why; nil: everything is.
+// give queues a task. An order that states the whole desired state replaces a queued one of its kind. give returns the
+// order that will not be executed, and the reason; nil if there is none.
 func (w *workers) give(one *task) (refused *agentv1.Directive, why string) {
 	executor, whole := executorOf(one.directive)
 	w.mutex.Lock()
@@ -37,12 +37,12 @@ func (w *workers) give(one *task) (refused *agentv1.Directive, why string) {
 	if whole {
 		kind := fmt.Sprintf("%T", one.directive.GetOrder())
 		if at := slices.IndexFunc(line, func(each *task) bool { return fmt.Sprintf("%T", each.directive.GetOrder()) == kind }); at >= 0 {
-			refused, why = line[at].directive, "a newer order came before this one was begun"
+			refused, why = line[at].directive, "a newer order replaced this one before it started"
 			line = slices.Delete(line, at, at+1)
 		}
 	}
 	if len(line) >= mostWaiting {
-		return one.directive, fmt.Sprintf("%d orders wait already, expected fewer: give them time", len(line))
+		return one.directive, fmt.Sprintf("%d orders are queued, which is the limit: wait until they are executed", len(line))
 	}
 	if w.lines == nil {
 		w.lines = map[string][]*task{}
@@ -71,8 +71,8 @@ func (w *workers) work(executor string) {
 	}
 }
 
-// executorOf names who carries an order out, and tells whether the order says all that is to be, so that the newest one alone
-// counts.
+// executorOf returns the name of an order's executor. whole means that the order states the whole desired state, so only
+// the newest one matters.
 func executorOf(directive *agentv1.Directive) (executor string, whole bool) {
 	switch directive.GetOrder().(type) {
 	case *agentv1.Directive_Eliminate:

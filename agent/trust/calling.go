@@ -8,8 +8,8 @@ import (
 	"bicast/internal/mtls"
 )
 
-// Calling is TLS towards the relay of a name: it is shown the agent's certificate, and its own is of the same CA, for the one key
-// of which this is the SHA-256.
+// Calling returns the TLS configuration for connections to a relay. The agent shows its certificate. The relay's
+// certificate must be of the same CA and for the key with this SHA-256.
 func (i Identity) Calling(relay string, keySum []byte) *tls.Config {
 	return mtls.Calling(i.forTLS(), i.Authority(), relay, keySum)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust is how an agent comes to know its controller, and the controller its agent: a token that people carry
-// from one to the other, once, and certificates from then on.
+// Package trust authenticates an agent and its controller to each other: first with a token that a person carries from
+// the controller to the agent, then with certificates.
 package trust

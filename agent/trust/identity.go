@@ -21,13 +21,13 @@ import (
 	"bicast/internal/regularfile"
 )
 
-// DefaultDirectory is where an agent keeps its identity.
+// DefaultDirectory contains the identity of the machine's agent.
 const DefaultDirectory = "/var/lib/bicast-agent"
 
-// One file, so that a key never stands beside another key's certificate, whenever the machine stops.
+// One file, so that a crash cannot leave a key beside another key's certificate.
 const identityFile = "identity.json"
 
-// Identity is what joining gave: who the agent is, and where and how its controller is known.
+// Identity is the result of joining: the agent's certificate and key, and the address and CA of its controller.
 type Identity struct {
 	Name        string
 	Session     string // host:port of the controller's sessions
@@ -36,7 +36,7 @@ type Identity struct {
 	Key         *ecdsa.PrivateKey
 }
 
-// The file's form. Bytes are DER, in base64.
+// stored is the format of the file. Bytes are DER in base64.
 type stored struct {
 	Name        string `json:"name"`
 	Session     string `json:"session"`
@@ -45,17 +45,17 @@ type stored struct {
 	Key         []byte `json:"key"`
 }
 
-// Place is where an identity is kept, with room for it. It is had before a certificate is asked for: that uses the token
-// up, and an identity that cannot be kept then would be lost.
+// Place is a reserved file for an identity. An agent reserves it before it requests a certificate: the request uses the
+// token up, and an identity that cannot be saved afterwards would be lost.
 type Place struct {
 	file      *os.File
 	directory string
 }
 
-// Room for any identity: three certificates or keys of some hundred bytes.
+// identityBytes has room for two certificates and a key of some hundred bytes each.
 const identityBytes = 16 << 10
 
-// Reserve makes the place.
+// Reserve creates the file and allocates its room on the disk.
 func Reserve(directory string) (Place, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return Place{}, unkept(err)
@@ -73,7 +73,7 @@ func Reserve(directory string) (Place, error) {
 	return place, nil
 }
 
-// reserved opens and locks the file of this name, also one that another process left there.
+// reserved opens and locks the file. It reuses a file that another process left.
 func reserved(name string) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -82,7 +82,7 @@ func reserved(name string) (*os.File, error) {
 		}
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("another `join` has locked %s", name)
+			err = fmt.Errorf("another `bicast-agent join` has locked %s: wait until it ends", name)
 		}
 		if err != nil {
 			file.Close()
@@ -105,16 +105,16 @@ func isStill(file *os.File, name string) bool {
 }
 
 func unkept(err error) error {
-	return fmt.Errorf("the identity cannot be kept: %w; --directory names another place", err)
+	return fmt.Errorf("cannot save the identity: %w; choose another directory with --directory", err)
 }
 
-// Release removes a place that was not used.
+// Release removes an unused place.
 func (p Place) Release() {
 	os.Remove(p.file.Name()) // before the lock is released
 	p.file.Close()
 }
 
-// Keep replaces what the directory holds; only its owner may read it. The place is used up.
+// Keep replaces the identity in the directory, readable by its owner only. The place cannot be used again.
 func (p Place) Keep(i Identity) error {
 	if err := p.write(i); err != nil {
 		p.Release()
@@ -143,7 +143,7 @@ func (p Place) write(i Identity) error {
 	return nil
 }
 
-// Save is Reserve and Keep.
+// Save reserves a place and keeps the identity there.
 func (i Identity) Save(directory string) error {
 	place, err := Reserve(directory)
 	if err != nil {
@@ -152,21 +152,21 @@ func (i Identity) Save(directory string) error {
 	return place.Keep(i)
 }
 
-// Load reads what Save wrote.
+// Load reads the identity that Save wrote.
 func Load(directory string) (Identity, error) {
 	path := filepath.Join(directory, identityFile)
 	text, err := readWhole(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Identity{}, fmt.Errorf("this agent has not joined: there is no %s; on the controller `bicast enroll NAME` "+
-			"prints a token for `bicast-agent join ADDRESS --name NAME --token TOKEN --directory %s`", path, directory)
+		return Identity{}, fmt.Errorf("this agent has not joined, since %s does not exist: run `bicast enroll NAME` on the controller, "+
+			"then `bicast-agent join ADDRESS --name NAME --token TOKEN --directory %s` here", path, directory)
 	}
 	if err != nil {
-		return Identity{}, fmt.Errorf("the identity cannot be read (%w): expected what `bicast-agent join` wrote; be the user who "+
-			"joined, or give the --directory of then", err)
+		return Identity{}, fmt.Errorf("cannot read the identity (%w): run as the user that ran `bicast-agent join`, or with "+
+			"its --directory", err)
 	}
 	identity, err := parseIdentity(text)
 	if err != nil {
-		return Identity{}, fmt.Errorf("%s is damaged (%w): expected what `bicast-agent join` writes; join again", path, err)
+		return Identity{}, fmt.Errorf("%s is damaged (%w): run `bicast-agent join` again", path, err)
 	}
 	return identity, nil
 }
@@ -174,12 +174,12 @@ func Load(directory string) (Identity, error) {
 func readWhole(path string) ([]byte, error) {
 	text, _, err := regularfile.Read(path, identityBytes)
 	if unfit := (*regularfile.Unfit)(nil); errors.As(err, &unfit) {
-		return nil, fmt.Errorf("%s is no file, or one of more than %d bytes", path, identityBytes)
+		return nil, fmt.Errorf("%s: expected a regular file of at most %d bytes", path, identityBytes)
 	}
 	return text, err
 }
 
-// Stamp is another one when Save has replaced the identity in a directory, and empty when there is none.
+// Stamp returns a text that changes whenever Save replaces the identity. It is empty if there is none.
 func Stamp(directory string) string {
 	info, err := os.Stat(filepath.Join(directory, identityFile))
 	if err != nil {
@@ -189,7 +189,7 @@ func Stamp(directory string) string {
 	return fmt.Sprint(status.Ino, status.Ctim)
 }
 
-// NameIn is the name of the identity in a directory, or NAME when there is none that can be read.
+// NameIn returns the name of the identity in a directory, or NAME if none is readable.
 func NameIn(directory string) string {
 	identity, err := Load(directory)
 	if err != nil {
@@ -214,7 +214,7 @@ func parseIdentity(text []byte) (Identity, error) {
 	return identity, identity.check()
 }
 
-// Whether the parts belong together.
+// check returns an error if the parts of an identity do not match.
 func (i Identity) check() error {
 	public, ok := i.Certificate.PublicKey.(*ecdsa.PublicKey)
 	switch {
@@ -223,17 +223,17 @@ func (i Identity) check() error {
 	case i.Certificate.Subject.CommonName != i.Name:
 		return fmt.Errorf("the certificate is for the name %q, expected %q", i.Certificate.Subject.CommonName, i.Name)
 	case i.Certificate.CheckSignatureFrom(i.CA) != nil:
-		return errors.New("the certificate is not signed by the CA beside it")
+		return errors.New("the certificate is not signed by the CA in the same file")
 	case i.Session == "":
-		return errors.New("it is not said where the controller's sessions are")
+		return errors.New("the address of the controller's sessions is missing")
 	}
 	return nil
 }
 
-// rolePrefix is what controller/protocol/enrolment.py writes before a role.
+// rolePrefix precedes the role in a certificate's URI (controller/protocol/enrolment.py).
 const rolePrefix = "urn:bicast:agent:"
 
-// Role is terminal, gateway or relay, as the certificate says; "" where it says none.
+// Role returns the certificate's role: terminal, gateway or relay, or "" if it has none.
 func (i Identity) Role() string {
 	for _, uri := range i.Certificate.URIs {
 		if rest, ok := strings.CutPrefix(uri.String(), rolePrefix); ok {

@@ -23,11 +23,11 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Join asks the controller at host:port for a certificate. The key is made here and stays here.
+// Join requests a certificate from the controller at host:port. The new key never leaves this host.
 func Join(ctx context.Context, address, name string, token Token) (Identity, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return Identity{}, fmt.Errorf("%q is no address of a controller: expected HOST:PORT, as `bicast enroll` prints it", address)
+		return Identity{}, fmt.Errorf("invalid address %q of a controller, expected HOST:PORT as `bicast enroll` prints it", address)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,15 +36,15 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
 	signing, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
-		return Identity{}, fmt.Errorf("no certificate can be asked for with the name %q: %w", name, err)
+		return Identity{}, fmt.Errorf("cannot request a certificate for the name %q: %w", name, err)
 	}
 	wish := &agentv1.JoinRequest{Name: name, Token: token.Secret, SigningRequest: signing}
 	reply, err := ask(ctx, address, token.Pin, wish)
-	if hungUp := (hangUp{}); errors.As(err, &hungUp) { // as a crowded door does to strangers
+	if hungUp := (hangUp{}); errors.As(err, &hungUp) { // a controller under load disconnects unauthenticated peers
 		reply, err = ask(ctx, address, token.Pin, wish)
 		if refused := (tokenRefused{}); errors.As(err, &refused) {
-			err = fmt.Errorf("%w; it hung up on the try before this one, which may have used the token while the answer was lost: "+
-				"`bicast enroll %s` on the controller makes a new one", err, name)
+			err = fmt.Errorf("%w; the first attempt ended without an answer and may have used the token: "+
+				"run `bicast enroll %s` on the controller for a new one", err, name)
 		}
 	}
 	if err != nil {
@@ -52,14 +52,14 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 	}
 	identity, err := accept(reply, token.Pin)
 	if err != nil {
-		return Identity{}, fmt.Errorf("what the controller at %s answered cannot be used: %w", address, err)
+		return Identity{}, fmt.Errorf("invalid answer of the controller at %s: %w", address, err)
 	}
 	identity.Name, identity.Key = name, key
 	if sessionHost, port, _ := net.SplitHostPort(identity.Session); sessionHost == "" {
 		identity.Session = net.JoinHostPort(host, port)
 	}
 	if err := identity.check(); err != nil {
-		return Identity{}, fmt.Errorf("what the controller at %s answered cannot be used: %w", address, err)
+		return Identity{}, fmt.Errorf("invalid answer of the controller at %s: %w", address, err)
 	}
 	return identity, nil
 }
@@ -96,31 +96,30 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 	case codes.Unavailable, codes.DeadlineExceeded:
 		late := status.Code(err) == codes.DeadlineExceeded
 		if hungUp.Load() || late {
-			err := fmt.Errorf("the controller at %s hung up, or said nothing more: expected that its agents join there; "+
-				"is that controller.agents.join of its gateway.yaml, and not controller.agents.listen?", address)
+			err := fmt.Errorf("the controller at %s closed the connection or sent no answer: check that the address is "+
+				"controller.agents.join of its gateway.yaml, and not controller.agents.listen", address)
 			if late {
 				return nil, err
 			}
 			return nil, hangUp{err}
 		}
-		return nil, fmt.Errorf("the controller at %s cannot take agents in now: %s", address, said)
+		return nil, fmt.Errorf("the controller at %s cannot enrol agents now: %s", address, said)
 	case codes.Unauthenticated:
 		return nil, tokenRefused{said}
 	default:
-		return nil, fmt.Errorf("the controller at %s refused: %s", address, said)
+		return nil, fmt.Errorf("the controller at %s refused the request: %s", address, said)
 	}
 }
 
-// The controller, or what answers in its place, ended the connection before an answer came.
+// hangUp means that the peer ended the connection before its answer.
 type hangUp struct{ error }
 
-// The controller does not take the token.
+// tokenRefused means that the controller refused the token.
 type tokenRefused struct{ said string }
 
 func (t tokenRefused) Error() string { return "the controller refused the token: " + t.said }
 
-// A connection that remembers that the other end hung up: of that gRPC makes the same code as of the controller's own
-// refusals.
+// heard is a connection that records its end by the peer. gRPC returns the same code for it as for a refusal.
 type heard struct {
 	net.Conn
 	hungUp *atomic.Bool
@@ -136,18 +135,18 @@ func (h heard) Read(into []byte) (int, error) {
 
 func accept(reply *agentv1.JoinReply, pin Pin) (Identity, error) {
 	if sha256.Sum256(reply.GetCa()) != pin {
-		return Identity{}, errors.New("its CA is another than the token's")
+		return Identity{}, errors.New("its CA has another fingerprint than the token")
 	}
 	ca, err := x509.ParseCertificate(reply.GetCa())
 	if err != nil {
-		return Identity{}, fmt.Errorf("its CA's certificate: %w", err)
+		return Identity{}, fmt.Errorf("invalid certificate of its CA: %w", err)
 	}
 	certificate, err := x509.ParseCertificate(reply.GetCertificate())
 	if err != nil {
-		return Identity{}, fmt.Errorf("the certificate: %w", err)
+		return Identity{}, fmt.Errorf("invalid certificate: %w", err)
 	}
 	if _, _, err := net.SplitHostPort(reply.GetSession()); err != nil {
-		return Identity{}, fmt.Errorf("sessions at %q, expected HOST:PORT", reply.GetSession())
+		return Identity{}, fmt.Errorf("address of its sessions %q, expected HOST:PORT", reply.GetSession())
 	}
 	return Identity{Session: reply.GetSession(), CA: ca, Certificate: certificate}, nil
 }

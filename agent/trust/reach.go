@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// How long an address may take to answer, and then for its side of TLS.
+// Timeouts of the TCP connection, and of the TLS handshake.
 const (
 	dialWithin  = 10 * time.Second
 	greetWithin = 10 * time.Second
@@ -25,8 +25,8 @@ func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialWithin}
 	plain, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("nobody answers at %s (%w): expected the controller, where `bicast enroll` says that it is; does "+
-			"it run, and is controller.agents.join of its gateway.yaml an address that this host reaches?", address, inShort(err))
+		return nil, fmt.Errorf("nobody answers at %s (%w): check that the controller runs, and that controller.agents.join of its "+
+			"gateway.yaml is an address that this host can reach", address, inShort(err))
 	}
 	config := pinned(pin)
 	config.NextProtos = []string{"h2"}
@@ -40,30 +40,30 @@ func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	return conn, nil
 }
 
-// stranger is why what answers is not taken for the controller.
+// stranger explains a failed TLS handshake.
 func stranger(address string, err error) error {
 	var noTLS tls.RecordHeaderError
 	var unproven *notTheController
 	why := err.Error()
 	switch {
 	case errors.As(err, &unproven):
-		return fmt.Errorf("what answers at %s was told nothing: %w", address, unproven)
+		return fmt.Errorf("the peer at %s did not get the token: %w", address, unproven)
 	case errors.As(err, &noTLS):
 		why = "it does not speak TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return hangUp{noController(address, "it hung up before it said who it is")}
+		return hangUp{noController(address, "it closed the connection before it showed a certificate")}
 	case errors.Is(err, context.DeadlineExceeded):
-		why = fmt.Sprintf("it said nothing for %v", greetWithin)
+		why = fmt.Sprintf("it did not complete the TLS handshake within %v", greetWithin)
 	}
 	return noController(address, why)
 }
 
 func noController(address, why string) error {
-	return fmt.Errorf("what answers at %s is no controller (%s): expected the address that `bicast enroll` prints, which is "+
+	return fmt.Errorf("the peer at %s is not the controller (%s): use the address that `bicast enroll` prints, which is "+
 		"controller.agents.join of its gateway.yaml", address, why)
 }
 
-// inShort is the reason without what was tried, which is said beside it.
+// inShort returns the innermost reason: the message around it contains the address.
 func inShort(err error) error {
 	var number syscall.Errno
 	var unknown *net.DNSError

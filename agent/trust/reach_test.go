@@ -46,14 +46,14 @@ func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
 		address string
 		says    []string
 	}{
-		"nobody": {nobody, []string{"nobody answers at " + nobody + " (connection refused)", "does it run"}},
+		"nobody": {nobody, []string{"nobody answers at " + nobody + " (connection refused)", "check that the controller runs"}},
 		"no TLS": {stranger(t, func(conn net.Conn) {
 			io.ReadFull(conn, make([]byte, 1))
 			io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		}), []string{"is no controller (it does not speak TLS)", "`bicast enroll`"}},
-		"hangs up":       {stranger(t, func(net.Conn) {}), []string{"it hung up before it said who it is", "`bicast enroll`"}},
+		}), []string{"is not the controller (it does not speak TLS)", "`bicast enroll`"}},
+		"hangs up":       {stranger(t, func(net.Conn) {}), []string{"it closed the connection before it showed a certificate", "`bicast enroll`"}},
 		"the wrong door": {b.Sessions, []string{b.Sessions, "controller.agents.join", "not controller.agents.listen"}},
-		"another's":      {controllertest.New(t).Enrolment, []string{"was told nothing", "fingerprint in the token"}},
+		"another's":      {controllertest.New(t).Enrolment, []string{"did not get the token", "fingerprint in the token"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
@@ -128,5 +128,5 @@ func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 	defer cancel()
 	_, err := trust.Join(ctx, address, "phone", b.Token("phone"))
-	says(t, err, "refused the token", "the answer was lost: `bicast enroll phone`")
+	says(t, err, "refused the token", "run `bicast enroll phone`")
 }

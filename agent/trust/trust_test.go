@@ -176,7 +176,7 @@ func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			_, err := trust.Load(directory)
-			says(t, err, "damaged", "join again")
+			says(t, err, "damaged", "`bicast-agent join` again")
 		})
 	}
 	for _, text := range []string{"", "{", "[]", `{"key": "AAAA"}`} {
@@ -184,7 +184,7 @@ func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := trust.Load(directory)
-		says(t, err, "damaged", "join again")
+		says(t, err, "damaged", "`bicast-agent join` again")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestWhatAJoinThatWasKilledLeftIsWrittenOverAndOneThatLivesIsNot(t *testing.
 		t.Fatal(err)
 	}
 	_, err = trust.Reserve(directory)
-	says(t, err, "another `join` has locked", "--directory names another place")
+	says(t, err, "another `bicast-agent join` has locked", "another directory with --directory")
 	place.Release()
 	if files, err := os.ReadDir(directory); err != nil || len(files) != 0 {
 		t.Fatalf("%v, %v, expected nothing to be left", files, err)
@@ -239,7 +239,7 @@ func TestWhatCanBeNoIdentityIsNotWaitedForNorReadWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := trust.Load(directory)
-			says(t, err, "identity.json is no file, or one of more than", "expected what `bicast-agent join` wrote")
+			says(t, err, "identity.json: expected a regular file of at most", "the user that ran `bicast-agent join`")
 		})
 	}
 }

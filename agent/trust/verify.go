@@ -10,17 +10,18 @@ import (
 	"fmt"
 )
 
-// ControllerName is in the controller's certificate, wherever the controller is reached: addresses change.
+// ControllerName is the name in every controller's certificate. Its addresses may change.
 const ControllerName = "bicast-controller"
 
-// Mutual is TLS with both sides known.
+// Mutual returns the TLS configuration for sessions, in which both sides show certificates.
 func (i Identity) Mutual() *tls.Config {
 	config := verifying(func([]*x509.Certificate) (*x509.Certificate, error) { return i.CA, nil })
 	config.Certificates = []tls.Certificate{i.forTLS()}
 	return config
 }
 
-// TLS with a controller of which a fingerprint of its CA is known and nothing else; we are nobody yet.
+// pinned returns the TLS configuration for joining: only the fingerprint of the controller's CA is known, and the agent
+// shows no certificate.
 func pinned(pin Pin) *tls.Config {
 	return verifying(func(shown []*x509.Certificate) (*x509.Certificate, error) {
 		for _, one := range shown {
@@ -28,17 +29,17 @@ func pinned(pin Pin) *tls.Config {
 				return one, nil
 			}
 		}
-		return nil, errors.New("it shows no CA with the fingerprint in the token: it is not the controller that printed the " +
-			"token, or somebody stands between; nothing was told to it")
+		return nil, errors.New("it shows no CA with the fingerprint in the token, so it is not the controller that printed " +
+			"the token: check the address, or run `bicast enroll` again")
 	})
 }
 
-// The library's own verification is replaced for the sake of what it says when it fails: the same is done here.
+// verifying replaces the verification of crypto/tls by the same steps with other error messages.
 func verifying(authority func(shown []*x509.Certificate) (*x509.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		ServerName:         ControllerName,
-		InsecureSkipVerify: true, // VerifyConnection does it
+		InsecureSkipVerify: true, // VerifyConnection verifies
 		VerifyConnection: func(state tls.ConnectionState) error {
 			ca, err := authority(state.PeerCertificates)
 			if err == nil {
@@ -52,7 +53,7 @@ func verifying(authority func(shown []*x509.Certificate) (*x509.Certificate, err
 	}
 }
 
-// Who shows a certificate that is not the controller's: the reason says so in a whole sentence.
+// notTheController is the failed verification of a controller. The reason is a sentence.
 type notTheController struct{ reason error }
 
 func (n *notTheController) Error() string { return n.reason.Error() }
@@ -71,14 +72,14 @@ func verify(shown, ca *x509.Certificate) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &stranger):
-		return fmt.Errorf("its certificate is not of the CA that this agent joined: it is another controller, or this one was "+
-			"set up anew and wants us to join again (%w)", err)
+		return fmt.Errorf("its certificate is not signed by the CA that this agent joined: it is another controller, or it has "+
+			"a new CA, and this host has to join again (%w)", err)
 	case errors.As(err, &otherName):
 		return fmt.Errorf("it is not the controller: its certificate is for other names, expected %q", ControllerName)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("its certificate is not valid at this time: is the clock right here, and there? (%w)", err)
+		return fmt.Errorf("its certificate is not valid at this time: check the clocks of both hosts (%w)", err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
-		return errors.New("it is not the controller: its certificate is an agent's")
+		return errors.New("it is not the controller: it shows an agent's certificate")
 	default:
 		return err
 	}

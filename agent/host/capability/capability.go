@@ -25,7 +25,7 @@ import (
 	"bicast/relay/proxy"
 )
 
-// The names of api/agent.proto.
+// Names of capabilities in api/agent.proto.
 const (
 	Report    = "report"
 	MPTCP     = "mptcp"
@@ -41,26 +41,26 @@ const (
 	KeepAlive = "keepalive"
 )
 
-// Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
+// Kernel is a handle of the kernel's MPTCP, or the reason why there is none.
 type Kernel struct {
 	Handle  *mptcp.Handle
 	Missing error
 }
 
-// Probe tries everything that the role may want.
+// Probe tries every capability that the role may need.
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	all := []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, structops.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
 		told(Probe, probing.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, traceroute.Probe()),
 	}
-	if role != agentv1.Role_ROLE_TERMINAL { // whose own programs choose it
+	if role != agentv1.Role_ROLE_TERMINAL { // a terminal's programs set keepalive themselves
 		all = append(all, told(KeepAlive, proxy.KeepAlive()))
 	}
 	return all
 }
 
-// PathManager is what new connections are made under.
+// PathManager returns the path manager of new connections.
 func (k Kernel) PathManager() agentv1.PathManager {
 	if k.Handle == nil {
 		return agentv1.PathManager_PATH_MANAGER_UNSPECIFIED
@@ -87,19 +87,19 @@ func (k Kernel) reports() error {
 
 func (k Kernel) steers(role agentv1.Role) error {
 	if role == agentv1.Role_ROLE_GATEWAY {
-		return fmt.Errorf("a gateway forwards connections and has none of a terminal's")
+		return fmt.Errorf("a gateway forwards the connections of terminals and cannot move them")
 	}
 	if k.Handle == nil {
 		return k.Missing
 	}
-	// Who may hear the path managers' events may give them orders: both want CAP_NET_ADMIN.
+	// Events and commands both need CAP_NET_ADMIN, so a subscription tests the right to give commands.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if _, err := k.Handle.Events(ctx); err != nil {
 		return err
 	}
 	if role == agentv1.Role_ROLE_RELAY && k.PathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
-		return fmt.Errorf("the userspace path manager is not set yet: until it is, orders would reach every client of this host")
+		return fmt.Errorf("the userspace path manager is not in use yet: under the kernel's, an order would affect every client of this host")
 	}
 	return nil
 }
@@ -120,14 +120,14 @@ func tunnels(role agentv1.Role) error {
 
 func holds(role agentv1.Role, probe func() error) error {
 	if role != agentv1.Role_ROLE_TERMINAL {
-		return errors.New("the windows of a terminal's own connections are held: this is none")
+		return errors.New("congestion windows are capped on terminals only: run an agent of role terminal there")
 	}
 	return probe()
 }
 
 func narrows(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
-		return errors.New("windows are lowered where terminals' connections pass, at a gateway")
+		return errors.New("receive windows are lowered on gateways only: run an agent of role gateway where terminals' connections pass")
 	}
 	return receivewindow.Probe()
 }
