@@ -95,7 +95,7 @@ func TestWhatARelaysAgentCarriesItMovesByOrder(t *testing.T) {
 	if _, err := b.conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Fatalf("who was carried by an agent that is killed reads %v, expected a reset", err)
 	}
-	if said := b.release(); !strings.Contains(said, "passed on to other relays") || b.relay.Run("nft", "list", "ruleset") != "" {
+	if said := b.release(); !strings.Contains(said, "forwarding of subflows to other relays is removed") || b.relay.Run("nft", "list", "ruleset") != "" {
 		t.Fatalf("said %q, expected nothing to be passed on any more", said)
 	}
 	b.start("relay")

@@ -97,7 +97,7 @@ func TestAFirewallThatDropsWhatTerminalsOpenIsTold(t *testing.T) {
 	}
 	defer callers.Wait()
 	defer cancel()
-	h.eventually("it is told", func() bool { return strings.Contains(h.taking().GetReason(), "by rl-home-h") })
+	h.eventually("it is told", func() bool { return strings.Contains(h.taking().GetReason(), "from rl-home-h") })
 	h.gateway.Run("nft", "delete table inet wall")
 	h.sees(television4, server4, relay4)
 	h.eventually("it is told no more", func() bool { return h.taking().GetReason() == "" })

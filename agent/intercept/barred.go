@@ -9,20 +9,20 @@ import (
 	"bicast/relay/divert"
 )
 
-// A host's firewall may drop what nft has led to the proxy, and tells nobody. It is known by so many packets that open connections, over
-// so long, of which no connection came.
+// A firewall of the host may silently drop connections that nft redirects to the proxy. The agent reports it after this
+// many SYNs within this time without an accepted connection.
 const (
 	barredPackets = 5
 	barredAfter   = 5 * time.Second
 )
 
-// intake compares what nft leads to the proxy with what comes there.
+// intake compares the SYNs that nft redirects to the proxy with the connections that the proxy accepts.
 type intake struct {
 	openings, accepted uint64
-	since              time.Time // nothing was missing until then
+	since              time.Time // the last time without a missing connection
 }
 
-// bars tells whether nothing comes of what is led to the proxy.
+// bars reports whether the proxy accepts nothing of what nft redirects.
 func (i *intake) bars(openings, accepted uint64, now time.Time) bool {
 	if accepted != i.accepted || openings <= i.openings {
 		*i = intake{openings, accepted, now}
@@ -30,7 +30,7 @@ func (i *intake) bars(openings, accepted uint64, now time.Time) bool {
 	return openings-i.openings >= barredPackets && now.Sub(i.since) >= barredAfter
 }
 
-// barred is why nothing may come to the proxy; nil: it comes, or nobody opens a connection.
+// barred returns an error if a firewall seems to block the proxy.
 func (s *interception) barred(now time.Time) error {
 	var openings uint64
 	err := s.within(func() (err error) {
@@ -38,8 +38,8 @@ func (s *interception) barred(now time.Time) error {
 		return err
 	})
 	if err != nil || !s.intake.bars(openings, s.proxy.Accepted(), now) {
-		return nil // mend says what is wrong with nft
+		return nil // mend reports failures of nft
 	}
-	return fmt.Errorf("terminals open connections, and none comes to the proxy: a firewall of this host may drop them; have it let in "+
-		"what comes by %s", divert.Host(s.wanted.ground.Port))
+	return fmt.Errorf("terminals open connections, but none reaches the proxy: a firewall of this host may drop them; allow input "+
+		"from %s", divert.Host(s.wanted.ground.Port))
 }

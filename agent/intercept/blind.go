@@ -23,7 +23,7 @@ func (s *interception) unblind() error {
 		err = os.WriteFile(blinding, []byte("0"), 0)
 	}
 	if err != nil {
-		return fmt.Errorf("MPTCP would be given up where a SYN is lost: %w; that wants root", err)
+		return fmt.Errorf("cannot turn off MPTCP's blackhole detection, which falls back to TCP after lost SYNs: %w; this needs root", err)
 	}
 	s.blinded = before
 	return nil

@@ -22,10 +22,11 @@ const (
 	mostPort      = 1<<16 - 1
 )
 
-// bridges is the name of a bridge's end: the host's has two letters more (controller/edges/config/relaying.py).
+// bridges matches the name of the bridge's end of a veth pair. The host's end has two letters more
+// (controller/edges/config/relaying.py).
 var bridges = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,12}$`)
 
-// wanted is an order that can be carried out.
+// wanted is a valid order.
 type wanted struct {
 	ground    divert.Ground
 	terminals []terminal
@@ -34,11 +35,11 @@ type wanted struct {
 	block     bool
 }
 
-// terminal is one of the order.
+// terminal is a terminal of the order.
 type terminal struct {
 	name      string
 	addresses []netip.Addr
-	locals    []netip.Addr // the best first
+	locals    []netip.Addr // at the uplinks, the best first
 }
 
 type relay struct {
@@ -49,10 +50,10 @@ type relay struct {
 	onward   []onward
 }
 
-// onward is by which port of a relay a connection with another one gets a further subflow.
+// onward maps a port of this relay to another relay. A connection to the other relay gets a subflow through it.
 type onward struct{ here, to netip.AddrPort }
 
-// read says what is wrong with an order.
+// read validates an order.
 func read(order *agentv1.Take) (w wanted, err error) {
 	w.block = order.GetBlock()
 	for what, bound := range map[string][2]int{
@@ -104,12 +105,12 @@ func read(order *agentv1.Take) (w wanted, err error) {
 	return w, nil
 }
 
-// seen are the names, ports and addresses of an order, each of which is of one alone.
+// seen contains the names, ports and addresses of an order, which must be unique.
 type seen map[string]bool
 
 func (s seen) once(what, value string) error {
 	if key := what + " " + value; value == "" || s[key] {
-		return fmt.Errorf("%s %q is of two, or of none: expected one of its own", what, value)
+		return fmt.Errorf("%s %q is empty or used twice, expected a unique one", what, value)
 	} else {
 		s[key] = true
 	}
@@ -136,13 +137,13 @@ func (s seen) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error)
 	for _, text := range order.GetGateways() {
 		gateway, err := netip.ParsePrefix(text)
 		if err != nil || !unicast(gateway.Addr()) || gateway.Bits() == gateway.Addr().BitLen() || families[gateway.Addr().Is4()] {
-			return u, fmt.Errorf("gateway %q, expected an address and a length such as 10.97.1.1/24, one of a family at most", text)
+			return u, fmt.Errorf("gateway %q, expected an address and a length such as 10.97.1.1/24, at most one for each IP version", text)
 		}
 		families[gateway.Addr().Is4()] = true
 		u.Gateways = append(u.Gateways, gateway)
 	}
 	if len(u.Gateways) == 0 {
-		return u, fmt.Errorf("gateways: none, expected one of a family at least")
+		return u, fmt.Errorf("gateways: none, expected one for IPv4 or IPv6")
 	}
 	return u, nil
 }
@@ -160,7 +161,7 @@ func (s seen) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at
 		t.addresses = append(t.addresses, address)
 	}
 	if len(t.addresses) == 0 || len(order.GetLocals()) == 0 {
-		return t, fmt.Errorf("%s and %s, expected one at least of each",
+		return t, fmt.Errorf("%s and %s, expected at least one of each",
 			plural.Of(len(t.addresses), "address"), plural.Of(len(order.GetLocals()), "local"))
 	}
 	for _, each := range order.GetLocals() {
@@ -174,7 +175,7 @@ func (s seen) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at
 				return t, err
 			}
 			if !within(address, uplinks[i].Gateways) {
-				return t, fmt.Errorf("local %v, expected an address of the uplink's network %v, and not the gateway's", address, uplinks[i].Gateways)
+				return t, fmt.Errorf("local %v, expected an address in the uplink's network %v other than the gateway's", address, uplinks[i].Gateways)
 			}
 			uplinks[i].Locals = append(uplinks[i].Locals, address)
 			t.locals = append(t.locals, address)
@@ -244,7 +245,7 @@ func place(what, text string, port uint32) (at netip.AddrPort, err error) {
 	return netip.AddrPortFrom(address, uint16(port)), nil
 }
 
-// chosen says what is wrong with choices; a relay that is not there is left out, for it may be added later on.
+// chosen validates choices. It skips unknown relays, because a later order may add them.
 func chosen(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choices, error) {
 	if n := len(order.GetChoices()); n > mostChoices {
 		return nil, fmt.Errorf("choices: %d, expected at most %d", n, mostChoices)
@@ -256,7 +257,7 @@ func chosen(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choi
 			return nil, fmt.Errorf("prefix %q, expected a network such as 203.0.113.0/24", each.GetPrefix())
 		}
 		if _, twice := by[prefix]; twice {
-			return nil, fmt.Errorf("prefix %v is there twice: expected one choice for it", prefix)
+			return nil, fmt.Errorf("prefix %v is listed twice, expected one choice for each", prefix)
 		}
 		if len(each.GetRelays()) > mostRelays {
 			return nil, fmt.Errorf("prefix %v: %d relays, expected at most %d", prefix, len(each.GetRelays()), mostRelays)

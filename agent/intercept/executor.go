@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays (docs/how-to/relay.md), as a
-// controller orders.
+// Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays
+// (docs/how-to/relay.md).
 //
 //	Take ─▶ devices towards the bridge, nft, a proxy ─ for each terminal by addresses of its own ─▶ relays ─▶ Taking
 //
-// Connections to relays are of one terminal each, and under the userspace path manager: the first subflow leaves by the
-// terminal's best uplink, and as soon as it stands a further one is made by each of the others. Which of them carries what is
-// the relay's side to say.
+// Each connection to a relay serves one terminal and uses the userspace path manager. The first subflow leaves over the
+// terminal's best uplink. Once it is established, each other uplink gets a subflow. The relay schedules data on them.
 package intercept
 
 import (
@@ -31,12 +30,12 @@ import (
 
 const tendEvery = time.Second
 
-// ErrNoGateway is why a terminal and a relay take nothing.
-var ErrNoGateway = errors.New("terminals' connections are taken at a gateway: run an agent of role gateway where its bridge is")
+// ErrNoGateway is the error of terminals and relays, which intercept nothing.
+var ErrNoGateway = errors.New("only a gateway intercepts terminals' connections: run an agent of role gateway on the host of its bridge")
 
-// Executor takes as a controller ordered.
+// Executor carries out the controller's orders to intercept.
 type Executor struct {
-	kernel   *mptcp.Handle // nil: why not, the hello says
+	kernel   *mptcp.Handle // nil: the hello contains the reason
 	within   func(func() error) error
 	identity func() (trust.Identity, error)
 	guard    []string // the command that holds the path manager
@@ -47,37 +46,37 @@ type Executor struct {
 	order   *agentv1.Take // nil: nothing is ordered
 	choices *agentv1.Choices
 	current *interception
-	trouble error // why it is not as ordered
+	trouble error // why the order is not in force
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without an order.
 func NewExecutor(
 	kernel *mptcp.Handle, within func(func() error) error, identity func() (trust.Identity, error), guard []string, log *slog.Logger,
 ) *Executor {
 	return &Executor{kernel: kernel, within: within, identity: identity, guard: guard, log: log, choices: &agentv1.Choices{}}
 }
 
-// Order takes the place of the order before; the same once more changes nothing.
+// Order replaces the previous order. An equal order changes nothing.
 func (e *Executor) Order(order *agentv1.Take) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	switch {
 	case e.ended:
-		return "", errors.New("this agent is ending")
+		return "", errors.New("the agent is ending and accepts no orders")
 	case len(order.GetTerminals()) == 0:
-		return "nothing is taken", errors.Join(e.end(), e.within(func() error {
-			_, err := divert.Release() // what an agent left that was killed
+		return "no connections are intercepted", errors.Join(e.end(), e.within(func() error {
+			_, err := divert.Release() // remains of a killed agent
 			return err
 		}))
 	case e.kernel == nil:
-		return "", errors.New("nothing can be taken: MPTCP connections of this host cannot be ordered; the agent's hello says why")
+		return "", errors.New("cannot intercept: this host has no MPTCP; the agent's hello contains the reason")
 	}
 	wanted, err := read(order)
 	if err != nil {
 		return "", err
 	}
 	if e.trouble == nil && proto.Equal(e.order, order) {
-		return said(wanted) + ", as before", nil
+		return said(wanted) + ", unchanged", nil
 	}
 	e.order = order
 	e.trouble = e.obey(wanted)
@@ -85,7 +84,7 @@ func (e *Executor) Order(order *agentv1.Take) (string, error) {
 }
 
 func said(w wanted) string {
-	return fmt.Sprintf("connections of %s are taken, for %s", plural.Of(len(w.terminals), "terminal"), plural.Of(len(w.relays), "relay"))
+	return fmt.Sprintf("intercepting connections of %s for %s", plural.Of(len(w.terminals), "terminal"), plural.Of(len(w.relays), "relay"))
 }
 
 func (e *Executor) obey(wanted wanted) error {
@@ -99,7 +98,7 @@ func (e *Executor) obey(wanted wanted) error {
 	return errors.Join(e.current.obey(wanted), e.current.choose(e.choices))
 }
 
-// Choose takes the place of the choices before.
+// Choose replaces the previous choices.
 func (e *Executor) Choose(order *agentv1.Choices) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -112,23 +111,23 @@ func (e *Executor) Choose(order *agentv1.Choices) (string, error) {
 	}
 	e.choices = order
 	if e.current == nil {
-		return "nothing is taken, so nothing is chosen", nil
+		return "no connections are intercepted, so the choices have no effect", nil
 	}
-	return plural.Of(len(order.GetChoices()), "choice") + " known", e.current.choose(order)
+	return plural.Of(len(order.GetChoices()), "choice") + " in force", e.current.choose(order)
 }
 
-// Run sees to what stands until the context ends, and then undoes it.
+// Run maintains the interception until the context ends, and then undoes it.
 func (e *Executor) Run(ctx context.Context) {
 	clock.Every(ctx, tendEvery, e.tend)
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.end(); err != nil {
-		e.log.Error("what takes terminals' connections did not end well", "reason", err)
+		e.log.Error("cannot undo the interception of terminals' connections", "reason", err)
 	}
 	e.ended = true
 }
 
-// tend sees to what stands, and tries again what could not be done.
+// tend maintains the interception, and retries an order that failed.
 func (e *Executor) tend() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -151,7 +150,7 @@ func (e *Executor) end() (err error) {
 	return err
 }
 
-// Report is what the contract's has of taking; nil: nothing is ordered.
+// Report returns nil without an order.
 func (e *Executor) Report() *agentv1.Taking {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()

@@ -196,16 +196,16 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	session := h.sees(television4, server4, relay4)
 	for said, bend := range map[string]func(*agentv1.Take){
-		`port "rl-much-too-long"`:                  func(o *agentv1.Take) { o.Port = "rl-much-too-long" },
-		`uplink "lte": port "rl-wifi" is of two`:   func(o *agentv1.Take) { o.Uplinks[1].Port = "rl-wifi" },
-		`uplink "lte": gateway "10.97.2.1"`:        func(o *agentv1.Take) { o.Uplinks[1].Gateways[0] = "10.97.2.1" },
-		`address "10.97.1.2" is of two`:            func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.1.2" },
-		`terminal "tablet": local 10.97.2.1, `:     func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
-		`terminal "tablet": local of uplink "dsl"`: func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
-		`address "192.168.7.2" is of two`:          func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
-		`relay "tokyo": address 10.9.9.9: port 0`:  func(o *agentv1.Take) { o.Relays[0].Port = 0 },
-		`relay "tokyo": key_sha256: 0 bytes`:       func(o *agentv1.Take) { o.Relays[0].KeySha256 = nil },
-		`except: "here"`:                           func(o *agentv1.Take) { o.Except = []string{"here"} },
+		`port "rl-much-too-long"`:                             func(o *agentv1.Take) { o.Port = "rl-much-too-long" },
+		`uplink "lte": port "rl-wifi" is empty or used twice`: func(o *agentv1.Take) { o.Uplinks[1].Port = "rl-wifi" },
+		`uplink "lte": gateway "10.97.2.1"`:                   func(o *agentv1.Take) { o.Uplinks[1].Gateways[0] = "10.97.2.1" },
+		`address "10.97.1.2" is empty or used twice`:          func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.1.2" },
+		`terminal "tablet": local 10.97.2.1, `:                func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
+		`terminal "tablet": local of uplink "dsl"`:            func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
+		`address "192.168.7.2" is empty or used twice`:        func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
+		`relay "tokyo": address 10.9.9.9: port 0`:             func(o *agentv1.Take) { o.Relays[0].Port = 0 },
+		`relay "tokyo": key_sha256: 0 bytes`:                  func(o *agentv1.Take) { o.Relays[0].KeySha256 = nil },
+		`except: "here"`:                                      func(o *agentv1.Take) { o.Except = []string{"here"} },
 	} {
 		order := h.order("tokyo")
 		bend(order)

@@ -22,19 +22,19 @@ import (
 	"bicast/relay/proxy"
 )
 
-// How long the first order waits for the path manager: connections that are made before have one subflow for good.
+// holdWithin is how long the first order waits for the path manager: earlier connections never get a second subflow.
 const holdWithin = 3 * time.Second
 
-// interception is what there is while something is ordered to be taken.
+// interception is the state of an order in force.
 type interception struct {
 	within   func(func() error) error
-	dial     func(context.Context, func() error) error // runs what waits for relays and servers
+	dial     func(context.Context, func() error) error // runs work that waits for relays and servers
 	identity func() (trust.Identity, error)
 	log      *slog.Logger
 	ctx      context.Context
 	cancel   context.CancelFunc
 	parts    sync.WaitGroup
-	blinded  []byte // what blinding was
+	blinded  []byte // the previous value of blinding
 
 	proxy     *proxy.Proxy
 	joins     *joins
@@ -42,17 +42,17 @@ type interception struct {
 	terminals map[string]*taken
 	wanted    wanted
 	plan      proxy.Plan
-	said      map[*proxy.Relay]string // why each cannot be reached, as it was told last
+	said      map[*proxy.Relay]string // the last logged reason why each is unreachable
 	intake    intake
-	bars      error // why nothing may come to the proxy
+	bars      error // a firewall seems to block the proxy
 }
 
-// taken is a terminal as it was ordered, and by what it goes.
+// taken is a terminal of the order, with its path to the relays.
 type taken struct {
 	terminal
 	way     *proxy.Terminal
 	locals  *proxy.Locals
-	watches bool // whether relays can be reached
+	watches bool // keeps a connection to each relay, to notice when one is unreachable
 }
 
 func begin(h *Executor) (s *interception, err error) {
@@ -64,7 +64,7 @@ func begin(h *Executor) (s *interception, err error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.proxy, err = proxy.Open(s.ctx, proxy.Settings{Within: h.within, Mark: divert.Answering, Log: h.log, Failed: func(err error) {
-		h.log.Error("terminals' connections are not taken any more", "reason", err)
+		h.log.Error("interception of terminals' connections has failed", "reason", err)
 	}})
 	if err != nil {
 		s.cancel()
@@ -86,7 +86,7 @@ func (s *interception) part(work func(context.Context)) {
 	}()
 }
 
-// hold has what is connected from here on be under the userspace path manager.
+// hold puts new connections under the userspace path manager.
 func (s *interception) hold(guard []string) {
 	settled := make(chan struct{})
 	var once sync.Once
@@ -95,11 +95,11 @@ func (s *interception) hold(guard []string) {
 	select {
 	case <-settled:
 	case <-time.After(holdWithin):
-		s.log.Warn("the path manager is not held yet: until it is, connections have one subflow")
+		s.log.Warn("the userspace path manager is not in use yet: new connections have one subflow")
 	}
 }
 
-// obey has an order take the place of the one before; terminals and relays that are as they were go on.
+// obey replaces the previous order. Connections of unchanged terminals and relays continue.
 func (s *interception) obey(w wanted) error {
 	plan, relays, terminals := s.plan, s.relays, s.terminals
 	s.relays, s.terminals = s.relaysOf(w), s.terminalsOf(w)
@@ -108,7 +108,7 @@ func (s *interception) obey(w wanted) error {
 	for _, each := range w.relays {
 		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
 	}
-	s.expect(s.terminals, terminals) // who is led here is known, from the first one on
+	s.expect(s.terminals, terminals) // before nft redirects the first connection
 	if err := s.write(w); err != nil {
 		s.relays, s.terminals, relays, terminals = relays, terminals, s.relays, s.terminals
 		s.joins.lead(s.wanted.relays)
@@ -124,7 +124,7 @@ func (s *interception) obey(w wanted) error {
 	return nil
 }
 
-// expect has connections of these terminals be carried from now on.
+// expect lets the proxy accept connections of these terminals.
 func (s *interception) expect(all ...map[string]*taken) {
 	s.plan.Terminals = map[netip.Addr]*proxy.Terminal{}
 	for _, terminals := range all {
@@ -137,7 +137,7 @@ func (s *interception) expect(all ...map[string]*taken) {
 	s.proceed()
 }
 
-// leave ends those that are none of ours.
+// leave ends the relays and terminals that are not in the current order.
 func (s *interception) leave(relays map[string]*proxy.Relay, terminals map[string]*taken) {
 	for name, each := range relays {
 		if s.relays[name] != each {
@@ -151,7 +151,7 @@ func (s *interception) leave(relays map[string]*proxy.Relay, terminals map[strin
 	}
 }
 
-// proceed has what comes from now on go by the plan as it is.
+// proceed applies the plan to new connections.
 func (s *interception) proceed() {
 	plan := s.plan
 	s.proxy.By(&plan)
@@ -187,14 +187,14 @@ func (s *interception) terminalsOf(w wanted) map[string]*taken {
 	return terminals
 }
 
-// same is whether two have the same addresses, in whatever order.
+// same reports whether two lists have the same addresses, in any order.
 func same(a, b []netip.Addr) bool {
 	sorted := func(all []netip.Addr) []netip.Addr { return slices.SortedFunc(slices.Values(all), netip.Addr.Compare) }
 	return slices.Equal(sorted(a), sorted(b))
 }
 
-// way is how a terminal's connections go by its addresses at the uplinks. Where SYNs are lost, a connection to a relay may be plain TCP:
-// the next one need not.
+// way returns the proxy of a terminal, which connects from the terminal's addresses at the uplinks. After lost SYNs one
+// connection to a relay may be plain TCP. The next one tries MPTCP again.
 func (s *interception) way(locals *proxy.Locals) *proxy.Terminal {
 	return &proxy.Terminal{
 		Direct: locals.Direct,
@@ -212,7 +212,7 @@ func (s *interception) way(locals *proxy.Locals) *proxy.Terminal {
 	}
 }
 
-// watch has one terminal keep a connection to each relay, by which it is known whether that can be reached.
+// watch lets the first terminal keep a connection to each relay, which shows whether the relay is reachable.
 func (s *interception) watch(w wanted) {
 	for _, each := range w.terminals {
 		s.terminals[each.name].way.Only(s.plan.Relays)

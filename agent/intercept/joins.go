@@ -24,7 +24,7 @@ const (
 	againSeldom = time.Minute
 )
 
-// kernel is what joins needs of *mptcp.Handle.
+// kernel is the part of *mptcp.Handle that joins needs.
 type kernel interface {
 	Create(c mptcp.Connection, id uint8, local netip.Addr, remote netip.AddrPort) error
 	Destroy(c mptcp.Connection, s mptcp.Subflow) error
@@ -101,7 +101,7 @@ func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) b
 	}
 	connection, err := mptcp.OfSocket(raw)
 	if err != nil {
-		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "reason", err)
+		j.trouble.Warn("connections to the relay use one uplink only", "relay", relay, "reason", err)
 		return false
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
@@ -180,7 +180,7 @@ func (j *joins) create(one *joined, by path) {
 	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
 		j.forget(one)
 	case err != nil:
-		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "reason", err)
+		j.trouble.Warn("cannot add a subflow to the relay on this path", "at", by.to, "local", by.local, "reason", err)
 		j.mutex.Lock()
 		defer j.mutex.Unlock()
 		j.later(one, by)
@@ -219,7 +219,7 @@ func (j *joins) forget(one *joined) {
 func (j *joins) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := j.listen(ctx); err != nil {
-			j.trouble.Warn("subflows that end are not made again", "reason", err)
+			j.trouble.Warn("cannot watch subflows, so those that end are not replaced", "reason", err)
 		}
 		select {
 		case <-time.After(againSoon):
@@ -291,7 +291,7 @@ func (j *joins) reconcile() error {
 func (j *joins) heard(event mptcp.Event) {
 	if event.Kind == 0 {
 		if err := j.reconcile(); err != nil {
-			j.trouble.Warn("what MPTCP told was lost, and what it has cannot be read", "reason", err)
+			j.trouble.Warn("lost events of the kernel's MPTCP and cannot read its subflows", "reason", err)
 		}
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"bicast/relay/divert"
 )
 
-// write has the host lead here what is wanted.
+// write sets up devices and nft rules that redirect connections to the proxy.
 func (s *interception) write(w wanted) error {
 	order := divert.Order{Except: w.except, Block: w.block, Ground: &w.ground}
 	for _, each := range w.terminals {
@@ -41,7 +41,7 @@ func (s *interception) mend() error {
 	if err != nil || lost == "" {
 		return err
 	}
-	s.log.Warn("what leads terminals' connections here has gone, and is made again", "lost", lost)
+	s.log.Warn("restoring the redirection of terminals' connections, which another program removed", "lost", lost)
 	return s.write(s.wanted)
 }
 

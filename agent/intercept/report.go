@@ -12,7 +12,7 @@ import (
 // A relay that was reached within this time counts as reachable, even if the watcher disagrees.
 const lately = 3 * time.Second
 
-const unopened = "no connection to it was opened yet"
+const unopened = "no connection to it has been opened yet"
 
 // report returns the state of what the order contains.
 func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
@@ -56,7 +56,7 @@ func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
 	}
 }
 
-// because is why a relay cannot be reached; empty: it can.
+// reason returns why a relay is unreachable, or "".
 func (s *interception) reason(relay *proxy.Relay) string {
 	took, at := relay.Setup()
 	for _, each := range s.terminals {
@@ -74,14 +74,14 @@ func (s *interception) reason(relay *proxy.Relay) string {
 	return ""
 }
 
-// tend sees to what stands, and tells once what has changed.
+// tend maintains the redirection, and logs changes once.
 func (s *interception) tend() {
 	if err := s.mend(); err != nil {
-		s.proxy.Trouble.Warn("terminals' connections may not be taken", "reason", err)
+		s.proxy.Trouble.Warn("cannot restore the redirection of terminals' connections", "reason", err)
 	}
 	bars := s.barred(time.Now())
 	if bars != nil && s.bars == nil {
-		s.log.Warn("terminals' connections do not come", "reason", bars)
+		s.log.Warn("terminals' connections do not reach the proxy", "reason", bars)
 	}
 	s.bars = bars
 	for _, relay := range s.plan.Relays {
@@ -91,9 +91,9 @@ func (s *interception) tend() {
 		}
 		s.said[relay] = reason
 		if reason == "" {
-			s.log.Info("the relay can be reached", "relay", relay.Name, "at", relay.At)
+			s.log.Info("the relay is reachable", "relay", relay.Name, "at", relay.At)
 		} else {
-			s.log.Warn("the relay cannot be reached", "relay", relay.Name, "at", relay.At, "reason", reason)
+			s.log.Warn("the relay is unreachable", "relay", relay.Name, "at", relay.At, "reason", reason)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// A reading this old and no younger makes a percentage: who is busy for a moment is not overloaded.
+// measuredOver is the minimum time between two readings, so that a short peak does not count as overload.
 const measuredOver = 5 * time.Second
 
-// busy is how much this host's processors do, told by that which does most.
+// busy measures the load of this host's busiest processor.
 type busy struct {
 	mutex sync.Mutex
 	read  time.Duration
@@ -24,7 +24,7 @@ type busy struct {
 
 type ticks struct{ idle, all uint64 }
 
-// percent is of the time between the last two readings; 0 before there are two.
+// percent returns the load between the last two readings, or 0 before the second reading.
 func (b *busy) percent(now time.Duration) uint32 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -53,8 +53,8 @@ func busiest(before, after map[string]ticks) (most uint32) {
 	return most
 }
 
-// processors are the lines cpuN of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What is nice gives way,
-// and is in nobody's way here. Guests' time is in user's already.
+// processors parses the lines cpuN of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. Nice time counts
+// as idle, since it yields to the relay. User time already includes guest time.
 func processors(text []byte) map[string]ticks {
 	all := map[string]ticks{}
 	for _, line := range bytes.Split(text, []byte("\n")) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relayhost runs a relay on this host (docs/how-to/relay.md), as a controller orders.
+// Package relayhost runs a relay on this host (docs/how-to/relay.md).
 //
 //	Relay ─▶ a listener for gateways, and plain TCP with the servers that they ask for ─▶ Relaying
 //
-// An order takes the place of the one before while connections go on; those of gateways that it does not name are cut. A port
-// that somebody else has is reported, and tried again. Nothing of it outlives the agent.
+// A new order keeps connections, except those of gateways that it does not name. The agent reports a port that another
+// process uses, and retries. All state ends with the agent.
 package relayhost
 
 import (
@@ -28,47 +28,47 @@ import (
 
 const tendEvery = time.Second
 
-// ErrNoRelay is why a terminal and a gateway are none.
-var ErrNoRelay = errors.New("a relay stands in the Internet: run an agent of role relay there")
+// ErrNoRelay is the error of terminals and gateways, which do not relay.
+var ErrNoRelay = errors.New("only an agent of role relay is a relay: run one on a host on the Internet")
 
-// Executor relays as a controller ordered.
+// Executor carries out the controller's orders to relay.
 type Executor struct {
-	within   func(func() error) error                  // runs where gateways come to
-	dial     func(context.Context, func() error) error // runs where servers are reached from, and waits for them
+	within   func(func() error) error                  // runs in the namespace where gateways connect
+	dial     func(context.Context, func() error) error // runs in the namespace that connects to servers
 	identity func() (trust.Identity, error)
 	log      *slog.Logger
 	busy     busy
 
-	relays atomic.Bool // it is a relay
+	relays atomic.Bool // a relay is running
 
 	mutex   sync.Mutex
 	ended   bool
-	wanted  wanted        // while it stands
-	relay   *relay        // nil: it is no relay
-	trouble error         // why its door is not open
-	passes  *onward.Place // nil: nothing is passed on to other relays
-	leads   bool          // what is passed on is as wanted, whatever a killed agent left
-	unled   string        // why it was not, as it was said last
+	wanted  wanted        // valid if relay is not nil
+	relay   *relay        // nil: not ordered
+	trouble error         // why the relay does not listen
+	passes  *onward.Place // nil: no forwarding to other relays
+	leads   bool          // forwarding is as ordered
+	unled   string        // the last logged failure of forwarding
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without an order.
 func NewExecutor(
 	within func(func() error) error, dial func(context.Context, func() error) error, identity func() (trust.Identity, error), log *slog.Logger,
 ) *Executor {
 	return &Executor{within: within, dial: dial, identity: identity, log: log}
 }
 
-// Order takes the place of the order before; one that cannot be carried out changes nothing. Where nothing can be passed on to
-// other relays, it is a relay all the same.
+// Order replaces the previous order. An invalid order changes nothing. The relay runs even if forwarding to other relays
+// fails.
 func (e *Executor) Order(order *agentv1.Relay) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.ended {
-		return "", errors.New("this agent is ending")
+		return "", errors.New("the agent is ending and accepts no orders")
 	}
 	if order.GetPort() == 0 {
 		e.end()
-		return "it is no relay", e.lead(nil) // what a killed agent may have left, too
+		return "this host is no relay", e.lead(nil) // also removes the remains of a killed agent
 	}
 	wanted, err := e.read(order)
 	if err != nil {
@@ -86,15 +86,15 @@ func (e *Executor) Order(order *agentv1.Relay) (string, error) {
 	e.relays.Store(true)
 	e.relay.server.Obey(wanted.order())
 	e.open()
-	said := fmt.Sprintf("a relay at port %d for %s, to ports %v, sending with %s",
+	said := fmt.Sprintf("relaying at port %d for %s, to ports %v, with congestion control %s",
 		wanted.port, plural.Of(len(wanted.guests), "gateway"), wanted.reaches, wanted.congestion)
 	if e.trouble != nil {
-		said = fmt.Sprintf("%s: not yet: %v", said, e.trouble)
+		said = fmt.Sprintf("%s; not yet in force: %v", said, e.trouble)
 	}
 	return said, unled
 }
 
-// Run sees to the relay until the context ends, and then ends it.
+// Run maintains the relay until the context ends, and then ends it.
 func (e *Executor) Run(ctx context.Context) {
 	clock.Every(ctx, tendEvery, func() {
 		e.mutex.Lock()
@@ -110,16 +110,16 @@ func (e *Executor) Run(ctx context.Context) {
 	e.ended = true
 }
 
-// open is tried until it is.
+// open listens for gateways, if the relay does not yet.
 func (e *Executor) open() {
 	err := e.relay.open(e.wanted)
 	if err != nil && (e.trouble == nil || e.trouble.Error() != err.Error()) {
-		e.log.Warn("the relay's door cannot be opened", "reason", err)
+		e.log.Warn("cannot listen for gateways", "reason", err)
 	}
 	e.trouble = err
 }
 
-// lead passes on what is to go to other relays.
+// lead forwards subflows to other relays.
 func (e *Executor) lead(ways []onward.Way) error {
 	if e.leads && slices.Equal(ways, e.wanted.onward) {
 		return nil
@@ -143,7 +143,7 @@ func (e *Executor) lead(ways []onward.Way) error {
 	return err
 }
 
-// tend sees to what is passed on: what could not be done is tried again, and what somebody took away is made again.
+// tend retries failed forwarding, and restores rules that another program removed.
 func (e *Executor) tend(now time.Time) {
 	err := e.lead(e.wanted.onward)
 	if err == nil && e.passes != nil {
@@ -156,11 +156,11 @@ func (e *Executor) tend(now time.Time) {
 		})
 		e.leads = err == nil
 		if lost {
-			e.log.Warn("what passes subflows on to other relays had gone from nft, and is made again", "made", err == nil)
+			e.log.Warn("restored the nft rules that forward subflows to other relays, which another program removed", "made", err == nil)
 		}
 	}
 	if said := fmt.Sprint(err); err != nil && said != e.unled {
-		e.log.Warn("not all is passed on to other relays, and is tried again", "reason", err)
+		e.log.Warn("cannot forward all subflows to other relays; the agent retries", "reason", err)
 	}
 	e.unled = fmt.Sprint(err)
 }
@@ -173,14 +173,14 @@ func (e *Executor) end() {
 	e.relay, e.trouble = nil, nil
 	e.relays.Store(false)
 	if err := e.lead(nil); err != nil {
-		e.log.Error("what was passed on to other relays is not all taken away", "reason", err)
+		e.log.Error("cannot remove the forwarding of subflows to other relays", "reason", err)
 	}
 }
 
-// Stands tells whether it is a relay. It waits for nobody.
+// Stands reports whether a relay is running. It does not block.
 func (e *Executor) Stands() bool { return e.relays.Load() }
 
-// Report is what the contract's has of relaying; nil: it is no relay.
+// Report returns nil without an order.
 func (e *Executor) Report() *agentv1.Relaying {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -196,18 +196,18 @@ func (e *Executor) Report() *agentv1.Relaying {
 	}
 }
 
-// because is why nobody can come in; empty: everybody can.
+// reason returns why no gateway can connect, or "".
 func (e *Executor) reason(now time.Time) string {
 	if e.trouble != nil {
 		return e.trouble.Error()
 	}
 	if until := e.wanted.shows.Leaf.NotAfter; now.After(until) {
-		return fmt.Sprintf("its certificate was good until %v: no gateway takes it any more; order it anew with another one", until.UTC())
+		return fmt.Sprintf("the relay's certificate expired at %v and gateways refuse it: order the relay again with a new one", until.UTC())
 	}
 	return ""
 }
 
-// order is how the parts below serve.
+// order converts the order for package server.
 func (w wanted) order() server.Order {
 	return server.Order{
 		Shows: w.shows, Authority: w.identity.Authority(), Guests: w.guests, Draining: w.draining,

@@ -239,17 +239,17 @@ func TestABadOrderIsRefusedInWordsAndChangesNothing(t *testing.T) {
 		return func(order *agentv1.Relay) { order.Certificate = r.authority.Relay(name, &of.Key.PublicKey, change).Raw }
 	}
 	for words, bend := range map[string]func(*agentv1.Relay){
-		"port 65536, expected":          func(o *agentv1.Relay) { o.Port = 65536 },
-		"of two, or of none":            func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
-		"1 byte of its certificate's":   func(o *agentv1.Relay) { o.Gateways[0].CertificateSha256 = []byte{1} },
-		"0 ranges, expected 1":          func(o *agentv1.Relay) { o.Allowed = nil },
-		"allowed: port 0":               func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
-		"the lesser one first":          func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
-		`control "other" cannot be had`: func(o *agentv1.Relay) { o.Congestion = "other" },
+		"port 65536, expected":                  func(o *agentv1.Relay) { o.Port = 65536 },
+		"is empty or used twice":                func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
+		"its certificate's SHA-256 has 1 byte,": func(o *agentv1.Relay) { o.Gateways[0].CertificateSha256 = []byte{1} },
+		"0 ranges, expected 1":                  func(o *agentv1.Relay) { o.Allowed = nil },
+		"allowed: port 0":                       func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
+		"the lower one first":                   func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
+		`control "other" cannot be had`:         func(o *agentv1.Relay) { o.Congestion = "other" },
 		`address "fe80::1", expected`: func(o *agentv1.Relay) {
 			o.Onward = []*agentv1.Onward{{Port: 5001, Address: "fe80::1", OtherPort: 443}}
 		},
-		"port 4434 is another way's": func(o *agentv1.Relay) {
+		"port 4434 is the relay's own or listed twice": func(o *agentv1.Relay) {
 			o.Onward = []*agentv1.Onward{{Port: 4434, Address: "45.0.0.9", OtherPort: 443}}
 		},
 		"invalid server certificate": func(o *agentv1.Relay) { o.Certificate = []byte("x") },
@@ -283,13 +283,13 @@ func TestAPortThatSomebodyHasIsSaidAndTriedAgain(t *testing.T) {
 		return err
 	})
 	said, err := r.executor.Order(r.order(4433, guest(home)))
-	if err != nil || !strings.Contains(said, "not yet") || !strings.Contains(r.executor.Report().GetReason(), "somebody else listens") {
+	if err != nil || !strings.Contains(said, "not yet") || !strings.Contains(r.executor.Report().GetReason(), "another program listens") {
 		t.Fatalf("%q, %v, %v", said, err, r.executor.Report())
 	}
 	stranger.Close()
 	r.eventually("the door is open", func(said *agentv1.Relaying) bool { return said.GetReason() == "" })
 	_, lines := r.carried(home, 4433, server4)
-	if reason := r.executor.reason(time.Now().Add(24 * time.Hour)); !strings.Contains(reason, "its certificate was good until") {
+	if reason := r.executor.reason(time.Now().Add(24 * time.Hour)); !strings.Contains(reason, "certificate expired at") {
 		t.Fatalf("%q is said of a certificate that has expired", reason)
 	}
 	r.end()

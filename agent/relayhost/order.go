@@ -25,7 +25,7 @@ const (
 	mostPort   = 1<<16 - 1
 )
 
-// wanted is an order that can be carried out.
+// wanted is a valid order.
 type wanted struct {
 	port       uint16
 	shows      tls.Certificate
@@ -37,7 +37,7 @@ type wanted struct {
 	onward     []onward.Way
 }
 
-// read says what is wrong with an order.
+// read validates an order.
 func (e *Executor) read(order *agentv1.Relay) (w wanted, err error) {
 	if w.port, err = port("port", order.GetPort()); err != nil {
 		return w, err
@@ -79,10 +79,10 @@ func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 	for _, each := range named {
 		name, sum := each.GetName(), each.GetCertificateSha256()
 		if seen[name] {
-			return nil, fmt.Errorf("the name %q of a gateway is of two, or of none: expected one of its own for each", name)
+			return nil, fmt.Errorf("the gateway name %q is empty or used twice, expected unique names", name)
 		}
 		if len(sum) != sha256.Size {
-			return nil, fmt.Errorf("gateway %q: %s of its certificate's SHA-256, expected %d", name, plural.Of(len(sum), "byte"), sha256.Size)
+			return nil, fmt.Errorf("gateway %q: its certificate's SHA-256 has %s, expected %d", name, plural.Of(len(sum), "byte"), sha256.Size)
 		}
 		seen[name] = true
 		all = append(all, mtls.Guest{Name: name, Sum: sum})
@@ -101,7 +101,7 @@ func spans(allowed []*agentv1.PortRange) (all server.Ports, err error) {
 			return nil, err
 		}
 		if last < first {
-			return nil, fmt.Errorf("allowed: ports %d to %d, expected the lesser one first", first, last)
+			return nil, fmt.Errorf("allowed: ports %d to %d, expected the lower one first", first, last)
 		}
 		all = append(all, server.Span{First: first, Last: last})
 	}
@@ -122,10 +122,10 @@ func ways(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
 		address, err := netip.ParseAddr(each.GetAddress())
 		address = address.Unmap()
 		if err != nil || !address.IsGlobalUnicast() || address.Zone() != "" {
-			return nil, fmt.Errorf("onward: address %q, expected that of another relay", each.GetAddress())
+			return nil, fmt.Errorf("onward: address %q, expected the address of another relay", each.GetAddress())
 		}
 		if taken[here] {
-			return nil, fmt.Errorf("onward: port %d is another way's, or the relay's own: expected one of its own", here)
+			return nil, fmt.Errorf("onward: port %d is the relay's own or listed twice, expected a unique port", here)
 		}
 		taken[here] = true
 		all = append(all, onward.Way{Port: here, To: netip.AddrPortFrom(address, there)})

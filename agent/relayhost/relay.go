@@ -15,7 +15,7 @@ import (
 	"bicast/relay/server"
 )
 
-// relay serves from the order that begins it to the one that ends it.
+// relay is a running relay. Later orders change its port and congestion control.
 type relay struct {
 	within func(func() error) error
 	server *server.Server
@@ -24,7 +24,7 @@ type relay struct {
 	stop    context.CancelFunc
 	serving sync.WaitGroup
 
-	door       *net.TCPListener // nil: closed
+	door       *net.TCPListener // nil: does not listen
 	at         uint16
 	congestion string
 }
@@ -35,7 +35,7 @@ func newRelay(within func(func() error) error, server *server.Server) *relay {
 	return r
 }
 
-// open has the door where it is wanted. Who came in by another one stays.
+// open listens at the ordered port. Connections to a previous port continue.
 func (r *relay) open(w wanted) error {
 	if r.door != nil && r.at != w.port {
 		r.door.Close()
@@ -68,22 +68,22 @@ func (r *relay) listen(w wanted) error {
 	})
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("somebody else listens at TCP port %d of this host: end that, or have the relay at another port", w.port)
+		return fmt.Errorf("another program listens at TCP port %d of this host: stop it, or give the relay another port", w.port)
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("TCP port %d is not for this agent: it wants CAP_NET_BIND_SERVICE, or a port of 1024 or more", w.port)
+		return fmt.Errorf("the agent may not listen at TCP port %d: grant CAP_NET_BIND_SERVICE, or choose a port from 1024 on", w.port)
 	case err != nil:
-		return fmt.Errorf("TCP port %d cannot be opened: %w", w.port, err)
+		return fmt.Errorf("cannot listen at TCP port %d: %w", w.port, err)
 	}
 	r.door, r.at, r.congestion = door, w.port, w.congestion
 	r.serving.Add(1)
 	go func() {
 		defer r.serving.Done()
-		r.server.Serve(r.alive, door) // until the door is closed
+		r.server.Serve(r.alive, door) // until the listener is closed
 	}()
 	return nil
 }
 
-// end cuts everybody.
+// end closes all connections.
 func (r *relay) end() {
 	r.stop()
 	r.serving.Wait()
