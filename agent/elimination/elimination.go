@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elimination passes the first of several copies of a packet and drops the others at the uplinks' ports: the program is
-// bpf/eliminate.bpf.c, which says what a copy is.
+// Package elimination passes the first copy of each packet at the uplinks' ports and drops the others. bpf/eliminate.bpf.c
+// defines a copy.
 //
-// The program ends with the process that loaded it, however that ends: nothing is pinned. While the process stands still
-// it eliminates on until its lease is over, and then lets everything pass.
+// Nothing is pinned, so the program ends with the process that loaded it. If the process hangs, the program eliminates
+// until its lease ends, and then passes everything.
 package elimination
 
 import (
@@ -28,14 +28,14 @@ import (
 var object []byte
 
 const (
-	// PathsMost is how many paths can bring copies of one packet.
+	// PathsMost is the maximum number of paths with copies of one packet.
 	PathsMost = 8
 
-	ways    = 4       // identities in a bucket
-	atFirst = 1 << 10 // buckets in use: 136 KiB, which stay in a processor's own cache
+	ways    = 4       // identities per bucket
+	atFirst = 1 << 10 // buckets in use: 136 KiB, which fit into the cache of a processor
 )
 
-// The maps' contents: bpf/eliminate.h.
+// settings is the content of the map of the same name (bpf/eliminate.h).
 type settings struct {
 	WindowNS     uint64
 	LeaseUntilNS uint64
@@ -46,7 +46,7 @@ type settings struct {
 	MACs         [PathsMost]mac
 }
 
-// mac is a MAC address with what makes it a word.
+// mac is a MAC address, padded to eight bytes.
 type mac struct {
 	Bytes [6]byte
 	_     [2]byte
@@ -61,19 +61,19 @@ func macOf(address net.HardwareAddr) (mac, error) {
 	return m, nil
 }
 
-// Counters are of one path.
+// Counters are the packets of one path.
 type Counters struct {
-	First        uint64 // passed: nobody had brought it before, so this path won
+	First        uint64 // passed: the first copy
 	Eliminated   uint64
-	Late         uint64 // passed: another path had brought it, longer ago than the window
-	Rogue        uint64 // passed: this path itself had brought it within the window
-	Evicted      uint64 // won by this path, and forgotten for want of room before all had brought it
-	Unidentified uint64 // passed: too long, with IPv4 options, or what no receiver takes
-	NotForwarded uint64 // passed: no IP, not for the port's MAC address, or near the end of its hop limit
-	Skew         skews  // of copies and late ones: [n] came 2^n to 2^(n+1) ns after the first
+	Late         uint64 // passed: a copy of another path's packet, later than the window
+	Rogue        uint64 // passed: a repetition on the same path within the window
+	Evicted      uint64 // first copies of this path whose identities were evicted before all copies arrived
+	Unidentified uint64 // passed: too long, with IPv4 options, or malformed
+	NotForwarded uint64 // passed: not IP, not for the port's MAC address, or with an almost exhausted hop limit
+	Skew         skews  // histogram of copies, also late ones: [n] arrived 2^n to 2^(n+1) ns after the first
 }
 
-// Eliminator is the program and what it remembers, shared by all the devices that it is attached to.
+// Eliminator is the program with its maps, shared by all devices that it is attached to.
 type Eliminator struct {
 	objects struct {
 		Program  *ebpf.Program `ebpf:"eliminate"`
@@ -83,16 +83,16 @@ type Eliminator struct {
 	}
 	settings settings
 	buckets  uint32
-	evicted  uint64 // when it was looked at last
+	evicted  uint64 // at the last Grow
 	ports    xdp.Ports
 }
 
-// Load makes room for so many identities at least, in a power of two; 34 bytes each. As much of it is used as there is need
-// of (Grow).
+// Load loads the program with room for at least this many identities of 34 bytes, rounded up to a power of two. Grow
+// takes more of the room into use.
 func Load(identities int) (*Eliminator, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("the program that eliminates copies cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the program that eliminates copies: %w", err)
 	}
 	e := &Eliminator{buckets: 1 << bits.Len(uint(max(identities/ways, 1)-1))}
 	spec.Maps["seen"].MaxEntries = e.buckets
@@ -103,13 +103,13 @@ func Load(identities int) (*Eliminator, error) {
 	}
 	e.settings.Secret = [2]uint64{binary.NativeEndian.Uint64(secret[:]), binary.NativeEndian.Uint64(secret[8:])}
 	if err := spec.LoadAndAssign(&e.objects, nil); err != nil {
-		return nil, fmt.Errorf("the kernel does not take the program that eliminates copies (%s): %w", xdp.Wanted, err)
+		return nil, fmt.Errorf("the kernel does not load the program that eliminates copies (%s): %w", xdp.Wanted, err)
 	}
 	e.ports = xdp.NewPorts(e.objects.Program)
 	return e, nil
 }
 
-// Close takes the program from every device.
+// Close detaches the program from every device.
 func (e *Eliminator) Close() error {
 	failures := []error{e.ports.Close()}
 	for _, one := range []interface{ Close() error }{
@@ -120,8 +120,8 @@ func (e *Eliminator) Close() error {
 	return errors.Join(failures...)
 }
 
-// Attach has what comes in by a port for a MAC address count as brought by a path, from 0 on. Without an address it is the
-// device's own. The port may have gone and come back since, or have another address.
+// Attach counts packets that arrive at a port for a MAC address as packets of a path. Paths count from 0. The default
+// address is the device's own. Attach again after the device was replaced or got another address.
 func (e *Eliminator) Attach(port string, path uint32, address net.HardwareAddr) error {
 	index, _, err := e.ports.Attach(port)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Eliminator) Attach(port string, path uint32, address net.HardwareAddr) 
 	if address == nil {
 		device, err := net.InterfaceByIndex(int(index))
 		if err != nil {
-			return errors.Join(fmt.Errorf("the network device %s cannot be read: %w", port, err), e.at(0, path, mac{}))
+			return errors.Join(fmt.Errorf("cannot read the network device %s: %w", port, err), e.at(0, path, mac{}))
 		}
 		address = device.HardwareAddr
 	}
@@ -141,7 +141,7 @@ func (e *Eliminator) Attach(port string, path uint32, address net.HardwareAddr) 
 	return e.at(index, path, wanted)
 }
 
-// at says which device brings a path's packets, and to which MAC address they are sent; 0: none does.
+// at sets the device and the destination MAC address of a path's packets. Index 0 means none.
 func (e *Eliminator) at(index, path uint32, address mac) error {
 	if e.settings.Devices[path] == index && e.settings.MACs[path] == address {
 		return nil
@@ -154,10 +154,10 @@ func (e *Eliminator) at(index, path uint32, address mac) error {
 	return e.objects.Settings.Put(uint32(0), e.settings)
 }
 
-// Native tells whether the port's own driver runs the program, or the kernel does after it.
+// Native reports whether the port's driver runs the program, instead of the kernel after the driver.
 func (e *Eliminator) Native(port string) bool { return e.ports.Native(port) }
 
-// Renew says within how long after the first a packet is a copy, and for how long from now on anything is eliminated.
+// Renew sets the window after the first packet in which copies are dropped, and the lease of the program from now on.
 func (e *Eliminator) Renew(window, lease time.Duration) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -168,8 +168,8 @@ func (e *Eliminator) Renew(window, lease time.Duration) error {
 	return e.objects.Settings.Put(uint32(0), e.settings)
 }
 
-// Grow puts twice the room in use, as far as it goes, when what was remembered had to be forgotten since the last time.
-// Of half of what is on its way just then, copies pass. The next Renew brings it about.
+// Grow doubles the room in use, up to the maximum, if identities were evicted since the last call. Copies of half of the
+// packets in flight then pass. The next Renew applies the change.
 func (e *Eliminator) Grow(counters [PathsMost]Counters) {
 	var evicted uint64
 	for _, each := range counters {
@@ -181,7 +181,7 @@ func (e *Eliminator) Grow(counters [PathsMost]Counters) {
 	e.evicted = evicted
 }
 
-// Counters are those of each path.
+// Counters returns the counters of each path.
 func (e *Eliminator) Counters() ([PathsMost]Counters, error) {
 	var total [PathsMost]Counters
 	for path := range total {

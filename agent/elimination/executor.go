@@ -23,35 +23,35 @@ import (
 )
 
 const (
-	identities = 1 << 18 // 8.5 MiB: at 100,000 packets a second those of more than two seconds
+	identities = 1 << 18 // 8.5 MiB: more than two seconds at 100,000 packets per second
 	tendEvery  = time.Second
-	lease      = 3 * tendEvery // of the program, when nobody tends it
+	lease      = 3 * tendEvery // of the program without renewal
 	longest    = 10 * time.Second
 )
 
-// ErrNoGateway is why a terminal and a relay eliminate nothing.
-var ErrNoGateway = errors.New("copies come in by the uplinks of a gateway: run an agent of role gateway where its bridge is")
+// ErrNoGateway is the error of terminals and relays, which eliminate nothing.
+var ErrNoGateway = errors.New("only a gateway eliminates copies: run an agent of role gateway on the host of its bridge")
 
-// Executor keeps what a controller ordered of a site's copies: programs stand on its ports as long as these are there, and
-// the window is as long as copies take.
+// Executor carries out the controller's orders to eliminate copies: it keeps programs attached to ports that come and go,
+// and adapts the window to the delay between copies.
 type Executor struct {
 	within    func(func() error) error // runs in the namespace of the ports
-	terminals *portxdp.Programs        // their ports, where packets are numbered
+	terminals *portxdp.Programs        // numbers packets at the ports of terminals
 	log       *slog.Logger
 
 	mutex  sync.Mutex
 	order  *agentv1.Eliminate // nil: none
 	copies *Eliminator
 	window sizing
-	ports  portstate.Ports // of the paths: why there is no program; nil where it stands
+	ports  portstate.Ports // of the paths, with the reason why the program is not attached; nil: attached
 }
 
-// NewExecutor has nothing to do yet.
+// NewExecutor returns an executor without an order.
 func NewExecutor(within func(func() error) error, terminals *portxdp.Programs, log *slog.Logger) *Executor {
 	return &Executor{within: within, terminals: terminals, log: log}
 }
 
-// Probe tells why this kernel could not eliminate; nil where it takes both programs.
+// Probe returns why this kernel cannot eliminate copies, or nil if it loads both programs.
 func Probe() error {
 	copies, err := Load(ways)
 	if err != nil {
@@ -60,7 +60,7 @@ func Probe() error {
 	return errors.Join(portxdp.Probe(), copies.Close())
 }
 
-// Order takes the place of the order before; the same once more changes nothing.
+// Order replaces the previous order. An equal order changes nothing.
 func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 	if err := check(order); err != nil {
 		return "", err
@@ -68,7 +68,7 @@ func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if len(order.GetPaths()) == 0 {
-		return "everything passes", e.let()
+		return "no paths: all packets pass", e.let()
 	}
 	if e.order == nil || !proto.Equal(e.order, order) {
 		if err := e.begin(order); err != nil {
@@ -81,20 +81,20 @@ func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 	if missing := e.missing(); len(missing) > 0 {
 		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetReason())
 	}
-	return fmt.Sprintf("copies by %s are eliminated", plural.Of(len(order.GetPaths()), "path")), nil
+	return fmt.Sprintf("eliminating copies of %s", plural.Of(len(order.GetPaths()), "path")), nil
 }
 
-// Run tends it until the context ends, and then lets everything pass.
+// Run maintains the programs until the context ends, and then detaches them.
 func (e *Executor) Run(ctx context.Context) {
 	clock.Every(ctx, tendEvery, e.see)
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.let(); err != nil {
-		e.log.Error("the programs that eliminate copies did not end well", "reason", err)
+		e.log.Error("cannot unload the programs that eliminate copies", "reason", err)
 	}
 }
 
-// Report is nil where nothing is ordered.
+// Report returns nil without an order.
 func (e *Executor) Report() *agentv1.Elimination {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -114,7 +114,7 @@ func (e *Executor) Report() *agentv1.Elimination {
 
 func (e *Executor) begin(order *agentv1.Eliminate) error {
 	if err := e.let(); err != nil {
-		e.log.Warn("the programs of the order before did not end well", "reason", err)
+		e.log.Warn("cannot unload the programs of the previous order", "reason", err)
 	}
 	copies, err := Load(identities)
 	if err != nil {
@@ -144,17 +144,17 @@ func (e *Executor) see() {
 	}
 }
 
-// tend sees to the ports, which may have gone and come back, and to the window. Under the mutex.
+// tend attaches programs to ports that came back, and adapts the window. The caller holds the mutex.
 func (e *Executor) tend() {
 	err := e.within(func() error {
 		for number, path := range e.order.GetPaths() {
-			address, _ := net.ParseMAC(path.GetMac()) // nil where none is written; check has read it
+			address, _ := net.ParseMAC(path.GetMac()) // nil: the device's own; check has refused invalid ones
 			e.found(path.GetPort(), e.copies.Attach(path.GetPort(), uint32(number), address))
 		}
 		return nil
 	})
 	if err != nil {
-		e.log.Error("the ports cannot be seen to", "reason", err)
+		e.log.Error("cannot enter the network namespace of the ports", "reason", err)
 		return
 	}
 	if counters, err := e.copies.Counters(); err == nil {
@@ -162,13 +162,13 @@ func (e *Executor) tend() {
 		e.copies.Grow(counters)
 	}
 	if err := e.copies.Renew(e.window.now, lease); err != nil {
-		e.log.Error("copies pass in some seconds", "reason", err)
+		e.log.Error("cannot renew the lease of elimination, so copies will pass after it", "reason", err)
 	}
 }
 
-// found says once what has changed.
+// found records the state of a port, and logs changes once.
 func (e *Executor) found(port string, err error) {
-	e.ports.Found(port, err, e.log, portstate.Words{Lost: "nothing is eliminated here", Back: "the port is there"})
+	e.ports.Found(port, err, e.log, portstate.Words{Lost: "copies are not eliminated at a port", Back: "copies are eliminated at a port again"})
 }
 
 func (e *Executor) missing() []*agentv1.Missing {
@@ -214,13 +214,13 @@ func check(order *agentv1.Eliminate) error {
 	case len(paths) == 0:
 		return nil
 	case len(paths) < 2 || len(paths) > PathsMost:
-		return fmt.Errorf("%s to eliminate copies by, expected 2 to %d", plural.Of(len(paths), "path"), PathsMost)
+		return fmt.Errorf("%s with copies, expected 2 to %d", plural.Of(len(paths), "path"), PathsMost)
 	case len(names) < len(paths) || len(ports) < len(paths)+len(order.GetNumberedPorts()):
-		return errors.New("a path or a port is named twice: each is the place of one")
+		return errors.New("a path or a port is listed twice, expected unique ones")
 	case names[""] || ports[""]:
-		return errors.New("a path or a port has no name")
+		return errors.New("a path or a port has an empty name")
 	case floor <= 0 || ceiling < floor || ceiling > longest:
-		return fmt.Errorf("a window of %v to %v, expected at least 1 ms, and at most %v", floor, ceiling, longest)
+		return fmt.Errorf("a window of %v to %v, expected 1 ms to %v", floor, ceiling, longest)
 	}
 	return nil
 }

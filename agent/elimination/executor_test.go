@@ -201,7 +201,7 @@ func TestAnOrderThatMakesNoSenseIsRefusedAndTheOneBeforeStands(t *testing.T) {
 	numberedToo := ordered("wifi", "lte")
 	numberedToo.NumberedPorts = []string{"lte"}
 	for why, order := range map[string]*agentv1.Eliminate{
-		"1 path": ordered("wifi"), "named twice": twice, "no name": nameless, "window": long, "twice": numberedToo, "MAC address": homeless,
+		"1 path": ordered("wifi"), "listed twice": twice, "empty name": nameless, "window": long, "twice": numberedToo, "MAC address": homeless,
 	} {
 		if _, err := s.executor.Order(order); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, expected a refusal with %q", err, why)

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	beyond   = 1000 // of so many copies one may come later than the window is made for
-	room     = 2    // times what was seen: paths grow longer, too
-	enough   = 100  // copies; of fewer nothing is concluded
-	remember = 60   // looks: what was seen before has no say
+	beyond   = 1000 // one copy of so many may be later than the measured delay
+	room     = 2    // the window is this multiple of the measured delay, since delays grow
+	enough   = 100  // copies: fewer do not set the window
+	remember = 60   // seconds: older copies do not count
 )
 
 type skews [32]uint64
@@ -23,7 +23,7 @@ type skews [32]uint64
 type sizing struct {
 	floor, ceiling time.Duration
 	now            time.Duration
-	seen           []skews // at each look, since the order began
+	seen           []skews // one for each second
 }
 
 func newSizing(order *agentv1.Eliminate) sizing {

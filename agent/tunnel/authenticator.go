@@ -9,9 +9,9 @@ import (
 	"bicast/internal/admission"
 )
 
-const mostASecond = 64 // challenges to fresh questions, to old ones, and answers to old ones; and at once
+const mostASecond = 64 // the limit, and the burst, of challenges to fresh questions, challenges to old ones, and answers to old ones
 
-// authenticator knows who may come in: who proves to be at an address. What that was handed is void when the other end has moved.
+// authenticator verifies that the other end receives at an address. Nonces become void when the other end moves.
 type authenticator struct {
 	admission.Proof
 	admission.Tickets
@@ -25,7 +25,7 @@ func newAuthenticator(random io.Reader) authenticator {
 	}
 }
 
-// answers tells whether a question that has the peer's address may be answered: who replays them writes that on them, too.
+// answers reports whether a question from the peer's address may be answered: replayed questions may have that address.
 func (d *authenticator) answers(now time.Duration, fresh bool) bool {
 	return fresh || d.oldOfThePeers.Take(now)
 }

@@ -27,13 +27,13 @@ const (
 	ovsNowhere   = "65000" // a number that no port of a site has
 )
 
-// offloads make packets that a bridge which reads them by itself (Open vSwitch's userspace datapath) would pass on as
-// they are: with half a checksum, or longer than what a port takes.
+// offloads make packets with partial checksums, or longer than a port's MTU. Open vSwitch's userspace datapath would
+// forward them unchanged.
 var offloads = []uint32{
 	unix.ETHTOOL_SGRO, unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SRXCSUM,
 }
 
-// Plain lets what a device sends be what it is on the wire, where a bridge reads it.
+// Plain turns off the offloads of a device.
 func Plain(inside func(func() error) error, name string) error {
 	return (&kernel{inside: inside}).plain(device{name: name})
 }
@@ -51,11 +51,11 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 		}
 	}
 	if err != nil {
-		log.Warn("a bridge may not read the device", "port", name, "reason", err)
+		log.Warn("a bridge may not receive from a device", "port", name, "reason", err)
 	}
 }
 
-// plain lets packets be what they are on the wire.
+// plain turns off the offloads of a device, so that a bridge receives packets as they are on the wire.
 func (k *kernel) plain(d device) error {
 	return k.inside(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -73,7 +73,7 @@ func (k *kernel) plain(d device) error {
 			copy(request.name[:], d.name)
 			_, _, failure := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
 			if failure != 0 {
-				return fmt.Errorf("the offloads of %s cannot be turned off: %w", d.name, failure)
+				return fmt.Errorf("cannot turn off the offloads of %s: %w", d.name, failure)
 			}
 		}
 		return nil
@@ -105,7 +105,7 @@ func (k *kernel) reopened(ctx context.Context, d device, log *slog.Logger) {
 		}
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
-			log.Warn("a bridge may not read the device, and is asked again", "port", d.name, "reason", err)
+			log.Warn("a bridge may not receive from a device; the agent retries", "port", d.name, "reason", err)
 		}
 	}
 }

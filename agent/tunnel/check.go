@@ -17,12 +17,12 @@ const (
 	udpPortMost = 1<<16 - 2 // the next one bounds source ports
 )
 
-// network is the name of a network device, as a controller takes one (controller/edges/config/document.py).
+// network matches the names of network devices that the controller accepts (controller/edges/config/document.py).
 var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
 const named = "expected the name of a network device: up to 15 letters, digits and _.:@-, a letter, digit or _ first"
 
-// check says what is wrong with an order.
+// check validates an order.
 func check(order *agentv1.Tunnels) error {
 	tunnels := order.GetTunnels()
 	if len(tunnels) > most {
@@ -37,7 +37,7 @@ func check(order *agentv1.Tunnels) error {
 		}
 	}
 	if len(names) < len(tunnels) || len(ports) < len(tunnels) || len(networks) < len(tunnels) {
-		return errors.New("a name, a port, or a VNI with its UDP port, is of two tunnels: each is the place of one")
+		return errors.New("two tunnels have the same name, the same port, or the same VNI and UDP port, expected unique ones")
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func checkOne(t *agentv1.Tunnel) error {
 	remote := remoteOf(t)
 	switch {
 	case t.GetName() == "":
-		return errors.New("it has no name")
+		return errors.New("the name is empty")
 	case !network.MatchString(t.GetPort()):
 		return fmt.Errorf("port %q, %s", t.GetPort(), named)
 	case t.GetDevice() != "" && !network.MatchString(t.GetDevice()):

@@ -106,7 +106,7 @@ func openKernel(outside, inside func(func() error) error) (*kernel, error) {
 		return err
 	}))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("network devices cannot be made: %w", err), k.close())
+		return nil, errors.Join(fmt.Errorf("cannot create network devices: %w", err), k.close())
 	}
 	return k, nil
 }
@@ -130,7 +130,7 @@ func devices(conn *netlink.Conn) ([]device, error) {
 		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump}, Data: linkHeader(0, 0, 0),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the network devices cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot list network devices: %w", err)
 	}
 	found := make([]device, 0, len(messages))
 	for _, message := range messages {
@@ -156,7 +156,7 @@ func find(conn *netlink.Conn, name string, index int) (device, bool, error) {
 
 func decodeDevice(b []byte) (device, error) {
 	if len(b) < unix.SizeofIfInfomsg {
-		return device{}, fmt.Errorf("a network device of %d bytes, expected at least %d", len(b), unix.SizeofIfInfomsg)
+		return device{}, fmt.Errorf("a network device message of %d bytes, expected at least %d", len(b), unix.SizeofIfInfomsg)
 	}
 	flags := binary.NativeEndian.Uint32(b[8:])
 	d := device{
@@ -164,7 +164,7 @@ func decodeDevice(b []byte) (device, error) {
 	}
 	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
 	if err != nil {
-		return device{}, fmt.Errorf("a network device's attributes: %w", err)
+		return device{}, fmt.Errorf("cannot decode the attributes of a network device: %w", err)
 	}
 	for attributes.Next() {
 		switch attributes.Type() {
@@ -190,7 +190,7 @@ func decodeDevice(b []byte) (device, error) {
 		}
 	}
 	if err := attributes.Err(); err != nil {
-		return device{}, fmt.Errorf("a network device's attributes: %w", err)
+		return device{}, fmt.Errorf("cannot decode the attributes of a network device: %w", err)
 	}
 	return d, nil
 }
@@ -215,8 +215,8 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 			if s.underlay != 0 {
 				data.Uint32(unix.IFLA_VXLAN_LINK, uint32(s.underlay))
 			}
-			// With it the kernel makes the entry for all that goes in. Of those that are made later only the entry's own
-			// device counts, which is looked for in the namespace of the port.
+			// With the remote address, the kernel makes the default entry over the underlay's device. It looks up the device
+			// of later entries in the namespace of the port.
 			if s.remote.Is4() {
 				data.Bytes(unix.IFLA_VXLAN_GROUP, s.remote.AsSlice())
 			} else if s.remote.Is6() {
@@ -232,15 +232,15 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 	silent := linkHeader(0, unix.IFF_NOARP, unix.IFF_NOARP) // from the start: a bridge that sets its flags writes back all flags that it read
 	err := change(k.outer, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, silent, attributes)
 	if errors.Is(err, unix.EEXIST) {
-		return device{}, fmt.Errorf("the network device %s cannot be made: another VXLAN device has VNI %d and UDP port %d; "+
-			"remove that, or give this tunnel another VNI", s.name, s.vni, s.udpPort)
+		return device{}, fmt.Errorf("cannot create the network device %s: another VXLAN device has VNI %d and UDP port %d; "+
+			"remove it, or give this tunnel another VNI", s.name, s.vni, s.udpPort)
 	}
 	if err != nil {
-		return device{}, fmt.Errorf("the network device %s cannot be made: %w", s.name, err)
+		return device{}, fmt.Errorf("cannot create the network device %s: %w", s.name, err)
 	}
 	made, there, err := find(k.inner, s.name, 0)
 	if err != nil || !there {
-		return device{}, errors.Join(fmt.Errorf("the network device %s was made and is gone", s.name), err)
+		return device{}, errors.Join(fmt.Errorf("the network device %s disappeared right after its creation", s.name), err)
 	}
 	if err := k.plain(made); err != nil {
 		return device{}, errors.Join(err, k.remove(made))
@@ -248,8 +248,8 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 	made.alias, made.up, made.mtu = k.alias(s), true, mtu
 	err = k.marked(made)
 	if errors.Is(err, unix.EADDRINUSE) {
-		err = fmt.Errorf("UDP port %d is taken by another program on this host (ss -ulpn 'sport = :%d' names it): end that, or "+
-			"write another udp_port", s.udpPort, s.udpPort)
+		err = fmt.Errorf("UDP port %d is in use by another program on this host (ss -ulpn 'sport = :%d' names it): stop it, or "+
+			"set another udp_port", s.udpPort, s.udpPort)
 	}
 	return made, err
 }
@@ -272,7 +272,7 @@ func (k *kernel) marked(d device) error {
 		err = change(k.inner, unix.RTM_SETLINK, 0, up, netlink.NewAttributeEncoder())
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("the network device %s cannot be set up: %w", d.name, err), k.remove(d))
+		return errors.Join(fmt.Errorf("cannot bring up the network device %s: %w", d.name, err), k.remove(d))
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (k *kernel) setUp(d device, mtu int) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.IFLA_MTU, uint32(mtu))
 	if err := change(k.inner, unix.RTM_SETLINK, 0, linkHeader(d.index, unix.IFF_UP, unix.IFF_UP), attributes); err != nil {
-		return fmt.Errorf("the network device %s cannot be set to %d bytes: %w", d.name, mtu, err)
+		return fmt.Errorf("cannot set the MTU of the network device %s to %d bytes: %w", d.name, mtu, err)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (k *kernel) setUp(d device, mtu int) error {
 func (k *kernel) remove(d device) error {
 	err := change(k.inner, unix.RTM_DELLINK, 0, linkHeader(d.index, 0, 0), netlink.NewAttributeEncoder())
 	if err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("the network device %s cannot be removed: %w", d.name, err)
+		return fmt.Errorf("cannot remove the network device %s: %w", d.name, err)
 	}
 	return nil
 }

@@ -11,13 +11,13 @@ import (
 
 const (
 	askEvery   = time.Second
-	checkEvery = 10 * time.Second // whether what is known of the length is still so
-	patience   = 3 * time.Second  // with a silent other end
-	hurryEvery = askEvery / 4     // when an answer is late, so that it is no accident that none came in that time
+	checkEvery = 10 * time.Second // interval between checks of the known length
+	patience   = 3 * time.Second  // the other end is dead after this silence
+	hurryEvery = askEvery / 4     // interval between questions after a late answer: a silence is then no coincidence
 	hurryFor   = 10 * time.Second
-	awaited    = 3 * time.Second       // an answer
-	lookEvery  = 10 * time.Minute      // for longer packets to go through; a path that a kernel learned expires as soon
-	atOnceLeft = 50 * time.Millisecond // between questions that need not wait
+	awaited    = 3 * time.Second       // timeout of an answer
+	lookEvery  = 10 * time.Minute      // interval between searches for a longer length, like the lifetime of a learned path MTU in Linux
+	atOnceLeft = 50 * time.Millisecond // minimum between urgent questions
 )
 
 // Settings are the parameters of an End.
@@ -25,10 +25,10 @@ type Settings struct {
 	VNI    uint32
 	Key    []byte
 	Starts bool
-	Peer   netip.AddrPort // where the other end is, or was when another agent knew it
-	Looks  time.Duration  // how often longer packets are tried
+	Peer   netip.AddrPort // the other end's address, or the one that an earlier agent knew
+	Looks  time.Duration  // interval between searches for a longer length
 	Random io.Reader
-	Wall   func() time.Time // for tickets, which grow also from one agent to the next; of who starts
+	Wall   func() time.Time // of the starting end: tickets must grow across restarts
 }
 
 // End is one end of a tunnel, without a network or a clock. It takes received messages and the time, and returns what to
@@ -38,20 +38,20 @@ type End struct {
 	authenticator authenticator
 	length        search
 
-	now, shift time.Duration // of this end, which only grows; what the clock is behind it
+	now, shift time.Duration // monotonic time of this end, and its lead over the clock
 	peer       netip.AddrPort
 	moves      int
 	heard      time.Duration // 0: never
 	rtt        time.Duration
-	mtu        int // as who starts says
+	mtu        int // as the starting end reports
 
 	echo    nonce
-	ticket  uint64 // the last one
+	ticket  uint64 // the last ticket
 	asked   map[uint64]ask
-	due     time.Duration // the next question
-	last    time.Duration // the one before
+	due     time.Duration // time of the next question
+	last    time.Duration // time of the previous question
 	checked time.Duration
-	looked  time.Duration // 0: look as soon as somebody answers
+	looked  time.Duration // 0: search after the next answer
 }
 
 type ask struct {
@@ -65,35 +65,35 @@ type Send struct {
 	Bytes []byte
 }
 
-// NewEnd begins at its first Tick.
+// NewEnd returns an end that sends nothing before its first Tick.
 func NewEnd(settings Settings) *End {
 	e := &End{settings: settings, now: 1, peer: settings.Peer, asked: map[uint64]ask{}}
 	e.authenticator = newAuthenticator(settings.Random)
 	return e
 }
 
-// Peer is where the other end is; not valid: nobody proved to be it yet.
+// Peer returns the verified address of the other end. It is invalid before the first verification.
 func (e *End) Peer() netip.AddrPort { return e.peer }
 
-// Moves is how often that was another address than before.
+// Moves returns how often the address of the other end changed.
 func (e *End) Moves() int { return e.moves }
 
-// RTT is of the last short question; 0: none was answered.
+// RTT returns the round trip of the last answered short question; 0: none.
 func (e *End) RTT() time.Duration { return e.rtt }
 
-// Silence is how long nothing of the other end was heard; false: nothing ever.
+// Silence returns the time since the other end's last message; false: it never sent one.
 func (e *End) Silence(now time.Duration) (time.Duration, bool) {
 	e.at(now)
 	return e.now - e.heard, e.heard != 0
 }
 
-// Alive tells whether the other end is heard.
+// Alive reports whether the other end sent a message recently.
 func (e *End) Alive(now time.Duration) bool {
 	silence, ever := e.Silence(now)
 	return ever && silence <= patience
 }
 
-// MTU is the longest packet that goes through both ways; 0: not known.
+// MTU returns the longest packet that passes both ways; 0: unknown.
 func (e *End) MTU() int {
 	if e.settings.Starts {
 		return e.length.known
@@ -101,7 +101,7 @@ func (e *End) MTU() int {
 	return e.mtu
 }
 
-// at follows a clock. One that was set back goes on from where it was.
+// at advances the end's time. It absorbs steps back of the clock.
 func (e *End) at(now time.Duration) {
 	now += e.shift
 	if now < e.now {
@@ -111,21 +111,21 @@ func (e *End) at(now time.Duration) {
 	e.now = now
 }
 
-// Ceiling says how long a packet the device takes.
+// Ceiling sets the device's MTU.
 func (e *End) Ceiling(bytes int) {
 	if bytes != e.length.ceiling {
 		e.length.ceiling, e.looked = bytes, 0
 	}
 }
 
-// Changed says that addresses, routes or devices are other ones: the other end shall know at once.
+// Changed reports a change of addresses, routes or devices, so that the other end learns of it at once.
 func (e *End) Changed(now time.Duration) {
 	e.at(now)
 	e.due = min(e.due, e.now+atOnceLeft)
 	e.looked = 0
 }
 
-// Tick says what is due; Next how long nothing will be.
+// Tick returns the messages that are due now.
 func (e *End) Tick(now time.Duration) []Send {
 	e.at(now)
 	if !e.settings.Starts {
@@ -149,7 +149,7 @@ func (e *End) Tick(now time.Duration) []Send {
 	return sends
 }
 
-// Next is how long after the last Tick there is nothing to do.
+// Next returns the time from the last Tick to the next.
 func (e *End) Next() time.Duration {
 	wait := askEvery
 	if e.settings.Starts {
@@ -161,7 +161,7 @@ func (e *End) Next() time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// next is when a question is due.
+// next returns the time of the next question.
 func (e *End) next() time.Duration {
 	late := e.heard + e.rtt + askEvery
 	if e.heard == 0 || e.now-late > hurryFor {
@@ -170,7 +170,7 @@ func (e *End) next() time.Duration {
 	return min(e.due, max(late, e.last)+hurryEvery)
 }
 
-// measure looks for the longest that goes through.
+// measure continues the search for the longest packet that passes.
 func (e *End) measure() []Send {
 	e.length.missed(e.now, e.rtt)
 	switch {
@@ -201,7 +201,7 @@ func (e *End) ask(length int) Send {
 	return e.send(m)
 }
 
-// Inner takes what came by the device: from the peer's address, as far as the kernel can tell.
+// Inner handles a message from the device. Its outer source is the peer's address, but anyone can forge that.
 func (e *End) Inner(now time.Duration, b []byte) []Send {
 	e.at(now)
 	m, ours := open(e.settings.VNI, e.settings.Key, b)
@@ -234,7 +234,7 @@ func (e *End) answered(m message) []Send {
 			e.rtt = e.now - asked.at
 		}
 		e.length.heard(e.now, m.ticket, m.length)
-	case m.kind == challenge: // we are seen at another address than before, so the path may be another one
+	case m.kind == challenge: // the other end sees us at a new address, so the path may have changed
 		delete(e.asked, m.ticket)
 		e.echo, e.looked = m.nonce, 0
 		return []Send{e.ask(shortest)}
@@ -242,7 +242,7 @@ func (e *End) answered(m message) []Send {
 	return nil
 }
 
-// Outer takes what came to the device's UDP port, from whatever address. Only who answers wants to know of it.
+// Outer handles a message to the device's UDP port from any address. Only the answering end uses it.
 func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 	e.at(now)
 	if e.settings.Starts || from == e.peer {
@@ -269,7 +269,7 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 	return nil
 }
 
-// An answer is as long as its question, and so proves the length both ways.
+// answer returns an answer as long as its question, which proves the length both ways.
 func (e *End) answer(m message) Send {
 	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, e.peer, e.settings.VNI)})
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // ErrNoGateway is returned by terminals and relays, which have no tunnels.
-var ErrNoGateway = errors.New("tunnels are uplinks of a gateway: run an agent of role gateway where its bridge is")
+var ErrNoGateway = errors.New("only a gateway has tunnels: run an agent of role gateway on the host of its bridge")
 
 // Fitter limits the packet length of senders behind ports; 0: no limit.
 type Fitter interface {
@@ -67,7 +67,7 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if len(order.GetTunnels()) == 0 {
-		return "there are no tunnels", e.let()
+		return "no tunnels", e.let()
 	}
 	if e.order == nil || !proto.Equal(e.order, order) {
 		if err := e.begin(order); err != nil {
@@ -80,7 +80,7 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 			return "", fmt.Errorf("%s: %w", each.GetName(), reason)
 		}
 	}
-	return fmt.Sprintf("%s made, by which the other end is looked for", plural.Of(len(order.GetTunnels()), "tunnel")), nil
+	return fmt.Sprintf("%s created, waiting for the other end", plural.Of(len(order.GetTunnels()), "tunnel")), nil
 }
 
 // Run maintains the tunnels until the context ends, and then removes them.
@@ -105,7 +105,7 @@ func (e *Executor) Run(ctx context.Context) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if err := e.let(); err != nil {
-		e.log.Error("the tunnels did not end well", "reason", err)
+		e.log.Error("cannot remove the tunnels", "reason", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 		if !proto.Equal(t.order, wanted[name]) {
 			delete(e.tunnels, name)
 			if err := t.finish(); err != nil {
-				e.log.Warn("a tunnel did not end well", "tunnel", name, "reason", err)
+				e.log.Warn("cannot close a tunnel", "tunnel", name, "reason", err)
 			}
 			if each := wanted[name]; each != nil && !bytes.Equal(t.order.GetKey(), each.GetKey()) {
 				if err := e.forget(t.order.GetPort()); err != nil {
@@ -177,7 +177,7 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 	return nil
 }
 
-// forget takes a device of ours away, and with it the address that proved itself by another key than the one that counts now.
+// forget removes our device, and with it the peer's address, which was verified with the previous key.
 func (e *Executor) forget(port string) error {
 	found, there, err := find(e.host.kernel.inner, port, 0)
 	if err != nil || !there || !e.host.kernel.ours(found) {
@@ -186,8 +186,7 @@ func (e *Executor) forget(port string) error {
 	return e.host.kernel.remove(found)
 }
 
-// removeAllBut takes away our devices that are of no tunnel of these, also those that another agent left when it was
-// killed.
+// removeAllBut removes our devices that belong to none of these tunnels, also those of a killed agent.
 func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
 	found, err := devices(e.host.kernel.inner)
 	if err != nil {
@@ -236,11 +235,11 @@ func (e *Executor) tend() {
 	}
 	switch {
 	case err != nil || unseen != nil:
-		e.log.Error("strangers are not counted", "reason", errors.Join(err, unseen))
+		e.log.Error("cannot count unauthenticated packets", "reason", errors.Join(err, unseen))
 	case counted == nil || ruled != rulesEach*len(e.order.GetTunnels()):
-		e.log.Warn("the table " + table + " of nft, or what was in it, has gone and is made again: strangers passed meanwhile")
+		e.log.Warn("the table " + table + " of nft was removed or changed and is restored: unauthenticated packets passed meanwhile")
 		if err := e.write(); err != nil {
-			e.log.Error("strangers pass", "reason", err)
+			e.log.Error("cannot keep unauthenticated packets out of tunnels", "reason", err)
 		}
 	}
 	for _, t := range e.tunnels {
@@ -251,7 +250,7 @@ func (e *Executor) tend() {
 		largest = untilKnown
 	}
 	if largest != e.fitted {
-		e.log.Info("senders are told how long a packet may be", "bytes", largest)
+		e.log.Info("the longest packet that passes the tunnels changed", "bytes", largest)
 		e.fitter.Fit(e.order.GetFittedPorts(), largest)
 		e.fitted = largest
 	}

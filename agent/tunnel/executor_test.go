@@ -258,7 +258,7 @@ func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ip link delete tun") {
 		t.Fatalf("%v, expected it to say what to do", err)
 	}
-	if says := executor.Report().GetEnds()[0].GetReason(); !strings.Contains(says, "not ours") {
+	if says := executor.Report().GetEnds()[0].GetReason(); !strings.Contains(says, "another network device has the name") {
 		t.Fatalf("%q", says)
 	}
 	if _, err := executor.Order(&agentv1.Tunnels{}); err != nil {

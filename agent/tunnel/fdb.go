@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anyMAC is the entry for all that goes in, probeMAC that of challenges, which go elsewhere than what is carried, and
-// agentMAC who sends messages.
+// MAC addresses of the forwarding database and of messages: anyMAC is the default entry, probeMAC the entry for
+// challenges, which may have another destination, and agentMAC the source of messages.
 var (
 	anyMAC   = net.HardwareAddr{0, 0, 0, 0, 0, 0}
 	probeMAC = net.HardwareAddr{0x02, 0xb1, 0xca, 0x57, 0x00, 0x01}
 	agentMAC = net.HardwareAddr{0x02, 0xb1, 0xca, 0x57, 0x00, 0x02}
 )
 
-// peers are where all that goes into a device is sent to.
+// peers returns the destinations of a device's default entries.
 func (k *kernel) peers(d device, udpPort uint16) ([]netip.AddrPort, error) {
 	messages, err := k.inner.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
 		Data:   neighbourHeader(d.index),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("where %s leads to cannot be read: %w", d.name, err)
+		return nil, fmt.Errorf("cannot read the forwarding entries of %s: %w", d.name, err)
 	}
 	var found []netip.AddrPort
 	for _, message := range messages {
 		to, is, err := decodeEntry(message.Data, d.index, udpPort)
 		if err != nil {
-			return nil, fmt.Errorf("where %s leads to: %w", d.name, err)
+			return nil, fmt.Errorf("cannot decode a forwarding entry of %s: %w", d.name, err)
 		}
 		if is {
 			found = append(found, to)
@@ -44,10 +44,10 @@ func (k *kernel) peers(d device, udpPort uint16) ([]netip.AddrPort, error) {
 	return found, nil
 }
 
-// decodeEntry reads struct ndmsg and attributes. The device's own port is not told.
+// decodeEntry decodes struct ndmsg and attributes. The kernel omits the port if it is the device's own.
 func decodeEntry(b []byte, index int, udpPort uint16) (netip.AddrPort, bool, error) {
 	if len(b) < unix.SizeofNdMsg {
-		return netip.AddrPort{}, false, fmt.Errorf("an entry of %d bytes, expected at least %d", len(b), unix.SizeofNdMsg)
+		return netip.AddrPort{}, false, fmt.Errorf("a forwarding entry of %d bytes, expected at least %d", len(b), unix.SizeofNdMsg)
 	}
 	if b[0] != unix.AF_BRIDGE || int(binary.NativeEndian.Uint32(b[4:])) != index {
 		return netip.AddrPort{}, false, nil
@@ -73,8 +73,8 @@ func decodeEntry(b []byte, index int, udpPort uint16) (netip.AddrPort, bool, err
 	return netip.AddrPortFrom(to, udpPort), mac == anyMAC.String() && to.IsValid(), attributes.Err()
 }
 
-// lead sends all that goes into a device there, and nowhere else. An entry for all cannot be replaced: for a moment both
-// have it. One that is there stays: made again it might leave otherwise, and then both would have it for ever.
+// lead makes an address the only default destination of a device. The kernel cannot replace a default entry, so for a
+// moment both exist. An existing entry stays: a second one might have another underlay, and then both would stay for ever.
 func (k *kernel) lead(d device, to netip.AddrPort, udpPort uint16) error {
 	before, err := k.peers(d, udpPort)
 	if err != nil {
@@ -92,21 +92,21 @@ func (k *kernel) lead(d device, to netip.AddrPort, udpPort uint16) error {
 	return errors.Join(failures...)
 }
 
-// probe lets what is for probeMAC go to an address.
+// probe sets the destination of packets for probeMAC.
 func (k *kernel) probe(d device, to netip.AddrPort) error {
 	return k.entry(d, unix.RTM_NEWNEIGH, netlink.Create|netlink.Replace, probeMAC, to)
 }
 
-// entry leaves by the device that was ordered, as far as the kernel takes it: it looks for that in the namespace of the
-// ports, and takes any of that number. Where there is none, routes say.
+// entry changes an entry that leaves by the ordered device. The kernel looks up the device's index in the namespace of the
+// ports. If it refuses the index, the routes decide.
 func (k *kernel) entry(d device, kind uint16, flags netlink.HeaderFlags, mac net.HardwareAddr, to netip.AddrPort) error {
 	by := d.underlay
 	err := change(k.inner, kind, flags, neighbourHeader(d.index), entryOf(mac, to, by))
-	if by != 0 && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENOENT)) { // or it was made so
+	if by != 0 && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENOENT)) { // or the entry to delete has no device
 		err = change(k.inner, kind, flags, neighbourHeader(d.index), entryOf(mac, to, 0))
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be led to %v: %w", d.name, to, err)
+		return fmt.Errorf("cannot set the destination of %s to %v: %w", d.name, to, err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func entryOf(mac net.HardwareAddr, to netip.AddrPort, by int) *netlink.Attribute
 	return attributes
 }
 
-// neighbourHeader is struct ndmsg.
+// neighbourHeader encodes struct ndmsg.
 func neighbourHeader(index int) []byte {
 	b := make([]byte, unix.SizeofNdMsg)
 	b[0] = unix.AF_BRIDGE

@@ -17,14 +17,14 @@ const (
 	vxlanBytes    = 8
 	sixBytes      = 40 // of an IPv6 header
 	packetBytes   = 1 << 16
-	queueBytes    = 1 << 18            // of a socket: what is more of a flood is lost
+	queueBytes    = 1 << 18            // of a socket: the kernel drops the rest of a flood
 	packetType    = 1<<32 - 0x1000 + 4 // SKF_AD_OFF + SKF_AD_PKTTYPE, linux/filter.h
 )
 
-// toTheBridge is IEEE 802.1Q's address of the nearest bridge, which no bridge passes on.
+// toTheBridge is the address of the nearest bridge (IEEE 802.1Q), which no bridge forwards.
 var toTheBridge = []byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
-// filter is a classic BPF program: it keeps packets of which all of some things are so.
+// filter is a classic BPF program that accepts packets which match all conditions.
 type filter struct{ program []unix.SockFilter }
 
 func (f *filter) load(code uint16, from uint32) { f.add(unix.BPF_LD|code, from) }
@@ -32,13 +32,13 @@ func (f *filter) add(code uint16, k uint32) {
 	f.program = append(f.program, unix.SockFilter{Code: code, K: k})
 }
 
-// equal goes on where what was loaded is that; drop where it is any of these bits.
+// equal requires that the loaded value is k. none requires that it has none of the bits.
 func (f *filter) equal(k uint32) { f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, k) }
 func (f *filter) none(bits uint32) {
 	f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, bits)
 }
 
-// done lets each jump that fails go to the end.
+// done completes the program: each failed condition jumps to the end.
 func (f *filter) done() []unix.SockFilter {
 	f.add(unix.BPF_RET|unix.BPF_K, packetBytes)
 	f.add(unix.BPF_RET|unix.BPF_K, 0)
@@ -67,7 +67,7 @@ func (f *filter) says(at uint32, mode uint16) {
 	f.equal(binary.BigEndian.Uint32(magic[:]))
 }
 
-// questions are packets to us of a tunnel's UDP port and VNI that carry what may be a message.
+// questions matches packets to this host with the tunnel's UDP port and VNI that may carry a message.
 func questions(six bool, udpPort uint16, vni uint32) []unix.SockFilter {
 	var f filter
 	f.kind(unix.PACKET_HOST)
@@ -100,16 +100,16 @@ func answers() []unix.SockFilter {
 	return f.done()
 }
 
-// openSocket is in the calling thread's namespace. It hears nothing before its filter stands.
+// openSocket opens a socket in the calling thread's namespace. The socket receives nothing before it has its filter.
 func openSocket(kind int, protocol uint16, index int, program []unix.SockFilter) (_ *os.File, err error) {
 	fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("packets cannot be heard: %w", err)
+		return nil, fmt.Errorf("cannot open a packet socket: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			unix.Close(fd)
-			err = fmt.Errorf("packets cannot be heard: %w", err)
+			err = fmt.Errorf("cannot open a packet socket: %w", err)
 		}
 	}()
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes); err != nil {
@@ -126,7 +126,7 @@ func openSocket(kind int, protocol uint16, index int, program []unix.SockFilter)
 	return os.NewFile(uintptr(fd), "packets"), nil
 }
 
-// openOuter hears questions from wherever they come, before anything of the host drops them.
+// openOuter opens a socket for questions from any address. It receives before any firewall of the host.
 func openOuter(six bool, udpPort uint16, vni uint32) (*os.File, error) {
 	protocol := uint16(unix.ETH_P_IP)
 	if six {
@@ -135,12 +135,12 @@ func openOuter(six bool, udpPort uint16, vni uint32) (*os.File, error) {
 	return openSocket(unix.SOCK_DGRAM, protocol, 0, questions(six, udpPort, vni))
 }
 
-// openInner hears what came through the tunnel, before a bridge takes it, and sends.
+// openInner opens a socket that sends, and receives from the tunnel before a bridge does.
 func openInner(index int) (*os.File, error) {
 	return openSocket(unix.SOCK_RAW, unix.ETH_P_ALL, index, answers())
 }
 
-// unwrap is from where a packet of openOuter came, and what it carries.
+// unwrap returns the source and the payload of a packet that openOuter's socket received.
 func unwrap(six bool, b []byte) (netip.AddrPort, []byte, bool) {
 	header := sixBytes
 	if !six {
@@ -153,7 +153,7 @@ func unwrap(six bool, b []byte) (netip.AddrPort, []byte, bool) {
 	if len(b) < carried || header < 20 {
 		return netip.AddrPort{}, nil, false
 	}
-	length := int(binary.BigEndian.Uint16(b[header+4:])) // of UDP; what is behind it is no part
+	length := int(binary.BigEndian.Uint16(b[header+4:])) // of UDP, without padding
 	if length < carried-header || header+length > len(b) {
 		return netip.AddrPort{}, nil, false
 	}
@@ -164,7 +164,7 @@ func unwrap(six bool, b []byte) (netip.AddrPort, []byte, bool) {
 	return netip.AddrPortFrom(address, binary.BigEndian.Uint16(b[header:])), b[carried : header+length], true
 }
 
-// frame is a message as it goes into the device.
+// frame returns a message with the Ethernet header for the device.
 func frame(to []byte, message []byte) []byte {
 	b := make([]byte, 0, ethernetBytes+len(message))
 	b = append(b, to...)

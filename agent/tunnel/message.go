@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tunnel is one end of the VXLAN tunnels between two sites, each an uplink of both. The kernel carries what goes
-// in; what is kept here is where the other end is just now, who may speak for it, and how long packets may be.
+// Package tunnel implements one end of the VXLAN tunnels between two sites. Each tunnel is an uplink of both sites. The
+// kernel carries the packets. This package tracks and verifies the address of the other end, and measures the path MTU.
 //
 //	starts (it has the other's address)                     answers
 //	question, each second ─────────────────────────────────▶
 //	         ◀───────────────────────────────── answer, as long
 //
-// A question from an address that is not the other end's so far is answered with a challenge alone; the question that
-// comes back from there with the challenge's nonce moves the other end there (end.go).
+// A question from a new address gets only a challenge. A second question from there with the challenge's nonce proves that
+// the other end has moved there (end.go).
 package tunnel
 
 import (
@@ -29,32 +29,32 @@ const (
 
 type kind byte
 
-// Who starts asks; who answers does the others. So no end takes its own words for the other's.
+// The starting end sends questions and the other end the rest, so no end accepts its own messages.
 const (
 	question kind = 1 + iota
 	answer
 	challenge
 )
 
-// nonce is made by who answers and comes back in questions.
+// nonce is made by the answering end and returns in questions.
 type nonce = admission.Nonce
 
-// message is what the ends say to each other inside of the tunnel, in place of an IP packet.
+// message is the payload of a frame between the two ends inside the tunnel.
 //
 //	0  "bct1"                4  kind          5  VNI, 3 bytes
-//	8  length of it all      10 mtu           12 ticket, 8 bytes
-//	20 nonce, 16 bytes       36 HMAC-SHA256 of all the rest        68 padding
+//	8  total length          10 mtu           12 ticket, 8 bytes
+//	20 nonce, 16 bytes       36 HMAC-SHA256 of the other bytes     68 padding
 type message struct {
 	kind   kind
-	length int    // in bytes, with its padding: that of an IP packet which goes through if this does
-	mtu    int    // of a question: the longest that was answered, in bytes; 0: not known yet
-	ticket uint64 // of a question, higher than those before, and of what answers it
+	length int    // in bytes, with padding: an IP packet of this length passes if the message does
+	mtu    int    // of a question: the longest answered length in bytes; 0: unknown
+	ticket uint64 // of a question, higher than all before, and of its answer
 	nonce  nonce
 }
 
 var magic = [4]byte{'b', 'c', 't', '1'}
 
-// seal is the message as it goes out.
+// seal encodes a message.
 func (m message) seal(vni uint32, key []byte) []byte {
 	b := make([]byte, max(m.length, shortest))
 	copy(b, magic[:])
@@ -67,7 +67,7 @@ func (m message) seal(vni uint32, key []byte) []byte {
 	return b
 }
 
-// open reads a message of a tunnel; false for all that is not whole, of another tunnel or of somebody without the key.
+// open decodes a message. It returns false if the message is incomplete, of another tunnel, or has a wrong HMAC.
 func open(vni uint32, key, b []byte) (message, bool) {
 	if len(b) < shortest || len(b) > longest || [4]byte(b) != magic || int(binary.BigEndian.Uint16(b[8:])) != len(b) {
 		return message{}, false

@@ -9,31 +9,31 @@ import (
 
 const (
 	tryEvery  = 200 * time.Millisecond
-	late      = 100 * time.Millisecond // and a round trip: a long one is later than a short one by no more
-	unlikely  = 1e-4                   // that all tries of a length that goes through are lost
-	fewest    = 8                      // tries: a queue that is full drops long ones rather than short ones
-	rememberN = 32                     // short questions of which it is known whether they were answered
+	late      = 100 * time.Millisecond // plus a round trip: the maximum delay of a long question behind a short one
+	unlikely  = 1e-4                   // probability that all tries of a length that passes are lost
+	fewest    = 8                      // tries: a full queue drops long packets more often than short ones
+	rememberN = 32                     // short questions in the estimate of loss
 )
 
-// search finds the longest that goes through both ways. Nothing is believed of what the network says: a length does not
-// go through when questions of it stay unanswered while short ones, each sent with one of them, are answered. How many it
-// takes depends on how many short ones are lost.
+// search finds the longest packet that passes both ways. It ignores ICMP, which anyone can forge. A length does not pass if
+// its questions stay unanswered while the short questions sent with them are answered. The required number of tries
+// depends on the loss of short questions.
 type search struct {
-	known   int // 0: not yet, or no more
-	ceiling int // of the device: longer ones cannot be sent
-	size    int // that is tried; 0: none
-	good    int // goes through
-	bad     int // does not
+	known   int // 0: unknown
+	ceiling int // the device's MTU
+	size    int // the length under test; 0: none
+	good    int // passes
+	bad     int // does not pass
 	tries   []try
-	next    time.Duration // when to try
+	next    time.Duration // time of the next try
 
-	answered, lost int // short questions, the last ones
+	answered, lost int // recent short questions
 }
 
 // try is a pair of questions, a long one and a short one.
 type try struct {
 	short uint64        // its ticket
-	at    time.Duration // when that was answered; 0: not yet
+	at    time.Duration // time of its answer; 0: none yet
 }
 
 // look restarts the search from the ceiling. The known length stays until a check finds that it no longer passes.
@@ -42,7 +42,7 @@ func (s *search) look(now time.Duration) {
 	s.begin(now, s.ceiling)
 }
 
-// check tries whether what is known still goes through.
+// check tests whether the known length still passes.
 func (s *search) check(now time.Duration) {
 	s.good, s.bad = shortest, s.known+1
 	s.begin(now, s.known)
@@ -52,13 +52,13 @@ func (s *search) begin(now time.Duration, size int) {
 	s.size, s.tries, s.next = size, nil, now
 }
 
-// tried tells it of a pair that was sent.
+// tried records a sent pair.
 func (s *search) tried(now time.Duration, short uint64) {
 	s.tries = append(s.tries, try{short: short})
 	s.next = now + tryEvery
 }
 
-// heard tells it of an answer.
+// heard records an answer.
 func (s *search) heard(now time.Duration, ticket uint64, length int) {
 	if length == shortest {
 		s.count(true)
@@ -74,7 +74,7 @@ func (s *search) heard(now time.Duration, ticket uint64, length int) {
 	}
 }
 
-// missed tells whether what is tried was lost often enough, and goes on when it was.
+// missed gives up the length under test if it was lost often enough.
 func (s *search) missed(now, rtt time.Duration) {
 	if s.size == 0 {
 		return
@@ -106,7 +106,7 @@ func (s *search) step(now time.Duration) {
 	}
 }
 
-// count keeps how many short questions were answered.
+// count records whether a short question was answered.
 func (s *search) count(answered bool) {
 	if answered {
 		s.answered++
@@ -118,7 +118,7 @@ func (s *search) count(answered bool) {
 	}
 }
 
-// enough is how many lost tries are no accident, by Laplace's estimate of how likely one is.
+// enough returns the number of lost tries that rules out chance, with Laplace's estimate of the loss.
 func (s *search) enough() int {
 	loss := float64(s.lost+1) / float64(s.answered+s.lost+2)
 	return max(fewest, int(math.Ceil(math.Log(unlikely)/math.Log(loss))))

@@ -21,12 +21,12 @@ const (
 	nftAtMost = 10 * time.Second
 )
 
-// pin lets packets of one tunnel in from one address alone.
+// pin admits packets of one tunnel from one address only.
 type pin struct {
 	udpPort   uint16
 	vni       uint32
-	peer      netip.AddrPort // not valid: nobody
-	strangers uint64         // packets that were dropped already
+	peer      netip.AddrPort // not valid: none
+	strangers uint64         // the initial value of the counter of dropped packets
 }
 
 func (p pin) name(of string) string { return fmt.Sprintf("%s-%d-%d", of, p.udpPort, p.vni) }
@@ -38,15 +38,15 @@ func (p pin) elements(six bool) string {
 	return fmt.Sprintf("%s . %d", p.peer.Addr(), p.peer.Port())
 }
 
-// pins are a table of nft in one namespace. It is all of ours there, and nothing else is touched.
+// pins is the agent's nft table in one namespace. It changes no other table.
 type pins struct {
 	outside func(func() error) error
 }
 
-// write lets these stand and no others, at once.
+// write replaces the table atomically.
 func (p pins) write(all []pin) error { return p.nft(removal+rules(all), false) }
 
-// move lets another address in.
+// move replaces the admitted address.
 func (p pins) move(to pin) error {
 	var text strings.Builder
 	for _, six := range []bool{false, true} {
@@ -59,20 +59,20 @@ func (p pins) move(to pin) error {
 	return p.nft(text.String(), false)
 }
 
-// stand tells whether there are any, as far as one may see.
+// stand reports whether the table exists and is readable.
 func (p pins) stand() bool {
 	counted, err := p.dropped()
 	return err == nil && counted != nil
 }
 
-// possible tells why none could stand; nothing is written.
+// possible returns why nft would refuse the table. It changes nothing.
 func (p pins) possible() error {
 	return p.nft(removal+rules([]pin{{udpPort: 1, peer: netip.MustParseAddrPort("192.0.2.1:1")}}), true)
 }
 
 func (p pins) remove() error { return p.nft(removal, false) }
 
-// removal is none of an error where there is no table.
+// removal succeeds even if there is no table.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
 func setOf(six bool) string {
@@ -82,8 +82,8 @@ func setOf(six bool) string {
 	return "four"
 }
 
-// rules are the table. Behind the beginning of UDP's header (RFC 7348, section 5) the VNI is 12 bytes, and what is inside
-// has its EtherType 28: who only asks to be let in, as the other end does when it has moved, is not counted.
+// rules returns the table. From the start of the UDP header (RFC 7348, section 5), the VNI is at byte 12 and the EtherType
+// of the inner frame at byte 28. Questions of the agents do not count as dropped packets: the other end may have moved.
 func rules(all []pin) string {
 	var sets, chain strings.Builder
 	for _, each := range all {
@@ -109,7 +109,7 @@ func rules(all []pin) string {
 		table, &sets, &chain)
 }
 
-// nft carries out a text as one, or only finds out whether it could.
+// nft applies a text atomically, or only checks it.
 func (p pins) nft(text string, only bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), nftAtMost)
 	defer cancel()
@@ -128,22 +128,22 @@ func (p pins) nft(text string, only bool) error {
 		return nil
 	})
 	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("strangers cannot be kept out of tunnels: there is no nft on this host; install the package nftables")
+		return errors.New("cannot keep unauthenticated packets out of tunnels: this host has no nft; install the package nftables")
 	}
 	if err != nil {
-		return fmt.Errorf("strangers cannot be kept out of tunnels: nft: %w", err)
+		return fmt.Errorf("cannot keep unauthenticated packets out of tunnels: nft: %w", err)
 	}
 	return nil
 }
 
-// dropped are the packets of strangers, by the name of the counter; nil when the table is not there any more.
+// dropped returns the numbers of dropped packets by the name of the counter, or nil if the table is gone.
 func (p pins) dropped() (counted map[string]uint64, err error) {
 	err = p.outside(func() (err error) {
 		counted, err = nftable.Counters(table)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
+		return nil, fmt.Errorf("cannot count unauthenticated packets: %w", err)
 	}
 	return counted, nil
 }

@@ -12,8 +12,8 @@ import (
 
 const beyondAll = 1 << 24 // a VNI has 24 bits
 
-// Probe tells why this host could have no tunnels; nil where devices, their pins and sockets can be made. It makes none of
-// them, and wants no more rights than they do: no network namespace of its own.
+// Probe returns why this host cannot have tunnels, or nil if it can create devices, pins and sockets. Probe leaves none
+// of them behind, and needs the same rights, without a network namespace of its own.
 func Probe() error {
 	here := func(work func() error) error { return work() }
 	k, err := openKernel(here, here)
@@ -38,19 +38,19 @@ func (k *kernel) knows() error {
 	case errors.Is(err, unix.ERANGE):
 		return nil
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("%w: this kernel has no VXLAN; load the module vxlan (modprobe vxlan), or build it with CONFIG_VXLAN", err)
+		return fmt.Errorf("%w: this kernel has no VXLAN; load the module vxlan (modprobe vxlan), or build the kernel with CONFIG_VXLAN", err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("tunnels are made by root, or with CAP_NET_ADMIN: %w", err)
+		return fmt.Errorf("tunnels need root or CAP_NET_ADMIN: %w", err)
 	default:
-		return fmt.Errorf("the kernel was asked for a VXLAN device that cannot be, and does not say so: %w", err)
+		return fmt.Errorf("cannot find out whether the kernel has VXLAN: %w", err)
 	}
 }
 
-// hears tries what questions and answers come by.
+// hears tries to open a packet socket.
 func hears() error {
 	file, err := openOuter(false, 0, beyondAll)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return fmt.Errorf("%w: that wants CAP_NET_RAW and, of a unit of systemd's, AF_PACKET (docs/how-to/far-site.md)", err)
+		return fmt.Errorf("%w: packet sockets need CAP_NET_RAW and, in a unit of systemd, AF_PACKET (docs/how-to/far-site.md)", err)
 	}
 	if err != nil {
 		return err

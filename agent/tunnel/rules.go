@@ -8,16 +8,16 @@ import (
 	"bicast/internal/nftable"
 )
 
-const rulesEach = 4 // of a tunnel: rules in pin.go
+const rulesEach = 4 // rules per tunnel in pin.go
 
-// ruled is how many rules stand: counters stand on when somebody flushes rules, and strangers pass.
+// ruled counts the rules. A flush of the rules keeps the counters, but admits unauthenticated packets.
 func (p pins) ruled() (stand int, err error) {
 	err = p.outside(func() (err error) {
 		stand, err = nftable.Rules(table)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("whether strangers are kept out cannot be seen: %w", err)
+		return 0, fmt.Errorf("cannot read the rules that keep unauthenticated packets out: %w", err)
 	}
 	return stand, nil
 }

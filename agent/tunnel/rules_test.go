@@ -31,7 +31,7 @@ func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
 	}
 	w.away.executor.mutex.Lock()
 	defer w.away.executor.mutex.Unlock()
-	if said := heard.String(); strings.Count(said, "made again") != 1 {
+	if said := heard.String(); strings.Count(said, "is restored") != 1 {
 		t.Fatalf("%s, expected it once", said)
 	}
 }

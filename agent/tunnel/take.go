@@ -11,19 +11,19 @@ import (
 	"bicast/internal/claim"
 )
 
-// alone is a claim: no other agent has tunnels whose packets leave by this network namespace.
+// alone claims the tunnels whose packets leave from this network namespace for one agent.
 func alone(outside func(func() error) error) (mine io.Closer, err error) {
 	err = outside(func() error {
 		mine, err = claim.Take("tunnels", "has tunnels in this network namespace")
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("no tunnels can be had here: %w", err)
+		return nil, fmt.Errorf("cannot have tunnels here: %w", err)
 	}
 	return mine, nil
 }
 
-// take is what is needed before there is any tunnel.
+// take opens what all tunnels share.
 func (e *Executor) take() error {
 	mine, err := alone(e.outside)
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *Executor) take() error {
 	return nil
 }
 
-// let takes everything away, also what an agent left that was killed; but nothing of one that lives.
+// let removes all tunnels, also those of a killed agent, but none of a running agent.
 func (e *Executor) let() error {
 	if e.host == nil {
 		if err := e.take(); errors.Is(err, claim.ErrTaken) {

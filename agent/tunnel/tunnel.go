@@ -23,7 +23,7 @@ type tunnel struct {
 	log   *slog.Logger
 	wake  chan struct{}
 	parts sync.WaitGroup
-	ctx   context.Context // of its goroutines
+	ctx   context.Context // of the goroutines
 	stop  context.CancelFunc
 
 	mutex   sync.Mutex
@@ -226,7 +226,7 @@ func (t *tunnel) act(sends []Send) {
 	}
 }
 
-// message is the report.
+// message returns the report.
 func (t *tunnel) message(strangers uint64) *agentv1.TunnelEnd {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -247,12 +247,12 @@ func (t *tunnel) message(strangers uint64) *agentv1.TunnelEnd {
 	case t.end.Peer().IsValid() && t.way.device == 0:
 		end.Reason = fmt.Sprintf("this host has no route to %v%s", t.end.Peer().Addr(), byDevice(t.order.GetDevice()))
 	case ever:
-		end.Reason = fmt.Sprintf("the other end is silent: nothing was heard of it for %d s", int(silence.Seconds()))
+		end.Reason = fmt.Sprintf("the other end has sent nothing for %d s", int(silence.Seconds()))
 	case t.order.GetRemote() != "":
-		end.Reason = fmt.Sprintf("%v does not answer: let the agent of the other site run, and UDP %d reach it",
+		end.Reason = fmt.Sprintf("%v does not answer: start the agent of the other site, and let UDP port %d pass to it",
 			t.end.Peer(), t.udpPort())
 	default:
-		end.Reason = fmt.Sprintf("nobody has proved yet to be the other end: let its agent run, and UDP %d reach this host",
+		end.Reason = fmt.Sprintf("the other end has not connected yet: start its agent, and let UDP port %d pass to this host",
 			t.udpPort())
 	}
 	return end
@@ -262,10 +262,10 @@ func byDevice(name string) string {
 	if name == "" {
 		return ""
 	}
-	return " by " + name + ": see that it is up, with an address and a route of its own"
+	return " over " + name + ": check that it is up and has an address and a route"
 }
 
-// goes is the longest packet that goes through just now; 0: not known, or nobody is heard.
+// goes returns the longest packet that passes now; 0: unknown, or the other end is silent.
 func (t *tunnel) goes() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

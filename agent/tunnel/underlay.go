@@ -18,15 +18,15 @@ const (
 	overSixMore = sixBytes - 20
 )
 
-// way is how the packets of a tunnel leave this host. Another one is another path.
+// way is the route of a tunnel's packets out of this host. Another way means another path.
 type way struct {
-	device  int // 0: there is none just now
+	device  int // index; 0: no route
 	source  netip.Addr
 	gateway netip.Addr
 	mtu     int
 }
 
-// inside is how long a packet the tunnel's device takes.
+// inside returns the MTU of the tunnel's device.
 func (w way) inside(six bool) int {
 	mtu := w.mtu - overFour
 	if six {
@@ -35,7 +35,7 @@ func (w way) inside(six bool) int {
 	return min(mtu, longest)
 }
 
-// leaves tells how a tunnel by a device, or as routes say where its name is empty, leads to a peer, who may not be known.
+// leaves returns the way to a peer over a device. Without a device, the routes decide. The peer may be unknown.
 func (k *kernel) leaves(by string, peer netip.Addr) (underlay int, w way, err error) {
 	all, err := devices(k.outer)
 	if err != nil {
@@ -49,7 +49,7 @@ func (k *kernel) leaves(by string, peer netip.Addr) (underlay int, w way, err er
 		}
 	}
 	if by != "" && underlay == 0 {
-		return 0, way{}, fmt.Errorf("the network device %s, by which it is to leave, is not there", by)
+		return 0, way{}, fmt.Errorf("the network device %s for outgoing packets does not exist", by)
 	}
 	if peer.IsValid() {
 		if w, err = k.route(underlay, peer); err != nil {
@@ -63,7 +63,7 @@ func (k *kernel) leaves(by string, peer netip.Addr) (underlay int, w way, err er
 	return underlay, w, nil
 }
 
-// route asks the kernel; where it has none that is no error, but no way.
+// route asks the kernel for the route to a peer. A missing route is not an error.
 func (k *kernel) route(by int, peer netip.Addr) (way, error) {
 	header := make([]byte, unix.SizeofRtMsg)
 	header[0], header[1] = unix.AF_INET, byte(peer.BitLen())
@@ -87,19 +87,19 @@ func (k *kernel) route(by int, peer netip.Addr) (way, error) {
 		return way{}, nil
 	}
 	if err != nil || len(messages) == 0 {
-		return way{}, errors.Join(fmt.Errorf("the route to %v cannot be read", peer), err)
+		return way{}, errors.Join(fmt.Errorf("cannot read the route to %v", peer), err)
 	}
 	return decodeRoute(messages[0].Data)
 }
 
-// decodeRoute reads struct rtmsg and attributes.
+// decodeRoute decodes struct rtmsg and attributes.
 func decodeRoute(b []byte) (way, error) {
 	if len(b) < unix.SizeofRtMsg {
-		return way{}, fmt.Errorf("a route of %d bytes, expected at least %d", len(b), unix.SizeofRtMsg)
+		return way{}, fmt.Errorf("a route message of %d bytes, expected at least %d", len(b), unix.SizeofRtMsg)
 	}
 	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
 	if err != nil {
-		return way{}, fmt.Errorf("a route's attributes: %w", err)
+		return way{}, fmt.Errorf("cannot decode the attributes of a route: %w", err)
 	}
 	var w way
 	for attributes.Next() {
@@ -117,7 +117,7 @@ func decodeRoute(b []byte) (way, error) {
 	return w, attributes.Err()
 }
 
-// watch tells of each change of devices, addresses and routes outside, until the socket is closed.
+// watch calls a function at each change of devices, addresses and routes outside, until the end is called.
 func watch(outside func(func() error) error, changed func()) (end func() error, err error) {
 	var conn *netlink.Conn
 	err = outside(func() (err error) {
@@ -127,14 +127,14 @@ func watch(outside func(func() error) error, changed func()) (end func() error, 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("changes of addresses cannot be heard: %w", err)
+		return nil, fmt.Errorf("cannot watch changes of addresses: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			_, err := conn.Receive()
-			if err != nil && !errors.Is(err, unix.ENOBUFS) { // so many changes that some were lost: still a change
+			if err != nil && !errors.Is(err, unix.ENOBUFS) { // lost messages mean a change too
 				return
 			}
 			changed()

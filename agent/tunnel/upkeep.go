@@ -9,7 +9,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-const smallestMTU = 68 // that a network device may have, in bytes
+const smallestMTU = 68 // bytes: the minimum of Linux (ETH_MIN_MTU)
 
 // settle sets the peer's address in the kernel.
 func (t *tunnel) settle() error {
@@ -25,7 +25,7 @@ func (t *tunnel) settle() error {
 	}
 	if t.settled = peer; t.said != peer {
 		t.said = peer
-		t.log.Info("the other end is here", "address", peer)
+		t.log.Info("the other end is connected", "address", peer)
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (t *tunnel) pin() pin {
 	return pin{udpPort: t.udpPort(), vni: t.order.GetVni(), peer: t.end.Peer()}
 }
 
-// counter returns the name of the counter of packets from strangers.
+// counter returns the name of the counter of unauthenticated packets.
 func (t *tunnel) counter() string {
 	return pin{udpPort: t.udpPort(), vni: t.order.GetVni()}.name("strangers")
 }
@@ -77,9 +77,9 @@ func (t *tunnel) told(err error) {
 	t.reason = err
 	switch {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		t.log.Warn("this tunnel carries nothing", "reason", err)
+		t.log.Warn("the tunnel is down", "reason", err)
 	case err == nil && before != nil:
-		t.log.Info("the tunnel is there")
+		t.log.Info("the tunnel is ready")
 	}
 }
 
@@ -98,7 +98,7 @@ func (t *tunnel) stand() error {
 	}
 	if there && found.alias != k.alias(wanted) {
 		if !k.ours(found) && !found.half() {
-			return fmt.Errorf("a network device named %s is there already and is not ours: remove it (ip link delete %s), "+
+			return fmt.Errorf("another network device has the name %s: remove it (ip link delete %s), "+
 				"or give the tunnel's port another name", wanted.name, wanted.name)
 		}
 		if err := k.remove(found); err != nil {
@@ -154,7 +154,7 @@ func (t *tunnel) show(d device) {
 	}()
 }
 
-// opens hears and sends by another device than before.
+// opens moves the socket to the tunnel's current device.
 func (t *tunnel) opens(d device) error {
 	if d.index == t.device.index && t.inner != nil {
 		return nil
