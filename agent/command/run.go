@@ -29,42 +29,42 @@ import (
 const runHelp = `
 usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS] [--blocks CGROUP]
 
-Reports this host's connections to the controller that it joined, and does what that orders, until it is ended. It
-comes back by itself whenever the controller does. Its role is the one of its certificate, which bicast enroll gave it:
---role says only which one you expect.
+Runs the agent until SIGTERM or Ctrl-C. It reports this host's connections to the controller that it joined, and
+carries out the controller's orders. It reconnects whenever the connection ends. The certificate contains its role:
+--role only checks that.
 
-  terminal   a phone or a laptop: its own connections are moved between its own addresses
-  gateway    where the bridge is: makes tunnels, eliminates copies, holds terminals' windows, carries those that are
-             relayed; moves no connection
-  relay      a relay or a server: connections that it serves are moved one by one. New ones are made under the
-             userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it.
-             Where the controller orders it, gateways' connections go through it to servers (docs/how-to/relay.md)
+  terminal   A phone or a laptop: moves its own connections between its own addresses.
+  gateway    The host of a bridge: creates tunnels, eliminates copies, lowers terminals' receive windows and relays
+             their connections. It moves no connections.
+  relay      A relay or a server: moves the connections that it serves. New connections use the userspace path
+             manager (net.mptcp.pm_type) while the agent runs, and the kernel's afterwards. On the controller's
+             order it also connects gateways to servers (docs/how-to/relay.md).
 
-With --netns another network namespace is read and ordered (a name of ` + "`ip netns`" + `, or a path); the controller is
-still reached from this one.
+With --netns the agent reads and changes another network namespace (a name of ` + "`ip netns`" + `, or a path). It connects
+to the controller from its own namespace.
 
-With --blocks the sockets of that cgroup's programs (cgroup v2: a path) take no more of what is written than the block
-that the controller advises (TCP_NOTSENT_LOWAT). What it advises, every program of a terminal may ask at the Unix socket
-` + blocks.DefaultSocket + `, or DIRECTORY/sharers where --directory is given.
+With --blocks the agent limits the unsent data of the sockets in a cgroup (v2, as a path) to the block size that the
+controller advises (TCP_NOTSENT_LOWAT). Every program of a terminal can read the block size at the Unix socket
+` + blocks.DefaultSocket + `, or at DIRECTORY/sharers with --directory.
 `
 
-// How long the first session waits for the path manager, so that its hello tells it as it is.
+// holdWithin is how long the first session waits for the path manager, because its hello names it.
 const holdWithin = 3 * time.Second
 
-// Run is the verb.
+// Run runs the verb run.
 func Run(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
-	named := flags.String("role", "", "terminal, gateway or relay (default the certificate's)")
-	governed := flags.String("blocks", "", "the `CGROUP` whose programs are given the block that is advised")
+	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` with the certificate from bicast-agent join")
+	named := flags.String("role", "", "the expected `ROLE`: terminal, gateway or relay (default the certificate's)")
+	governed := flags.String("blocks", "", "the `CGROUP` whose sockets get the advised block size (default none)")
 	var netns string
-	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and order")
+	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and change (default this process's own)")
 	if code, ended := parse(flags, runHelp, arguments, out, complaints); ended {
 		return code
 	}
 	if _, known := roles[*named]; (!known && *named != "") || flags.NArg() != 0 {
-		return complain(complaints, usage, "run wants --role terminal, gateway or relay, and no other words; "+
-			"`bicast-agent run --help` teaches it")
+		return complain(complaints, usage, "run takes --role terminal, gateway or relay, and no arguments; "+
+			"see `bicast-agent run --help`")
 	}
 	identity, err := trust.Load(*directory)
 	if err != nil {
@@ -91,21 +91,21 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	return done
 }
 
-// roleOf is what the agent is: as its certificate says. `named` is what a person expects, or "".
+// roleOf returns the role in the certificate. named is the expected role, or "".
 func roleOf(identity trust.Identity, named string) (agentv1.Role, error) {
 	bound := identity.Role()
 	if bound == "" {
-		bound = cmp.Or(named, "terminal") // the controller has the last word
+		bound = cmp.Or(named, "terminal") // the controller verifies it
 	}
 	role, known := roles[bound]
 	if !known || (named != "" && named != bound) {
-		return role, fmt.Errorf("the certificate of %s is for a %s, and not for a %s: leave --role out; or `bicast enroll %s --role %s` "+
+		return role, fmt.Errorf("the certificate of %s is for a %s, and not for a %s: omit --role; or run `bicast enroll %s --role %s` "+
 			"on the controller, and join again", identity.Name, bound, named, identity.Name, named)
 	}
 	return role, nil
 }
 
-// sharersAt is one place a machine, for the agent of it; those of other directories are of namespaces.
+// sharersAt returns the socket for local programs: the default one for the machine's agent, others for namespaces.
 func sharersAt(directory string) string {
 	if directory == trust.DefaultDirectory {
 		return blocks.DefaultSocket
@@ -113,7 +113,7 @@ func sharersAt(directory string) string {
 	return filepath.Join(directory, "sharers")
 }
 
-// live is the agent, until the context ends and everything of it has.
+// live runs the agent. It returns when the context and all parts of the agent have ended.
 func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, directory string, log *slog.Logger) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -136,7 +136,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 		}
 		begin(func(ctx context.Context) {
 			holder.Run(ctx)
-			mend(netns, directory, log) // its last guard may have been killed, and none begun since
+			mend(netns, directory, log) // the last guard may have been killed
 		})
 		select {
 		case <-settled:
@@ -152,16 +152,16 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	stream.Run(ctx)
 }
 
-// guardOf is the command that holds a namespace's path manager.
+// guardOf returns the command that holds a namespace's path manager.
 func guardOf(netns, directory string) []string {
 	return []string{"/proc/self/exe", GuardVerb, netns, directory}
 }
 
-// mend does what a guard could not that was killed, with the agent before us or just before we end.
+// mend restores the path manager after a guard was killed.
 func mend(netns, directory string, log *slog.Logger) {
 	released, err := release(netns, directory)
 	if err != nil {
-		log.Error("what an agent that was killed with its guard left here is not all mended", "reason", err)
+		log.Error("cannot restore the path manager after an agent and its guard were killed", "reason", err)
 	}
 	if released {
 		log.Warn(handedBack)

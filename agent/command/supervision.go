@@ -10,7 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// supervise tells systemd that the agent is ready, and after that regularly that it is alive, as long as alive returns.
+// supervise notifies systemd that the agent is ready, and then regularly that it is alive, as long as alive returns.
 // Without systemd it does nothing.
 func supervise(ctx context.Context, alive func(), log *slog.Logger) {
 	limit, err := daemon.SdWatchdogEnabled(false)

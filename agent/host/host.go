@@ -93,7 +93,7 @@ func Open(s Settings) (*Host, error) {
 	h.measuring, h.walking = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // where tunnels leave, not in the bridge's namespace
+		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // tunnels leave here, not from the bridge's namespace
 		h.terminals = portxdp.New(within, log)
 		h.copies = elimination.NewExecutor(within, h.terminals, log)
 		h.tunnels = tunnel.NewExecutor(outside, within, h.terminals, log)
@@ -158,7 +158,7 @@ func (h *Host) inside(netns string, work func() error) error {
 	case netns == "":
 		return work()
 	default:
-		return fmt.Errorf("nothing can be read in the network namespace %s: %w", netns, h.kernel.Missing)
+		return fmt.Errorf("cannot enter the network namespace %s: %w", netns, h.kernel.Missing)
 	}
 }
 
@@ -269,7 +269,7 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.failovers.Arm(order.Arm))
 	case *agentv1.Directive_Disarm:
 		if h.failovers == nil {
-			return &agentv1.Result{Done: true, Said: "nothing can be armed here"}
+			return &agentv1.Result{Done: true, Said: "this host has no armed failovers"}
 		}
 		return &agentv1.Result{Done: true, Said: h.failovers.Disarm(order.Disarm.GetName())}
 	case *agentv1.Directive_Eliminate:
@@ -308,7 +308,7 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		}
 		return answered(h.relaying.Order(order.Relay))
 	default:
-		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
+		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know the order: install a newer agent", Version, session.Protocol))
 	}
 }
 
@@ -341,15 +341,15 @@ func (h *Host) cannotSteer() error {
 
 func (h *Host) connections() ([]mptcp.Connection, error) {
 	if h.kernel.Handle == nil {
-		return nil, nil // the hello said why
+		return nil, nil // the hello contains the reason
 	}
 	connections, err := h.kernel.Handle.Connections()
 	switch {
 	case err != nil:
 		return nil, err
-	case h.relaying != nil && h.relaying.Stands(): // what it has with servers is as many again, and nobody's path
+	case h.relaying != nil && h.relaying.Stands(): // connections to servers use no path of a terminal
 		connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool { return c.Token == 0 && !c.Serves })
-	case h.taking != nil: // what it has with terminals, in servers' names, is as many again, and rides no uplink
+	case h.taking != nil: // intercepted connections of terminals use no uplink
 		own, err := h.links.Addresses()
 		if err != nil {
 			return nil, err
