@@ -22,7 +22,7 @@
 #include "receive_window_segment.h"
 
 #define TIMESTAMPS_BYTES 12	/* in each segment, if both ends agreed */
-#define SEGMENT_BYTES_LEAST 36	/* Linux's minimum, whatever the MSS option says */
+#define SEGMENT_BYTES_LEAST 36	/* Linux's minimum, even if the MSS option is lower */
 #define ACKED_AT_ONCE_MOST (1U << 30)	/* the largest window (RFC 7323, 2.2) */
 #define SILENCE_NS 1000000000ULL
 

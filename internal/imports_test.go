@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What the packages of each folder may import from this module besides their own folder; tests may import more.
+// The folders of this module that each folder may import besides itself. Tests may import more.
 var mayImport = map[string][]string{
 	"internal": {},
 	"api":      {},

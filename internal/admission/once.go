@@ -12,13 +12,13 @@ type Once struct {
 	passed  [Remembered / 64]uint64
 }
 
-// Any tells whether any number has passed.
+// Any reports whether any number has passed.
 func (o *Once) Any() bool { return o.any }
 
-// Latest tells whether the number is higher than all that have passed.
+// Latest reports whether the number is higher than all that have passed.
 func (o *Once) Latest(number uint32) bool { return !o.any || number > o.highest }
 
-// Fresh tells whether the number may pass: it is within the window, or above, and has not passed yet.
+// Fresh reports whether the number may pass: it is within the window, or above, and has not passed yet.
 func (o *Once) Fresh(number uint32) bool {
 	return o.Latest(number) || o.highest-number < Remembered && *o.word(number)&bit(number) == 0
 }

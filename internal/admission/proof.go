@@ -18,7 +18,7 @@ const Lasts = 10 * time.Second
 // Nonce is sent to an address. Only a host that receives packets there can return it.
 type Nonce [16]byte
 
-// Proof proves source addresses: it recognizes the nonces that it handed to an address for a session. It stores nothing
+// Proof proves source addresses: it recognizes the nonces that it issued to an address for a session. It stores nothing
 // per address, so a flood of requests cannot exhaust its memory.
 type Proof struct {
 	secret [sha256.Size]byte
@@ -39,7 +39,7 @@ func (p *Proof) Nonce(now time.Duration, of netip.AddrPort, session uint32) Nonc
 	return p.compute(period(now), of, session)
 }
 
-// Knows tells whether this nonce was handed to that address recently and not voided since.
+// Knows reports whether this nonce was issued to that address recently and is not void.
 func (p *Proof) Knows(now time.Duration, of netip.AddrPort, session uint32, n Nonce) bool {
 	for _, each := range []uint64{period(now), period(now) - 1} {
 		expected := p.compute(each, of, session)

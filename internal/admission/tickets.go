@@ -17,7 +17,7 @@ func NewTickets(atOnce, aSecond float64) Tickets {
 	return Tickets{fresh: Full(atOnce, aSecond), old: Full(atOnce, aSecond)}
 }
 
-// News tells whether a ticket is higher than all before. A sender without the key must not be able to make one.
+// News reports whether a ticket is higher than all before. A sender without the key must not be able to make one.
 func (t *Tickets) News(ticket uint64) bool {
 	if ticket <= t.newest {
 		return false
@@ -26,7 +26,7 @@ func (t *Tickets) News(ticket uint64) bool {
 	return true
 }
 
-// May tells whether the budget allows an answer to an opening that proves no address.
+// May reports whether the budget allows an answer to an opening that proves no address.
 func (t *Tickets) May(now time.Duration, fresh bool) bool {
 	if fresh {
 		return t.fresh.Take(now)

@@ -184,7 +184,7 @@ func (p *Program) Read(called string, into any) error {
 	return table.Lookup(uint32(0), into)
 }
 
-// Has tells whether a map has this version's layout.
+// Has reports whether a map has this version's layout.
 func (p *Program) Has(called string, like *ebpf.MapSpec) bool {
 	table := p.Maps[called]
 	return table != nil && like.Compatible(table) == nil

@@ -11,7 +11,7 @@ import (
 
 const hwtstampAll = 1 // HWTSTAMP_TX_ON, HWTSTAMP_FILTER_ALL: linux/net_tstamp.h
 
-// stampsInHardware tells whether the network card of this address stamps all packets in hardware. The socket does not
+// stampsInHardware reports whether the network card of this address stamps all packets in hardware. The socket does not
 // enable that: it is a setting of the card, affects everybody and persists (hwstamp_ctl -i DEVICE -t 1 -r 1).
 func stampsInHardware(socket int, local netip.Addr, device string) bool {
 	if device == "" {

@@ -38,7 +38,7 @@ func (s *Socket) receive(b []byte, flags int) (Event, error) {
 	}
 }
 
-// read decodes a packet's control messages. For a transmit stamp it tells whether the packet was sent since the
+// read decodes a packet's control messages. For a transmit stamp it reports whether the packet was sent since the
 // kernel's last reset of the counter.
 func (s *Socket) read(event *Event, control []byte) (ours bool) {
 	for len(control) > 0 {

@@ -197,7 +197,7 @@ func (s *Socket) count(on bool) error {
 	return nil
 }
 
-// Hardware tells whether all times are by the network card's clock.
+// Hardware reports whether all times are by the network card's clock.
 func (s *Socket) Hardware() bool { return s.hardware }
 
 // Local returns the address that the socket is bound to.

@@ -54,7 +54,7 @@ func (p *Ports) Attach(name string) (index, before uint32, err error) {
 	return now.index, current.index, nil
 }
 
-// Native tells whether the port's driver runs the program, rather than the generic layer above it.
+// Native reports whether the port's driver runs the program, rather than the generic layer above it.
 func (p *Ports) Native(name string) bool { return p.at[name].native }
 
 // Detach detaches the program and returns the device's index, or 0 if it was not attached.
