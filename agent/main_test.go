@@ -11,7 +11,7 @@ import (
 	"bicast/agent/host"
 )
 
-// With this in its environment the test's own program is bicast-agent.
+// With this variable in its environment, the test program runs as bicast-agent.
 const asAgent = "BICAST_TEST_AS_AGENT"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// What the agent prints where others read it; its complaints fail the test.
+// The agent's standard output. Standard error fails the test.
 func printed(t *testing.T, words ...string) string {
 	t.Helper()
 	var complaints strings.Builder

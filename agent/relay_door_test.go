@@ -24,7 +24,7 @@ import (
 	"bicast/internal/mtls/mtlstest"
 )
 
-// tunnel is TLS with the relay, by hand, from the gateway's host.
+// tunnel opens TLS to the relay from the gateway's host.
 func (r *road) tunnel() *tls.Conn {
 	r.t.Helper()
 	config, err := mtls.Gateway(r.home(), "tokyo")
@@ -72,7 +72,7 @@ func TestBehindARequestIsNothingButTheTunnel(t *testing.T) {
 		"CONNECT 45.0.0.2:80 HTTP/1.1\r\n" + strings.Repeat("X: y\r\n", 1000) + "\r\n": http.StatusBadRequest,
 	} {
 		conn := r.tunnel()
-		io.WriteString(conn, refused+asked) // as a terminal may have it, whose bytes are sent before there is an answer
+		io.WriteString(conn, refused+asked) // a terminal may send before the answer
 		lines := bufio.NewReader(conn)
 		answer, err := http.ReadResponse(lines, nil)
 		if err != nil || answer.StatusCode != code {
@@ -172,8 +172,8 @@ func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
 	}
 }
 
-// refusal is what `take` says, and its exit code; -1: it had to be killed. Its memory is bounded, for /dev/zero has a gigabyte a
-// second.
+// refusal returns the output and exit code of `take`; -1: it was killed. Its memory is limited, since /dev/zero delivers a
+// gigabyte per second.
 func refusal(t *testing.T, words string) (string, int) {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

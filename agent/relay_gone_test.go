@@ -17,12 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection that has sent nothing takes another path. One that has sent data, which the server may have received, is
-// reset.
+// A connection that has sent nothing takes another path. Others are reset, because the server may have received their data.
 func TestWhoWaitsForARelayThatHasGoneSilentGoesAnotherWay(t *testing.T) { goesSilent(t) }
 
 func TestTimedWhoWaitsForASilentRelayWaitsNoLongerThan5s(t *testing.T) {
-	const soon = 5 * time.Second // it is known after 3
+	const soon = 5 * time.Second // a dead relay is detected after 3 s
 	if took := goesSilent(t); took > soon {
 		t.Fatalf("that took %v, expected no more than %v", took, soon)
 	}
@@ -57,7 +56,7 @@ func goesSilent(t *testing.T) (took time.Duration) {
 	return took
 }
 
-// freeze stops an agent, and returns when all its threads stand still: a busy host may let one go on until the signal is taken.
+// freeze stops an agent and waits until all its threads have stopped: on a busy host a thread may run until it gets the signal.
 func (r *road) freeze(agent *exec.Cmd) {
 	r.t.Helper()
 	agent.Process.Signal(unix.SIGSTOP)

@@ -28,14 +28,14 @@ func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
 	r.serves("8000", func(conn *net.TCPConn) { // a download
 		conn.Write(payload)
 	})
-	r.serves("8001", func(conn *net.TCPConn) { // an upload, of which the server says what it got when it has ended
+	r.serves("8001", func(conn *net.TCPConn) { // an upload whose server reports the received bytes at its end
 		got, err := io.ReadAll(conn)
 		fmt.Fprintln(conn, bytes.Equal(got, payload), err)
 	})
 	r.relays("--congestion", "cubic")
 	taking := r.takes("block", r.home(), "--except", "45.0.0.1/32")
 	for _, address := range []string{server4, server6} {
-		r.expectRelayed(address, "80") // who speaks first is heard
+		r.expectRelayed(address, "80") // servers that send first work too
 		_, lines := r.opened(address, "8000")
 		if got, err := io.ReadAll(lines); !bytes.Equal(got, payload) || err != nil {
 			t.Fatalf("of a download from %s came %d bytes (%v), expected all %d as they are", address, len(got), err, len(payload))
@@ -120,7 +120,7 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 			r.relays()
 			taking := r.takes(fallback, r.home())
 			r.expectRelayed(server4, "80")
-			without("22") // which the relay does not reach
+			without("22") // a port that the relay refuses
 			r.end(r.relaying, os.Kill)
 			without("80")
 			r.relays()
@@ -132,7 +132,7 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 			}
 			conn.Close()
 			without("80")
-			taking = r.takes(fallback, r.home()) // in the place of what the one before left
+			taking = r.takes(fallback, r.home()) // replaces what the previous one left
 			r.expectRelayed(server6, "80")
 			r.end(taking, os.Kill)
 			if said, err := r.run(r.gateway, "take", "--undo"); err != nil {
@@ -144,7 +144,7 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 	}
 }
 
-// nft is slow here, so that the second Ctrl-C finds it at work.
+// nft is slow here, so that it still runs at the second Ctrl-C.
 func TestARepeatedCtrlCLeavesNothingBehind(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
@@ -194,7 +194,7 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 			t.Fatalf("the relay answers %q to a CONNECT to %s, expected %s", said, to, code)
 		}
 	}
-	// A relay of another name, and a gateway that this one does not serve, have the fallback decide.
+	// The fallback decides if the relay has another name or does not serve the gateway.
 	for _, shown := range [][]string{showing(r.authority.Gateway("elsewhere", time.Hour)), append(showing(r.home()), "--name", "osaka")} {
 		taking := r.start(r.gateway, append([]string{
 			"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", "direct", "--inside", "left", "--from", "192.168.7.0/24",
@@ -204,7 +204,7 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 	}
 }
 
-// The gateway's firewall lets nobody in, and what is relayed has no way around it.
+// The gateway's firewall admits no input, and relayed connections do not bypass it.
 func TestNoStrangerReachesATerminalThroughTheProxy(t *testing.T) {
 	const global6 = "2a07::2" // an address of the terminal in the Internet
 	r := newRoad(t)
@@ -288,7 +288,7 @@ func (r *road) listens(at *lab.Host, address string) {
 	r.t.Cleanup(func() { listener.Close() })
 }
 
-// curl is one at the gateway's host, through the relay.
+// curl runs curl through the relay on the gateway's host.
 func (r *road) curl(more ...string) (string, error) {
 	words := []string{
 		"--silent", "--max-time", "60", "--http0.9", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",

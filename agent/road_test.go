@@ -22,12 +22,12 @@ import (
 	"bicast/internal/mtls/mtlstest"
 )
 
-// road is what a terminal's connection passes:
+// road is the path of a terminal's connection:
 //
 //	terminal 192.168.7.2 ─ 192.168.7.1 gateway 10.0.1.1 ─ 10.0.1.2 relay 45.0.0.1 ─ 45.0.0.2 server
 //	              fd07::2 ─ fd07::1             fd01::1 ─ fd01::2        2a0f::1 ─ 2a0f::2
 //
-// The relay's host is a router, too: what is not taken passes it, and the server sees who it is from.
+// The relay's host also routes: connections that are not intercepted reach the server with the terminal's address.
 type road struct {
 	t                                *testing.T
 	terminal, gateway, relay, server *lab.Host
@@ -40,7 +40,7 @@ const (
 	terminal4, terminal6 = "192.168.7.2", "fd07::2"
 	relay4, relay6       = "45.0.0.1", "2a0f::1" // as servers see it
 	door                 = "10.0.1.2:4433"
-	within               = time.Minute            // a stalled machine still passes
+	within               = time.Minute            // the machine may stall
 	unheard              = 500 * time.Millisecond // a firewall that drops a SYN answers nothing
 )
 
@@ -75,7 +75,7 @@ func newRoad(t *testing.T) *road {
 	return r
 }
 
-// link has the first at .1 or .2 of the networks, as the picture says.
+// link connects two hosts. The first gets .1 or .2 of the networks, as in the picture.
 func (r *road) link(left, right *lab.Host, four, six string) {
 	left.Run("ip", "link", "add", "right", "type", "veth", "peer", "name", "left", "netns", right.Path())
 	first, second := "1", "2"
@@ -89,7 +89,7 @@ func (r *road) link(left, right *lab.Host, four, six string) {
 	}
 }
 
-// start is the agent at a host, until the test ends; it is awaited by the first line that it prints.
+// start runs the agent on a host until the test ends. It waits for the first line of output.
 func (r *road) start(at *lab.Host, words ...string) *exec.Cmd {
 	r.t.Helper()
 	agent := exec.Command("/proc/self/exe", words...)
@@ -204,7 +204,7 @@ func (r *road) expect(address, port, seen string) {
 	}
 }
 
-// expectRelayed is of a relay to which the first connection may have taken longer than a terminal waits.
+// expectRelayed retries, because the first connection to the relay may take longer than a terminal waits.
 func (r *road) expectRelayed(address, port string) {
 	r.t.Helper()
 	r.eventually("the server at "+address+" sees the relay", func() bool {
@@ -229,7 +229,7 @@ func echo(conn *net.TCPConn) {
 	conn.CloseWrite()
 }
 
-// run is an agent's verb that ends by itself.
+// run runs a verb that ends by itself.
 func (r *road) run(at *lab.Host, words ...string) (string, error) {
 	return r.command(at, "/proc/self/exe", words...)
 }
@@ -245,12 +245,12 @@ func (r *road) command(at *lab.Host, name string, words ...string) (string, erro
 	return string(out), err
 }
 
-// curled is how curl shows a certificate to a proxy.
+// curled returns curl's options to show a certificate to a proxy.
 func curled(files mtls.Files) []string {
 	return []string{"--proxy-cert", files.Certificate, "--proxy-key", files.Key, "--proxy-cacert", files.Authority}
 }
 
-// payload is of bytes that are not like those around them.
+// payload returns bytes without repetitions nearby.
 var payload = func() []byte {
 	b := make([]byte, 4<<20)
 	rand.NewChaCha8([32]byte{}).Read(b)

@@ -22,7 +22,7 @@ import (
 	"bicast/mptcp"
 )
 
-// With this in its environment the test's own program is bicast-agent.
+// With this variable in its environment, the test program runs as bicast-agent.
 const asAgent = "BICAST_TEST_AS_AGENT"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func agent(arguments ...string) *exec.Cmd {
 	return process
 }
 
-// What a process says, shown where the test fails. A file, for a guard outlives its agent and would hold a pipe.
+// The output of a process, logged if the test fails. It is a file, because a guard outlives its agent and would keep a pipe open.
 func diary(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "said")
@@ -70,15 +70,15 @@ func diary(t *testing.T) *os.File {
 	return file
 }
 
-// A relay with a real agent, a phone with a connection to it that has a subflow on each path, and their controller.
+// bench is a relay with a real agent, a phone with a connection of two subflows to it, and their controller.
 type bench struct {
 	t            *testing.T
 	phone, relay *lab.Host
-	near, far    *mptcp.Handle // of the phone, of the relay
+	near, far    *mptcp.Handle // handles of the phone and of the relay
 	brain        *controllertest.Controller
 	visit        *controllertest.Visit
 	hello        *agentv1.Hello
-	directory    string // of the relay's agent
+	directory    string // the relay's agent's
 	process      *exec.Cmd
 	conn         net.Conn
 }
@@ -86,7 +86,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, brain: controllertest.New(t)}
 	b.phone, b.relay = lab.Two(t)
-	t.Cleanup(func() { // or it would still write to the agent's directory as that is taken away
+	t.Cleanup(func() { // before its directory is removed
 		eventually(t, "the guard is gone with its agent", func() bool { return guards(t, b.relay.Path()) == 0 })
 	})
 	b.near, b.far = open(t, b.phone), open(t, b.relay)
@@ -131,11 +131,11 @@ func (b *bench) exchange() {
 	}
 }
 
-// The connection as one end has it; there is one.
+// The only connection, as one end sees it.
 func (b *bench) connection(handle *mptcp.Handle) mptcp.Connection {
 	b.t.Helper()
 	connections, err := handle.Connections()
-	// A subflow that was refused is a TCP connection of its own while it closes.
+	// A refused subflow appears as a TCP connection while it closes.
 	connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool { return c.Token == 0 })
 	if err != nil || len(connections) != 1 {
 		b.t.Fatalf("%v, %v, expected one MPTCP connection", connections, err)
@@ -153,7 +153,7 @@ func (b *bench) joinLTE() {
 	}
 }
 
-// The terminal's addresses over which the relay sends.
+// active returns the terminal's addresses to which the relay sends.
 func (b *bench) active() string {
 	b.t.Helper()
 	var found []string
@@ -175,7 +175,7 @@ func (b *bench) manager() string {
 	return strings.TrimSpace(string(text))
 }
 
-// eventually asks again and again: what the kernel tells of here is no event.
+// eventually polls, because the kernel announces none of this with events.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(controllertest.Patience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -189,7 +189,7 @@ func path(addresses ...string) *agentv1.Path { return &agentv1.Path{TerminalAddr
 
 func guards(t *testing.T, netns string) int { return len(guardsOf(t, netns)) }
 
-// The guards of a namespace that live.
+// The running guards of a namespace.
 func guardsOf(t *testing.T, netns string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -15,12 +15,12 @@ import (
 	"bicast/mptcp"
 )
 
-// What an agent costs that reports each second on 100 connections with two subflows each, of which some are busy:
+// The cost of an agent that reports each second on 100 connections with two subflows each, some of them busy:
 //
 //	go test ./agent/command -run '^$' -bench Cost -benchtime 20x
 //
-// One round is one report. %core is of one core, from the agent's own accounts. Armed is with a reflex that looks every
-// 37 ms; the paths are idle, so that it does not fire.
+// One round is one report. %core is the share of one core, as the agent reports it. Armed has a failover that looks every
+// 37 ms. The paths are idle, so it does not fire.
 func BenchmarkCost(b *testing.B) {
 	b.Run("reports", func(b *testing.B) { cost(b, nil) })
 	b.Run("armed", func(b *testing.B) {

@@ -30,14 +30,14 @@ Other users of this host can read a command line while it runs. --token - reads 
 instead: type it there, or redirect a file: --token - < FILE.
 `
 
-const joinWithin = 30 * time.Second
+const joinTimeout = 30 * time.Second
 
 // A token has 79 bytes.
-const mostTokenBytes = 4096
+const maxTokenBytes = 4096
 
 // firstLine returns the first line, which may lack a line break.
 func firstLine(in io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(in, mostTokenBytes)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(in, maxTokenBytes)).ReadString('\n')
 	if err == io.EOF && line != "" {
 		err = nil
 	}
@@ -74,7 +74,7 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), joinWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
 	identity, err := trust.Join(ctx, flags.Arg(0), *name, token)
 	if err != nil {

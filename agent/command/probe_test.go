@@ -26,7 +26,7 @@ func keyFile(t *testing.T, text string, mode os.FileMode) string {
 	return path
 }
 
-// reflecting is a reflector that answers, where it does, and what it says until it ends.
+// reflecting starts a reflector, and returns its address and its output.
 func reflecting(t *testing.T, host *lab.Host, key string) (process *exec.Cmd, at string, said io.Reader) {
 	t.Helper()
 	process = agent("reflect", "--listen", "10.1.0.2:0", "--key-file", key, "--netns", host.Path())

@@ -57,7 +57,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, usage, "--allow-ports: %v", err)
 	}
-	if err := beWithin(netns); err != nil {
+	if err := execInNamespace(netns); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	shows, authority, err := files.Load()
@@ -101,8 +101,8 @@ func complete(files mtls.Files) bool {
 	return files.Certificate != "" && files.Key != "" && files.Authority != ""
 }
 
-// beWithin executes this program again in the network namespace: setns(2) moves one thread only.
-func beWithin(netns string) error {
+// execInNamespace executes this program again in the network namespace: setns(2) moves one thread only.
+func execInNamespace(netns string) error {
 	if netns == "" {
 		return nil
 	}

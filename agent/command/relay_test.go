@@ -56,7 +56,7 @@ func TestAReflexLeavesADeadPathByItself(t *testing.T) {
 			t.Fatalf("%v, expected it done", result)
 		}
 	}
-	b.brain.Stop() // it is for when nobody can be asked
+	b.brain.Stop() // the next failure happens without a controller
 	b.relay.Blacken("wifi", "10.1.0.1")
 	b.exchange()
 	if active := b.active(); active != "10.2.0.1" {
@@ -161,7 +161,7 @@ func TestAGuardWhoseAgentIsKilledWhileItStartsHandsTheNamespaceBack(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads.Close() // by an agent that has gone before its guard says that it holds
+	reads.Close() // as if the agent ended before its guard reports
 	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
 	guard.Stdout, guard.Stderr = writes, diary(t)
 	if err := guard.Run(); err != nil {
@@ -197,7 +197,7 @@ func TestANameThatAnyLocalUserCanHoldKeepsNoGuardWaiting(t *testing.T) {
 	}
 }
 
-// Agent and guard are killed together, as by the kernel when memory is short: nobody hands the namespace back.
+// killBoth kills agent and guard together, as the OOM killer may: the userspace path manager stays set.
 func (b *bench) killBoth() {
 	b.t.Helper()
 	unix.Kill(b.process.Process.Pid, unix.SIGSTOP) // so that it replaces no guard
@@ -250,7 +250,7 @@ func TestReleaseMendsWhatBothLeftAndNothingElse(t *testing.T) {
 		t.Fatalf("said %q, expected the namespace to be handed back", said)
 	}
 	b.expectJoinsUntilTheLastConnectionEnds()
-	b.relay.Sysctl("mptcp/pm_type", "1") // by somebody else
+	b.relay.Sysctl("mptcp/pm_type", "1") // by another program
 	if said := b.release(); said != "" || b.manager() != "1" {
 		t.Fatalf("said %q, expected what is not ours to stay", said)
 	}
@@ -277,7 +277,7 @@ func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As in deploy/bicast-agent@.service. Its controller is out of reach, which is none of its guard's affair.
+	// As in deploy/bicast-agent@.service. The guard works without a reachable controller.
 	process := exec.Command("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs",
 		program, "run", "--role", "relay", "--directory", b.brain.Directory("relay"))
 	process.Env = append(os.Environ(), asAgent+"=1")

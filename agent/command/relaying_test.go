@@ -23,9 +23,9 @@ import (
 	"bicast/internal/mtls"
 )
 
-const beyond = "45.0.0.2:80" // the only server, at the phone's host, which is the gateway here
+const beyond = "45.0.0.2:80" // the only server. The phone's host is the gateway here
 
-// stands has the agent be a relay for the gateway home.
+// stands orders the agent to relay for the gateway home.
 func (b *bench) stands(home trust.Identity) {
 	b.t.Helper()
 	is, err := trust.Load(b.directory)
@@ -43,7 +43,7 @@ func (b *bench) stands(home trust.Identity) {
 	}
 }
 
-// carried has the bench's connection be one through the relay.
+// carried replaces the bench's connection by one through the relay.
 func (b *bench) carried(home trust.Identity) {
 	b.t.Helper()
 	wire := b.phone.Dial(netip.MustParseAddrPort(lab.Service+":4433"), "10.1.0.1")

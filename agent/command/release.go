@@ -65,7 +65,7 @@ func Release(arguments []string, out, complaints io.Writer) int {
 	if released {
 		fmt.Fprintln(out, handedBack)
 	}
-	if err = errors.Join(err, takeAway(netns, out), undo(netns, out, divert.Release, undiverted),
+	if err = errors.Join(err, detachPrograms(netns, out), undo(netns, out, divert.Release, undiverted),
 		undo(netns, out, onward.Release, unled)); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -76,8 +76,8 @@ func release(netns, directory string) (bool, error) {
 	return pathmanager.Release(netns, directory, []string{"/proc/self/exe", GuardVerb, netns})
 }
 
-// takeAway detaches the programs of killed agents from cgroups.
-func takeAway(netns string, out io.Writer) error {
+// detachPrograms detaches the programs of killed agents from cgroups.
+func detachPrograms(netns string, out io.Writer) error {
 	gone, blind := 0, false
 	err := within(netns, func() error {
 		if _, err := caps.Cookie(); errors.Is(err, unix.ENOPROTOOPT) {

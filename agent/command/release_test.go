@@ -54,7 +54,7 @@ func TestReleaseTakesAwayWhatAKilledAgentLeftAtACgroupAndSaysHowMuch(t *testing.
 	}
 }
 
-// asService is an agent with the rights of deploy/bicast-agent-terminal.conf, inside a namespace.
+// asService runs an agent with the rights of deploy/bicast-agent-terminal.conf inside a namespace.
 func asService(t *testing.T, host *lab.Host, arguments ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()

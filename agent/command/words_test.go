@@ -69,7 +69,7 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	if code != 1 || !strings.Contains(said, "cannot save the identity") || !strings.Contains(said, "another directory with --directory") {
 		t.Fatalf("exit code %d and %q, expected that the identity cannot be saved", code, said)
 	}
-	said, code = run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", directory) // it is still good
+	said, code = run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", directory) // the token is still valid
 	if code != 0 || !strings.Contains(said, "joined as phone") {
 		t.Fatalf("exit code %d and %q, expected to have joined", code, said)
 	}
@@ -97,7 +97,7 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	if hello.GetRole() != agentv1.Role_ROLE_TERMINAL {
 		t.Fatalf("%v, expected a terminal", hello)
 	}
-	visit.Report() // so that the welcome was heard
+	visit.Report() // the agent has received the welcome
 	phone.Process.Signal(unix.SIGTERM)
 	if err := phone.Wait(); err != nil {
 		t.Fatalf("%v, expected it to end well", err)
@@ -129,7 +129,7 @@ func TestAnAgentHasTheRoleOfItsCertificate(t *testing.T) {
 		if word.GetRole() != hello {
 			t.Errorf("%v, expected the role of %q", word, role)
 		}
-		visit.Report() // so that the welcome was heard
+		visit.Report() // the agent has received the welcome
 		running.Process.Signal(unix.SIGTERM)
 		visit.Stopped()
 		running.Wait()
@@ -147,7 +147,7 @@ func TestWhoseCertificateWasRevokedIsToldByItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer phone.Wait()
-	defer time.AfterFunc(controllertest.Patience, func() { phone.Process.Kill() }).Stop() // which ends what it says, too
+	defer time.AfterFunc(controllertest.Patience, func() { phone.Process.Kill() }).Stop() // this also ends its output
 	defer phone.Process.Kill()
 	visit, _ := b.Welcomed(60000)
 	visit.End(status.Error(codes.PermissionDenied, "the certificate was revoked"))

@@ -19,13 +19,13 @@ const (
 	wifi, lte = 0, 1
 )
 
-// Three devices of a host as the places where paths come in; packets are shown to the program, and none is sent.
+// bench has three devices of a host, one for each path. The tests run the program on packets without sending them.
 type bench struct {
 	t     testing.TB
 	host  *lab.Host
 	e     *Eliminator
-	at    [3]uint32   // the device's index of each path
-	tasks chan func() // done by a thread in the host
+	at    [3]uint32   // index of each path's device
+	tasks chan func() // executed by a thread in the host's namespace
 }
 
 func newBench(t testing.TB, identities, paths int) *bench {
@@ -35,7 +35,7 @@ func newBench(t testing.TB, identities, paths int) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	e.settings.BucketsMask = e.buckets - 1 // all the room at once
+	e.settings.BucketsMask = e.buckets - 1 // use all the room
 	b := &bench{t: t, e: e, tasks: make(chan func())}
 	t.Cleanup(func() { close(b.tasks) })
 	b.host, _ = lab.Two(t)
@@ -87,21 +87,21 @@ func (b *bench) comes(path int, frame []byte) (verdict uint32) {
 	return verdict
 }
 
-// show is for who is in the host already.
+// show runs the program in the host's namespace, where the caller already is.
 func (b *bench) show(path int, frame []byte) (verdict uint32, err error) {
 	return b.e.objects.Program.Run(&ebpf.RunOptions{
 		Data: frame, Context: arrival{DataEnd: uint32(len(frame)), IngressIfindex: b.at[path]},
 	})
 }
 
-// forgets makes all that was seen so far be of no account: it is under another key.
+// forgets changes the key, so that no earlier packet is recognized.
 func (b *bench) forgets() {
 	b.t.Helper()
 	b.e.settings.Secret[0]++
 	b.renew(time.Minute, time.Minute)
 }
 
-// expect shows packets by turns and says what shall become of each.
+// expect runs the program on packets in turn and checks each verdict.
 func (b *bench) expect(verdict uint32, path int, frame []byte, why string) {
 	b.t.Helper()
 	if got := b.comes(path, frame); got != verdict {
@@ -109,7 +109,7 @@ func (b *bench) expect(verdict uint32, path int, frame []byte, why string) {
 	}
 }
 
-// passesTwice shows what is not remembered, twice by each of two paths.
+// passesTwice runs the program on an unidentified packet twice on each of two paths.
 func (b *bench) passesTwice(frame []byte, why string) {
 	b.t.Helper()
 	for _, path := range []int{wifi, wifi, lte, lte} {

@@ -29,15 +29,15 @@ const (
 	conversations = 1000
 	tick          = time.Millisecond
 	inATick       = 50  // packets
-	skewMost      = 200 // ticks that a path takes, which changes now and then
-	jitterMost    = 20  // ticks more, of each packet's own
+	skewMost      = 200 // maximum delay of a path in ticks; it changes now and then
+	jitterMost    = 20  // maximum additional ticks for each packet
 	bursts        = 0.002
-	burstEnds     = 0.05 // so that 1 in 26 packets is lost, 20 in a row
+	burstEnds     = 0.05 // 1 in 26 packets is lost, 20 in a row
 	deaf          = time.Minute
 	ownPort       = 4242
 )
 
-// What became of all packets. Every number is counted by what stands in the packets themselves.
+// The totals of all packets, counted from the numbers that the packets contain.
 type deluged struct {
 	Sent       int     `json:"sent"`
 	LostByBoth int     `json:"lost_by_both"` // paths
@@ -53,11 +53,11 @@ type deluged struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// A path that loses in bursts and delays: each packet by so much, and for a while all of them by so much more or less.
+// lane is a path with bursts of losses, a delay for each packet, and a delay for all packets that changes now and then.
 type lane struct {
 	random *rand.Rand
 	out    *mouth
-	paced  chan [][]byte // what goes out in a tick
+	paced  chan [][]byte // packets of a tick
 	due    [skewMost + jitterMost + 1][][]byte
 	bad    bool
 	skew   int
@@ -68,7 +68,7 @@ func newLane(random *rand.Rand, out *mouth) *lane {
 	return &lane{random: random, out: out, paced: make(chan [][]byte, 8)}
 }
 
-// takes tells whether it will bring the packet.
+// takes reports whether the path delivers the packet.
 func (l *lane) takes(now int, frame []byte) bool {
 	change := bursts
 	if l.bad {
@@ -94,8 +94,8 @@ func (l *lane) passes(now int) {
 	}
 }
 
-// of makes a packet of a conversation. Of ten, one is IPv6's; four have numbers of the sender's own, which come round after
-// eight packets; five are numbered where copies begin.
+// of makes a packet of a flow. Of ten flows, one is IPv6. Four have the sender's identifications, which repeat after eight
+// packets. Five get identifications at the terminal's port.
 func of(number int) []byte {
 	conversation := number % conversations
 	datagram := make([]byte, 16, 16+500)
@@ -116,7 +116,7 @@ func of(number int) []byte {
 	return p.frame()
 }
 
-// numberOf is none where the packet is not one of these.
+// numberOf returns false for other packets.
 func numberOf(frame []byte) (number int, ours bool) {
 	at := 14 + 20
 	if len(frame) > 13 && binary.BigEndian.Uint16(frame[12:]) == 0x86dd {
@@ -149,7 +149,7 @@ func TestOfADelugeByTwoBadPathsNothingIsLostByElimination(t *testing.T) {
 	}
 }
 
-// Where copies begin: a terminal's port with the program that numbers; and where they come in.
+// The terminal's port, where packets get identifications, and the ports where copies arrive.
 type deluge struct {
 	*site
 	terminal *mouth
@@ -173,7 +173,7 @@ func newDeluge(t *testing.T) *deluge {
 		t.Fatal(missing)
 	}
 	order := ordered(roads[:]...)
-	order.WindowFloorMs, order.WindowCeilingMs = 200, 1000 // as a controller orders where nothing is written
+	order.WindowFloorMs, order.WindowCeilingMs = 200, 1000 // the controller's defaults
 	d.order(order)
 	d.far.Do(func() error {
 		d.terminal, d.numbered = newMouth(t, "phone"), newEar(t, "inside")
@@ -245,7 +245,7 @@ func (o *deluged) count(carried, came []uint8) {
 	}
 }
 
-// sends lets the packets out, and waits until the slower path has brought what it has.
+// sends sends the packets, and waits until the slower path has delivered its copies.
 func (d *deluge) sends(packets int, carried []uint8) {
 	due := time.Now()
 	last := (packets-1)/inATick + len(d.lanes[0].due)
@@ -264,13 +264,13 @@ func (d *deluge) sends(packets int, carried []uint8) {
 		}
 		due = due.Add(tick)
 		time.Sleep(time.Until(due))
-		if time.Since(due) > 10*tick { // what was missed is not made up for
+		if time.Since(due) > 10*tick { // skips missed ticks
 			due = time.Now()
 		}
 	}
 }
 
-// stamped are packets as they leave the port of a terminal.
+// stamped returns packets as they leave a terminal's port.
 func (d *deluge) stamped(first, last int) [][]byte {
 	for number := first; number < last; number++ {
 		d.must(d.terminal.write(of(number)))
@@ -301,7 +301,7 @@ func (d *deluge) room() uint32 {
 	return (d.executor.copies.settings.BucketsMask + 1) * ways
 }
 
-// judged is how many packets of a path the program has judged, and passed how many it let pass, of all.
+// judged returns how many packets of a path the program has handled, and passed how many of all paths it passed.
 func (d *deluge) judged(path int) func() (uint64, error) {
 	return func() (uint64, error) {
 		c, err := d.counters(path)
@@ -321,7 +321,7 @@ func (d *deluge) passed() (all uint64, err error) {
 }
 
 func (d *deluge) counters(path int) (total Counters, err error) {
-	var each []Counters // of each processor
+	var each []Counters // one for each processor
 	err = d.executor.copies.objects.Counts.Lookup(uint32(path), &each)
 	for _, one := range each {
 		total.add(one)

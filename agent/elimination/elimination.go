@@ -28,11 +28,11 @@ import (
 var object []byte
 
 const (
-	// PathsMost is the maximum number of paths with copies of one packet.
-	PathsMost = 8
+	// MaxPaths is the maximum number of paths with copies of one packet.
+	MaxPaths = 8
 
-	ways    = 4       // identities per bucket
-	atFirst = 1 << 10 // buckets in use: 136 KiB, which fit into the cache of a processor
+	ways           = 4       // identities per bucket
+	initialBuckets = 1 << 10 // buckets in use: 136 KiB, which fit into the cache of a processor
 )
 
 // settings is the content of the map of the same name (bpf/eliminate.h).
@@ -41,9 +41,9 @@ type settings struct {
 	LeaseUntilNS uint64
 	Secret       [2]uint64
 	BucketsMask  uint32
-	Devices      [PathsMost]uint32
+	Devices      [MaxPaths]uint32
 	Everyone     uint32
-	MACs         [PathsMost]mac
+	MACs         [MaxPaths]mac
 }
 
 // mac is a MAC address, padded to eight bytes.
@@ -96,7 +96,7 @@ func Load(identities int) (*Eliminator, error) {
 	}
 	e := &Eliminator{buckets: 1 << bits.Len(uint(max(identities/ways, 1)-1))}
 	spec.Maps["seen"].MaxEntries = e.buckets
-	e.settings.BucketsMask = min(e.buckets, atFirst) - 1
+	e.settings.BucketsMask = min(e.buckets, initialBuckets) - 1
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (e *Eliminator) Renew(window, lease time.Duration) error {
 
 // Grow doubles the room in use, up to the maximum, if identities were evicted since the last call. Copies of half of the
 // packets in flight then pass. The next Renew applies the change.
-func (e *Eliminator) Grow(counters [PathsMost]Counters) {
+func (e *Eliminator) Grow(counters [MaxPaths]Counters) {
 	var evicted uint64
 	for _, each := range counters {
 		evicted += each.Evicted
@@ -182,8 +182,8 @@ func (e *Eliminator) Grow(counters [PathsMost]Counters) {
 }
 
 // Counters returns the counters of each path.
-func (e *Eliminator) Counters() ([PathsMost]Counters, error) {
-	var total [PathsMost]Counters
+func (e *Eliminator) Counters() ([MaxPaths]Counters, error) {
+	var total [MaxPaths]Counters
 	for path := range total {
 		var each []Counters // of each processor
 		if err := e.objects.Counts.Lookup(uint32(path), &each); err != nil {

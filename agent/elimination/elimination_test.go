@@ -111,7 +111,7 @@ func TestTwoPacketsThatDifferAnywhereInTheirIdentityBothPass(t *testing.T) {
 }
 
 func TestPacketsOfDifferentMakeAreNeverTheSame(t *testing.T) {
-	// As words they would be alike: a tag's, or IPv4's first ones, and those of IPv6's addresses.
+	// The hashed words of these packets are equal: those of a tag, or the first ones of IPv4, and those of IPv6 addresses.
 	tagged := ipv4{source: 1, protocol: esp, payload: slices.Repeat([]byte("x"), 16)}
 	bare := mended(ipv4{protocol: esp, payload: slices.Repeat([]byte("x"), 24)}.frame(), func(packet []byte) {
 		copy(packet[12:], []byte{0, 0, 0, 0, 0, 7, 0, 0})
@@ -164,18 +164,18 @@ func TestTheRoomInUseGrowsWithTheNeed(t *testing.T) {
 			t.Fatalf("mask %d, expected %d", b.e.settings.BucketsMask, mask)
 		}
 		volley()
-		b.e.Grow([PathsMost]Counters(b.counters()))
+		b.e.Grow([MaxPaths]Counters(b.counters()))
 		b.renew(time.Minute, time.Minute)
 	}
 	b.expect(dropped, lte, sent(0, number-1)(64), "the copy of the last")
 	b.e.settings.BucketsMask = 0
-	b.e.Grow([PathsMost]Counters(b.counters()))
+	b.e.Grow([MaxPaths]Counters(b.counters()))
 	if mask := b.e.settings.BucketsMask; mask != 0 {
 		t.Errorf("mask %d: expected that it does not grow where nothing was forgotten", mask)
 	}
 }
 
-// The same packets on two processors at once: who asks the clock first is not always first at the table.
+// The same packets on two processors at once: the first to read the clock is not always the first at the table.
 func TestOfWhatTwoProcessorsBringAtOnceOnePasses(t *testing.T) {
 	const packets = 20_000
 	b := newBench(t, identities, 2)
@@ -224,7 +224,7 @@ func TestWhatHasNoIdentityPassesAsOftenAsItComes(t *testing.T) {
 	binary.BigEndian.PutUint16(jumbo[14+4:], 0)
 	short := numbered(1).frame()[:30]
 	optional := numbered(1)
-	optional.options = []byte{0, 0, 0, 0} // which make no difference to a checksum
+	optional.options = []byte{0, 0, 0, 0} // the checksum does not change
 	for name, frame := range map[string][]byte{
 		"one that is longer than is looked at":  long.frame(),
 		"one that says it is longer than it is": lying, "half a header": short, "a header too short": headless,
@@ -289,7 +289,7 @@ func TestWhatTheSiteDoesNotForwardNeverStandsForTheSoundCopy(t *testing.T) {
 	}
 }
 
-// What a switch floods comes in by a port of ours, for another port of ours.
+// A flooding switch sends packets to one port that are addressed to another.
 func TestEachPathsPacketsAreForItsOwnPort(t *testing.T) {
 	b := newBench(t, 64, 2)
 	other := mac{Bytes: [6]byte{2, 0, 0, 0, 0, 2}}

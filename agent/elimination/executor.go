@@ -26,7 +26,7 @@ const (
 	identities = 1 << 18 // 8.5 MiB: more than two seconds at 100,000 packets per second
 	tendEvery  = time.Second
 	lease      = 3 * tendEvery // of the program without renewal
-	longest    = 10 * time.Second
+	maxWindow  = 10 * time.Second
 )
 
 // ErrNoGateway is the error of terminals and relays, which eliminate nothing.
@@ -68,7 +68,7 @@ func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if len(order.GetPaths()) == 0 {
-		return "no paths: all packets pass", e.let()
+		return "no paths: all packets pass", e.unload()
 	}
 	if e.order == nil || !proto.Equal(e.order, order) {
 		if err := e.begin(order); err != nil {
@@ -86,10 +86,10 @@ func (e *Executor) Order(order *agentv1.Eliminate) (string, error) {
 
 // Run maintains the programs until the context ends, and then detaches them.
 func (e *Executor) Run(ctx context.Context) {
-	clock.Every(ctx, tendEvery, e.see)
+	clock.Every(ctx, tendEvery, e.tick)
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	if err := e.let(); err != nil {
+	if err := e.unload(); err != nil {
 		e.log.Error("cannot unload the programs that eliminate copies", "reason", err)
 	}
 }
@@ -113,7 +113,7 @@ func (e *Executor) Report() *agentv1.Elimination {
 }
 
 func (e *Executor) begin(order *agentv1.Eliminate) error {
-	if err := e.let(); err != nil {
+	if err := e.unload(); err != nil {
 		e.log.Warn("cannot unload the programs of the previous order", "reason", err)
 	}
 	copies, err := Load(identities)
@@ -126,7 +126,7 @@ func (e *Executor) begin(order *agentv1.Eliminate) error {
 	return nil
 }
 
-func (e *Executor) let() error {
+func (e *Executor) unload() error {
 	if e.order == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (e *Executor) let() error {
 	return err
 }
 
-func (e *Executor) see() {
+func (e *Executor) tick() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.order != nil {
@@ -149,7 +149,7 @@ func (e *Executor) tend() {
 	err := e.within(func() error {
 		for number, path := range e.order.GetPaths() {
 			address, _ := net.ParseMAC(path.GetMac()) // nil: the device's own; check has refused invalid ones
-			e.found(path.GetPort(), e.copies.Attach(path.GetPort(), uint32(number), address))
+			e.setState(path.GetPort(), e.copies.Attach(path.GetPort(), uint32(number), address))
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func (e *Executor) tend() {
 		return
 	}
 	if counters, err := e.copies.Counters(); err == nil {
-		e.window.take(counters)
+		e.window.update(counters)
 		e.copies.Grow(counters)
 	}
 	if err := e.copies.Renew(e.window.now, lease); err != nil {
@@ -166,8 +166,8 @@ func (e *Executor) tend() {
 	}
 }
 
-// found records the state of a port, and logs changes once.
-func (e *Executor) found(port string, err error) {
+// setState records the state of a port, and logs changes once.
+func (e *Executor) setState(port string, err error) {
 	e.ports.Found(port, err, e.log, portstate.Words{Lost: "copies are not eliminated at a port", Back: "copies are eliminated at a port again"})
 }
 
@@ -213,14 +213,14 @@ func check(order *agentv1.Eliminate) error {
 	switch {
 	case len(paths) == 0:
 		return nil
-	case len(paths) < 2 || len(paths) > PathsMost:
-		return fmt.Errorf("%s with copies, expected 2 to %d", plural.Of(len(paths), "path"), PathsMost)
+	case len(paths) < 2 || len(paths) > MaxPaths:
+		return fmt.Errorf("%s with copies, expected 2 to %d", plural.Of(len(paths), "path"), MaxPaths)
 	case len(names) < len(paths) || len(ports) < len(paths)+len(order.GetNumberedPorts()):
 		return errors.New("a path or a port is listed twice, expected unique ones")
 	case names[""] || ports[""]:
 		return errors.New("a path or a port has an empty name")
-	case floor <= 0 || ceiling < floor || ceiling > longest:
-		return fmt.Errorf("a window of %v to %v, expected 1 ms to %v", floor, ceiling, longest)
+	case floor <= 0 || ceiling < floor || ceiling > maxWindow:
+		return fmt.Errorf("a window of %v to %v, expected 1 ms to %v", floor, ceiling, maxWindow)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"bicast/internal/lab"
 )
 
-// A site's host whose uplinks' other ends somebody holds who can send any frame.
+// A site's host. The test sends any frames from the other ends of its uplinks.
 type site struct {
 	t         *testing.T
 	host, far *lab.Host
@@ -37,12 +37,12 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.executor.Run(ctx) // lets everything pass
+		s.executor.Run(ctx) // then everything passes
 	})
 	return s
 }
 
-// ordered is of ports with the address that all frames here are for.
+// ordered returns an order whose ports have the destination address of all frames.
 func ordered(ports ...string) *agentv1.Eliminate {
 	order := &agentv1.Eliminate{WindowFloorMs: 10, WindowCeilingMs: 10_000}
 	for _, port := range ports {
@@ -58,7 +58,7 @@ func (s *site) order(order *agentv1.Eliminate) {
 	}
 }
 
-// send puts a frame on a wire; it has been judged when this returns or soon after.
+// send sends a frame. The program handles it before send returns or soon afterwards.
 func (s *site) send(port string, frame []byte) {
 	s.t.Helper()
 	s.far.Do(func() error {
@@ -75,7 +75,7 @@ func (s *site) send(port string, frame []byte) {
 	})
 }
 
-// counts waits until so many packets have been seen.
+// counts waits until the program has counted this many packets.
 func (s *site) counts(seen uint64) (wifi, lte *agentv1.PathCopies) {
 	s.t.Helper()
 	for deadline := time.Now().Add(deaf); ; time.Sleep(time.Millisecond) {
@@ -106,7 +106,7 @@ func (s *site) missing(sentences ...string) {
 	}
 }
 
-// quiet keeps a namespace from saying something by itself, which would be counted.
+// quiet keeps a namespace from sending packets of its own, which would count.
 func (s *site) quiet() {
 	for _, host := range []*lab.Host{s.host, s.far} {
 		for _, device := range []string{"wifi", "lte"} {
@@ -156,7 +156,7 @@ func TestAPortThatGoesAndComesBackIsServedAgain(t *testing.T) {
 		host.Run("ip", "link", "set", "lte", "up")
 	}
 	s.quiet()
-	s.order(ordered("lte", "wifi")) // counters begin anew with an order that is another
+	s.order(ordered("lte", "wifi")) // a different order resets the counters
 	s.missing()
 	s.send("wifi", numbered(1).frame())
 	s.counts(1)
@@ -173,7 +173,7 @@ func TestTwoAgentsAreNotAtOnePort(t *testing.T) {
 	if _, err := other.Order(ordered("lte", "wifi")); err == nil || !strings.Contains(err.Error(), "has an XDP program already") {
 		t.Fatalf("%v, expected the second to be refused", err)
 	}
-	if err := other.let(); err != nil {
+	if err := other.unload(); err != nil {
 		t.Fatal(err)
 	}
 	s.missing()
@@ -221,7 +221,7 @@ func TestWhatIsNotTendedPassesWhenItsLeaseIsOver(t *testing.T) {
 	}
 	s.send("wifi", numbered(1).frame())
 	s.send("lte", numbered(1).frame())
-	s.order(ordered("wifi", "lte")) // which tends it
+	s.order(ordered("wifi", "lte")) // also tends it
 	s.send("wifi", numbered(2).frame())
 	s.counts(1)
 }

@@ -7,13 +7,13 @@ import (
 	"encoding/binary"
 )
 
-// A TTL of zero is what a packet usually has left.
+// A TTL of zero means a usual one.
 type ipv4 struct {
 	id       uint16
 	flags    uint16 // with the fragment's offset
 	ttl, tos uint8
 	protocol uint8
-	options  []byte // of a length that is a multiple of four
+	options  []byte // length is a multiple of four
 	payload  []byte
 	source   byte
 	tags     []uint16
@@ -34,7 +34,7 @@ func (p ipv4) frame() []byte {
 	return ethernet(p.tags, 0x0800, append(header, p.payload...))
 }
 
-// Zero hops are as many as a packet usually has left.
+// A hop limit of zero means a usual one.
 type ipv6 struct {
 	label, hops uint8
 	next        uint8
@@ -50,7 +50,7 @@ func (p ipv6) frame() []byte {
 	return ethernet(nil, 0x86dd, append(header, p.payload...))
 }
 
-// mended is a frame whose IPv4 header was changed, with the checksum that it has then.
+// mended returns a frame with a changed IPv4 header and a valid checksum.
 func mended(frame []byte, change func(packet []byte)) []byte {
 	packet := frame[14:]
 	change(packet)
@@ -59,7 +59,7 @@ func mended(frame []byte, change func(packet []byte)) []byte {
 	return frame
 }
 
-// own is the MAC address of every port here, but where a test says otherwise.
+// own is the MAC address of every port unless a test sets another one.
 var own = mac{Bytes: [6]byte{2, 0, 0, 0, 0, 1}}
 
 func ethernet(tags []uint16, kind uint16, packet []byte) []byte {
@@ -85,7 +85,7 @@ func numbered(id uint16) ipv4 {
 	return ipv4{id: id, ttl: 64, protocol: udp, payload: []byte("0123456789abcdefghijklmnop"), source: 1}
 }
 
-// sum is the Internet checksum over a header: 0 where the one inside it is right.
+// sum returns the Internet checksum of a header: 0 if the checksum inside is valid.
 func sum(header []byte) uint16 {
 	var total uint32
 	for at := 0; at < len(header); at += 2 {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-const longestShown = 3000 // bytes of a frame that is shown; the kernel wants 14 at least
+const longestShown = 3000 // bytes of a frame; the kernel requires at least 14
 
-// Any frame, another that differs from it as `edits` say (three bytes each: where, and what with), and in which order they
-// come by which path: one byte of `order` is one arrival.
+// Any frame, a second one that differs by `edits` (three bytes each: position and value), and `order`, the arrivals of both
+// on the paths, one byte for each.
 func FuzzOnlyWhatAnotherPathBroughtIsDropped(f *testing.F) {
 	turns := []byte{0, 1, 3, 2, 4, 5, 0, 3}
 	for flow := range flows {
@@ -54,7 +54,7 @@ func FuzzOnlyWhatAnotherPathBroughtIsDropped(f *testing.F) {
 	})
 }
 
-// addedUp is a frame whose IPv4 header, where it has a whole one, has the right checksum.
+// addedUp returns a frame with a valid IPv4 header checksum, if its header is complete.
 func addedUp(frame []byte) []byte {
 	at := 14
 	for len(frame) >= at+20 && slices.Contains([]uint16{0x8100, 0x88a8}, binary.BigEndian.Uint16(frame[at-2:])) {

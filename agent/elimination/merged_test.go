@@ -12,17 +12,17 @@ import (
 	"bicast/internal/lab"
 )
 
-// A tunnel by wifi, whose device merges what it receives or does not; `bicast bridge` turns that off (gateway/ports.py).
+// A tunnel over wifi, with and without GRO on its device. `bicast bridge` turns GRO off (gateway/ports.py).
 func TestWhatTheDeviceBelowATunnelDoesNotMergeIsIdentified(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	for host, other := range map[*lab.Host]string{s.far: "10.1.0.2", s.host: "10.1.0.1"} {
 		host.Run("ip", "link", "add", "tun", "type", "vxlan", "id", "7", "dstport", "4789", "remote", other, "dev", "wifi")
-		host.Run("ethtool", "-K", "tun", "tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off") // as an agent makes it
+		host.Run("ethtool", "-K", "tun", "tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off") // as the agent does
 		host.Sysctl("ipv6/conf/tun/disable_ipv6", "1")
 		host.Run("ip", "link", "set", "tun", "up")
 	}
-	s.far.Run("ethtool", "-K", "wifi", "tso", "off") // or its veth leaves merging to it
+	s.far.Run("ethtool", "-K", "wifi", "tso", "off") // otherwise the veth passes merged packets
 	s.far.Run("ip", "address", "add", "10.99.0.1/24", "dev", "tun")
 	s.host.Run("ip", "address", "add", "10.99.0.2/24", "dev", "tun")
 	order := ordered("tun", "lte")
@@ -41,7 +41,7 @@ func TestWhatTheDeviceBelowATunnelDoesNotMergeIsIdentified(t *testing.T) {
 	}
 }
 
-// upload sends 2 MiB from afar, and has them sent back.
+// upload sends 2 MiB from the far host and waits for the echo.
 func (s *site) upload(to netip.AddrPort) {
 	s.t.Helper()
 	s.far.Do(func() error {

@@ -18,7 +18,7 @@ var (
 	trials = flag.Int("trials", 50, "of each test with random paths")
 )
 
-// What arrives when some flows send by paths that lose, delay and repeat it, and what became of it.
+// The arrivals of some flows over paths that lose, delay and repeat packets, with the verdicts.
 type journey struct {
 	random   *rand.Rand
 	paths    int
@@ -34,7 +34,7 @@ type coming struct {
 	drops bool
 }
 
-// sent makes a packet of a flow, in which alone its number differs from others of the flow.
+// sent makes a packet of a flow. Packets of a flow differ in their number only.
 func sent(flow int, number uint64) (packet func(ttl uint8) []byte) {
 	tail := binary.BigEndian.AppendUint64(slices.Repeat([]byte{byte(flow)}, 8+7*flow), number)
 	p := ipv4{source: byte(flow), protocol: udp, payload: tail}
@@ -66,7 +66,7 @@ func sent(flow int, number uint64) (packet func(ttl uint8) []byte) {
 
 const flows = 8
 
-// ending is the packet as the site does not forward it.
+// ending returns the packet in a form that the site does not forward.
 func ending(random *rand.Rand, flow int, number uint64) []byte {
 	if random.IntN(2) == 0 {
 		return sent(flow, number)(uint8(1 + random.IntN(2)))
@@ -76,7 +76,7 @@ func ending(random *rand.Rand, flow int, number uint64) []byte {
 	return frame
 }
 
-// newJourney sends so many packets; of each flow every `again` ones are equal.
+// newJourney sends this many packets. In each flow, groups of `again` packets are equal.
 func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *journey {
 	j := &journey{random: random, paths: paths}
 	for path := range paths {
@@ -96,7 +96,7 @@ func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *jou
 				at := float64(n) + late*random.Float64()
 				j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: frame})
 				if random.Float64() < 0.1 {
-					at -= 2 * random.Float64() // before the sound one, or behind another path's
+					at -= 2 * random.Float64() // before the sound copy, or after another path's
 					j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: ending(random, flow, number), ends: true})
 				}
 				if random.Float64() < repeated {
@@ -110,7 +110,7 @@ func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *jou
 	return j
 }
 
-// runs shows it to the program, and to the rule where there is one. Now and then a while passes.
+// runs runs the program on all arrivals, and the rule if there is one. Sometimes time passes in between.
 func (j *journey) runs(b *bench, beside *rule, whiles ...time.Duration) {
 	b.t.Helper()
 	evicted := b.evicted()
@@ -128,7 +128,7 @@ func (j *journey) runs(b *bench, beside *rule, whiles ...time.Duration) {
 		}
 		if expected := beside.comes(one.path, one.frame); verdict != expected {
 			if beside.room > ways && b.evicted() > evicted {
-				beside = nil // there is more than one bucket, and which one was full is not for the rule to know
+				beside = nil // the rule does not know which of several buckets was full
 				continue
 			}
 			b.t.Fatalf("arrival %d, number %d by path %d: verdict %d, by the rule %d", n, one.sent, one.path, verdict, expected)
@@ -144,7 +144,7 @@ func (b *bench) evicted() (all uint64) {
 	return all
 }
 
-// What became of all that has one number.
+// fate is the verdicts on all packets with one number.
 type fate struct {
 	passed  int
 	arrived [3]int // by each path
@@ -167,7 +167,7 @@ func (j *journey) fates() map[uint64]*fate {
 	return fates
 }
 
-// most is how many arrived by the path that brought most, all by all, and paths how many of them brought any.
+// most is the largest number of arrivals on one path, all the number on all paths, and paths the number of paths with any.
 func (f fate) most() (most, all, paths int) {
 	for _, arrived := range f.arrived {
 		most, all = max(most, arrived), all+arrived
@@ -176,7 +176,7 @@ func (f fate) most() (most, all, paths int) {
 	return most, all, paths
 }
 
-// while makes time pass: all that is remembered is older then.
+// while makes time pass for the recorded packets.
 func (b *bench) while(long time.Duration) {
 	b.t.Helper()
 	type bucket struct {
@@ -218,7 +218,7 @@ func each(t *testing.T, identities int, test func(b *bench, random *rand.Rand, p
 		})
 		for range *trials {
 			b.forgets()
-			if b.e.buckets <= 1<<8 { // or what is left there would count as evicted
+			if b.e.buckets <= 1<<8 { // otherwise old entries would count as evicted
 				b.while(2 * time.Minute)
 			}
 			test(b, rand.New(rand.NewPCG(drawn, uint64(paths))), paths)

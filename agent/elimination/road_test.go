@@ -25,19 +25,19 @@ import (
 
 const (
 	liveFrames = 1 << 1  // BPF_F_TEST_XDP_LIVE_FRAMES: what the program redirects is really sent
-	volley     = 1 << 14 // packets that are sent at once
-	turn       = 1 << 9  // by one path, before it is the other's
-	processor  = 1       // of the sender and, as it is a veth's, of the receiver
+	volley     = 1 << 14 // packets per run
+	turn       = 1 << 9  // packets on one path before the other's turn
+	processor  = 1       // of the sender, and thereby of the veth's receiver
 )
 
-// Two veth pairs. Firsts come by the one, `turn` in a row, and then their copies by the other, numbered in what they carry.
+// Two veth pairs. First copies arrive on one, `turn` in a row, then second copies on the other, with numbers in the payload.
 type road struct {
 	b         *testing.B
 	far, host *lab.Host
 	e         *Eliminator
 	frame     []byte
 	sender    *ebpf.Program
-	next      *ebpf.Map // which packet is next, and both devices
+	next      *ebpf.Map // number of the next packet, and both devices
 	idle      [2]*ebpf.Program
 	links     [2]link.Link
 	from      [2]int // devices
@@ -92,7 +92,7 @@ func newRoad(b *testing.B, flags link.XDPAttachFlags, bytes, room int) *road {
 	return r
 }
 
-// sends makes the program that numbers a packet and sends it.
+// sends returns a program that numbers a packet and sends it.
 func (r *road) sends() {
 	var err error
 	r.next, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
@@ -134,8 +134,8 @@ func (r *road) sends() {
 
 var errLate = errors.New("who watches was held up")
 
-// takes sends a volley, in turns by these roads on which these programs stand, and tells what a packet took until it was
-// judged. The sender's own beginning and end do not count: it is watched from another processor.
+// takes sends a volley in turns over roads with these programs, and returns the time per packet until the verdict. Another
+// processor measures, so that the start and the end of the sender do not count.
 func (r *road) takes(programs [2]*ebpf.Program, by [2]int) (ns float64) {
 	for path, program := range programs {
 		r.must(r.links[path].Update(program))
@@ -145,7 +145,7 @@ func (r *road) takes(programs [2]*ebpf.Program, by [2]int) (ns float64) {
 		next = binary.NativeEndian.AppendUint64(next, uint64(r.from[road]))
 	}
 	r.must(r.next.Put(uint32(0), next))
-	r.sent += 4 * volley // and a sender that was interrupted begins again
+	r.sent += 4 * volley // an interrupted sender starts again
 	err := r.far.Try(func() error {
 		if err := undisturbed(1 - processor); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (r *road) send() error {
 	})
 }
 
-// undisturbed keeps the thread on a processor, before all that is not as urgent.
+// undisturbed pins the thread to a processor with a real-time priority.
 func undisturbed(on int) error {
 	var only unix.CPUSet
 	only.Set(min(on, runtime.NumCPU()-1))
@@ -207,7 +207,7 @@ func undisturbed(on int) error {
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
 }
 
-// arrived is what veths count as sent, of frames that were redirected to them: what their peers have taken in.
+// arrived returns the frames that the veths count as sent: their peers have received them.
 func arrived() (packets int, err error) {
 	table, err := os.ReadFile("/proc/thread-self/net/dev")
 	if err != nil {
@@ -271,7 +271,7 @@ func constant(b *testing.B, verdict int32) *ebpf.Program {
 	return program
 }
 
-// datagram is UDP with so many bytes, on Ethernet without its check sequence.
+// datagram returns a UDP frame of this length, without the Ethernet frame check sequence.
 func datagram(bytes int) []byte {
 	p := numbered(1)
 	p.payload = make([]byte, 8+bytes)

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// The rule, written once more and from its words: what bpf/eliminate.bpf.c has to do with each packet.
+// A second implementation of the rule of bpf/eliminate.bpf.c, written from its description:
 //
-// A packet is dropped only against one that came by another path, within the window, and that this path has not brought
-// yet. There is room for so many packets, and for a new one the oldest goes of those that all paths have brought, or else
-// the oldest.
+// A packet is dropped only if another path delivered it within the window and this path has not yet. The room is limited.
+// A new packet evicts the oldest that all paths have delivered, or else the oldest.
 type rule struct {
 	window time.Duration
 	room   int
 	paths  int
 	known  map[string]*known
 	now    time.Duration
-	ticks  int // arrivals: which is older, of two at one time
+	ticks  int // count of arrivals, which orders those at the same time
 }
 
 type known struct {
@@ -69,8 +68,8 @@ func (r *rule) before(one, other *known) bool {
 	return one.tick < other.tick
 }
 
-// identity is what all copies of a packet have in common and no other packet has; not ok where it has none, or where the
-// site sends it on to nobody: such a packet is not remembered.
+// identity returns what the copies of a packet share with no other packet. It returns false for a packet without identity,
+// or one that the site does not forward: the program does not record it.
 func identity(frame []byte) (name string, ok bool) {
 	if len(frame) < 14 || !bytes.Equal(frame[:6], own.Bytes[:]) {
 		return "", false

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// What the program itself costs a packet, without what brings it: the kernel's own measure.
+// The program's own cost per packet, as the kernel measures it.
 func BenchmarkAPacket(b *testing.B) {
 	for name, bytes := range map[string]int{"64 bytes": 18, "1400 bytes": 1354} {
 		b.Run(name, func(b *testing.B) {
@@ -27,16 +27,16 @@ func BenchmarkAPacket(b *testing.B) {
 	}
 }
 
-// What one processor takes to send and receive a packet over a veth: with the eliminator on it, beside programs that give the
-// same verdicts without a look (`idle`). `pair` is of packets and their copies by turns, those that pass and those that end.
-// `copy` is of what ends alone: nothing but the program and the veth.
+// The time that one processor needs to send and receive a packet over a veth, with the eliminator and with programs that
+// give the same verdicts without inspection (`idle`). `pair` alternates first copies, which pass, and second ones. `copy`
+// has second copies only: the cost of the program and the veth.
 func BenchmarkSpeed(b *testing.B) {
 	for _, mode := range []struct {
 		name  string
 		flags link.XDPAttachFlags
 	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}} {
 		for name, bytes := range map[string]int{"64 bytes": 18, "1400 bytes": 1354} {
-			for _, room := range []int{ways * atFirst, identities} {
+			for _, room := range []int{ways * initialBuckets, identities} {
 				b.Run(fmt.Sprintf("%s/%s/room %d", mode.name, name, room), func(b *testing.B) {
 					road := newRoad(b, mode.flags, bytes, room)
 					pass, drop, ours := road.idle[0], road.idle[1], road.e.objects.Program

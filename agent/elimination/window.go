@@ -23,12 +23,12 @@ type skews [32]uint64
 type sizing struct {
 	floor, ceiling time.Duration
 	now            time.Duration
-	seen           []skews // one for each second
+	readings       []skews // one for each second
 }
 
 func newSizing(order *agentv1.Eliminate) sizing {
 	floor, ceiling := bounds(order)
-	return sizing{floor: floor, ceiling: ceiling, now: ceiling, seen: []skews{{}}}
+	return sizing{floor: floor, ceiling: ceiling, now: ceiling, readings: []skews{{}}}
 }
 
 func bounds(order *agentv1.Eliminate) (floor, ceiling time.Duration) {
@@ -36,18 +36,18 @@ func bounds(order *agentv1.Eliminate) (floor, ceiling time.Duration) {
 	return floor, time.Duration(order.GetWindowCeilingMs()) * time.Millisecond
 }
 
-func (s *sizing) take(counters [PathsMost]Counters) {
+func (s *sizing) update(counters [MaxPaths]Counters) {
 	var all skews
 	for _, path := range counters {
 		for step, copies := range path.Skew {
 			all[step] += copies
 		}
 	}
-	s.seen = append(s.seen, all)
-	if len(s.seen) > remember {
-		s.seen = s.seen[1:]
+	s.readings = append(s.readings, all)
+	if len(s.readings) > remember {
+		s.readings = s.readings[1:]
 	}
-	for step, copies := range s.seen[0] {
+	for step, copies := range s.readings[0] {
 		all[step] -= copies
 	}
 	s.now = s.window(all)

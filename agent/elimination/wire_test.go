@@ -18,17 +18,17 @@ const (
 	roomToHear = 8 << 20 // bytes
 )
 
-// mouth sends frames by a device.
+// mouth sends frames on a device.
 type mouth struct{ fd int }
 
-// ear hears what came in by a device, behind its programs; by all of them where none is named.
+// ear receives the frames that passed the programs of a device, or of all devices.
 type ear struct {
 	fd     int
 	buffer [2048]byte
 }
 
 type hearing struct {
-	times []uint8 // that each number came
+	times []uint8 // arrivals of each number
 	err   error
 }
 
@@ -46,7 +46,7 @@ func newEar(t *testing.T, device string) *ear {
 	return e
 }
 
-// socket is one of the namespace of this thread.
+// socket opens a packet socket in the thread's namespace.
 func socket(t *testing.T, device string, protocol uint16) int {
 	t.Helper()
 	place := &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8}
@@ -80,8 +80,8 @@ func (m *mouth) write(frame []byte) error {
 	}
 }
 
-// sends what comes, never more at once than the device has room for: `judged` tells how many have come through. It hears
-// its orders to the end, whatever happens.
+// sends sends frames from the channel, with at most the device's room in flight: `judged` returns how many were handled. It
+// drains the channel in any case.
 func (m *mouth) sends(orders <-chan [][]byte, judged func() (uint64, error)) error {
 	sent, err := judged()
 	for frames := range orders {

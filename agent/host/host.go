@@ -44,9 +44,9 @@ type Host struct {
 	executor  *mptcpctl.Executor
 	failovers *failover.Failovers
 	copies    *elimination.Executor // nil on a terminal or a relay
-	tunnels   *tunnel.Executor      // likewise
-	terminals *portxdp.Programs     // likewise: the programs of both at their ports
-	taking    *intercept.Executor   // likewise
+	tunnels   *tunnel.Executor      // nil on a terminal or a relay
+	terminals *portxdp.Programs     // nil on a terminal or a relay; serves elimination and tunnels
+	taking    *intercept.Executor   // nil on a terminal or a relay
 	windows   *windows              // nil on a relay
 	measuring *probing.Executor
 	walking   *traceroute.Executor

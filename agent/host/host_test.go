@@ -98,7 +98,7 @@ func TestAReportHasTheConnectionsOfTheNamespace(t *testing.T) {
 	}
 }
 
-// That a host has a connection in a name that none of its devices has is what a proxy of its terminals does.
+// A proxy of terminals has connections with addresses that no device of the host has.
 func TestAGatewayTellsOfNoConnectionThatItHasInAnothersName(t *testing.T) {
 	const stranger = "45.0.0.1"
 	client, server := lab.Two(t)
@@ -152,7 +152,7 @@ func (anyKernel) PreferEndpoints([]netip.Addr, []netip.Addr, bool) (mptcp.Change
 	return mptcp.Change{}, nil
 }
 
-// nowhere is where no packet leaves.
+// nowhere runs nothing, as on a host without a network.
 func nowhere(func() error) error { return errors.New("there is no network") }
 
 func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
@@ -221,7 +221,7 @@ func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
 	}
 }
 
-// nft waits here until the test lets it go on.
+// nft blocks on this FIFO until the test continues.
 func TestAnNftThatHangsHoldsUpNoReportAndNoOtherExecutor(t *testing.T) {
 	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_GATEWAY)
 	obey := func(order *agentv1.Directive) *agentv1.Result { return h.Obey(context.Background(), order) }
@@ -246,7 +246,7 @@ func TestAnNftThatHangsHoldsUpNoReportAndNoOtherExecutor(t *testing.T) {
 			Name: "dsl", Port: "tun-busy", Vni: 4242, UdpPort: 4799, Remote: "127.0.0.1", Key: make([]byte, 32),
 		}))
 	}()
-	hangs, err := os.OpenFile(gate, os.O_WRONLY, 0) // until nft reads there
+	hangs, err := os.OpenFile(gate, os.O_WRONLY, 0) // blocks until nft reads
 	if err != nil {
 		t.Fatal(err)
 	}

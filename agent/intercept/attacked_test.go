@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// systemd-networkd removes rules and routes when it restarts, and so may people.
+// A restart of systemd-networkd removes rules and routes.
 func TestRulesAndRoutesThatSomebodyTakesAwayAreMadeAgain(t *testing.T) {
 	for _, words := range []string{
 		"ip rule del priority 11", "ip rule flush protocol 202", "ip -6 rule flush protocol 202",

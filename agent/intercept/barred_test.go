@@ -13,7 +13,7 @@ func TestAFirewallThatBarsTerminalsIsKnownByWhatNeverComes(t *testing.T) {
 	for _, step := range []struct {
 		second             int
 		openings, accepted uint64
-		bars               bool
+		blocked            bool
 		why                string
 	}{
 		{0, 0, 0, false, "nothing has come"},
@@ -27,8 +27,8 @@ func TestAFirewallThatBarsTerminalsIsKnownByWhatNeverComes(t *testing.T) {
 		{24, 0, 4, false, "the rules were written anew"},
 		{40, 8, 5, false, "and others come in"},
 	} {
-		if bars := seen.bars(step.openings, step.accepted, start.Add(time.Duration(step.second)*time.Second)); bars != step.bars {
-			t.Errorf("second %d: %v, expected %v: %s", step.second, bars, step.bars, step.why)
+		if blocked := seen.blocked(step.openings, step.accepted, start.Add(time.Duration(step.second)*time.Second)); blocked != step.blocked {
+			t.Errorf("second %d: %v, expected %v: %s", step.second, blocked, step.blocked, step.why)
 		}
 	}
 }

@@ -9,30 +9,28 @@ import (
 	"os"
 )
 
-// blinding is the setting of blackhole detection in Linux 6.12 and later. After lost MPTCP SYNs the kernel falls back to
+// blackholeSysctl is the setting of blackhole detection in Linux 6.12 and later. After lost MPTCP SYNs the kernel falls back to
 // plain TCP in the whole namespace, for an hour. A relay would then be reached by one uplink only.
-const blinding = "/proc/sys/net/mptcp/blackhole_timeout"
+const blackholeSysctl = "/proc/sys/net/mptcp/blackhole_timeout"
 
-// unblind turns blackhole detection off.
-func (s *interception) unblind() error {
-	before, err := os.ReadFile(blinding)
+func (s *interception) disableBlackhole() error {
+	before, err := os.ReadFile(blackholeSysctl)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = os.WriteFile(blinding, []byte("0"), 0)
+		err = os.WriteFile(blackholeSysctl, []byte("0"), 0)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot turn off MPTCP's blackhole detection, which falls back to TCP after lost SYNs: %w; this needs root", err)
 	}
-	s.blinded = before
+	s.blackholeTimeout = before
 	return nil
 }
 
-// reblind restores the previous setting.
-func (s *interception) reblind() error {
-	if s.blinded == nil {
+func (s *interception) restoreBlackhole() error {
+	if s.blackholeTimeout == nil {
 		return nil
 	}
-	return os.WriteFile(blinding, s.blinded, 0)
+	return os.WriteFile(blackholeSysctl, s.blackholeTimeout, 0)
 }

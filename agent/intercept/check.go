@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	mostTerminals = 250
-	mostUplinks   = 8
-	mostRelays    = 64
-	mostChoices   = 4096
-	mostPort      = 1<<16 - 1
+	maxTerminals = 250
+	maxUplinks   = 8
+	maxRelays    = 64
+	maxChoices   = 4096
+	maxPort      = 1<<16 - 1
 )
 
 // bridges matches the name of the bridge's end of a veth pair. The host's end has two letters more
 // (controller/edges/config/relaying.py).
 var bridges = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,12}$`)
 
-// wanted is a valid order.
-type wanted struct {
+// spec is a valid order.
+type spec struct {
 	ground    divert.Ground
 	terminals []terminal
 	relays    []relay
@@ -53,28 +53,28 @@ type relay struct {
 // onward maps a port of this relay to another relay. A connection to the other relay gets a subflow through it.
 type onward struct{ here, to netip.AddrPort }
 
-// read validates an order.
-func read(order *agentv1.Take) (w wanted, err error) {
+// parseOrder validates an order.
+func parseOrder(order *agentv1.Take) (w spec, err error) {
 	w.block = order.GetBlock()
 	for what, bound := range map[string][2]int{
-		"terminals": {len(order.GetTerminals()), mostTerminals}, "uplinks": {len(order.GetUplinks()), mostUplinks},
-		"relays": {len(order.GetRelays()), mostRelays},
+		"terminals": {len(order.GetTerminals()), maxTerminals}, "uplinks": {len(order.GetUplinks()), maxUplinks},
+		"relays": {len(order.GetRelays()), maxRelays},
 	} {
 		if bound[0] > bound[1] {
 			return w, fmt.Errorf("%s: %d, expected at most %d", what, bound[0], bound[1])
 		}
 	}
-	seen := seen{}
+	uniqueNames := uniqueNames{}
 	w.ground.Port = order.GetPort()
-	if err := seen.bridge("port", order.GetPort()); err != nil {
+	if err := uniqueNames.bridge("port", order.GetPort()); err != nil {
 		return w, err
 	}
 	if len(order.GetUplinks()) == 0 {
-		return w, fmt.Errorf("uplinks: none, expected 1 to %d", mostUplinks)
+		return w, fmt.Errorf("uplinks: none, expected 1 to %d", maxUplinks)
 	}
 	at := map[string]int{}
 	for i, each := range order.GetUplinks() {
-		uplink, err := seen.uplink(each)
+		uplink, err := uniqueNames.uplink(each)
 		if err != nil {
 			return w, fmt.Errorf("uplink %q: %w", each.GetName(), err)
 		}
@@ -82,14 +82,14 @@ func read(order *agentv1.Take) (w wanted, err error) {
 		w.ground.Uplinks = append(w.ground.Uplinks, uplink)
 	}
 	for _, each := range order.GetTerminals() {
-		one, err := seen.terminal(each, w.ground.Uplinks, at)
+		one, err := uniqueNames.terminal(each, w.ground.Uplinks, at)
 		if err != nil {
 			return w, fmt.Errorf("terminal %q: %w", each.GetName(), err)
 		}
 		w.terminals = append(w.terminals, one)
 	}
 	for _, each := range order.GetRelays() {
-		one, err := seen.relay(each)
+		one, err := uniqueNames.relay(each)
 		if err != nil {
 			return w, fmt.Errorf("relay %q: %w", each.GetName(), err)
 		}
@@ -105,10 +105,10 @@ func read(order *agentv1.Take) (w wanted, err error) {
 	return w, nil
 }
 
-// seen contains the names, ports and addresses of an order, which must be unique.
-type seen map[string]bool
+// uniqueNames contains the names, ports and addresses of an order, which must be unique.
+type uniqueNames map[string]bool
 
-func (s seen) once(what, value string) error {
+func (s uniqueNames) once(what, value string) error {
 	if key := what + " " + value; value == "" || s[key] {
 		return fmt.Errorf("%s %q is empty or used twice, expected a unique one", what, value)
 	} else {
@@ -117,7 +117,7 @@ func (s seen) once(what, value string) error {
 	return nil
 }
 
-func (s seen) bridge(what, port string) error {
+func (s uniqueNames) bridge(what, port string) error {
 	if !bridges.MatchString(port) {
 		return fmt.Errorf("%s %q, expected the name of a network device of up to 13 letters, digits and _.:@-, a letter, digit or _ first",
 			what, port)
@@ -125,7 +125,7 @@ func (s seen) bridge(what, port string) error {
 	return s.once("port", port)
 }
 
-func (s seen) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error) {
+func (s uniqueNames) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error) {
 	if err := s.once("uplink", order.GetName()); err != nil {
 		return u, err
 	}
@@ -148,7 +148,7 @@ func (s seen) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error)
 	return u, nil
 }
 
-func (s seen) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at map[string]int) (t terminal, err error) {
+func (s uniqueNames) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at map[string]int) (t terminal, err error) {
 	t.name = order.GetName()
 	if err := s.once("terminal", t.name); err != nil {
 		return t, err
@@ -193,7 +193,7 @@ func within(address netip.Addr, gateways []netip.Prefix) bool {
 	return false
 }
 
-func (s seen) address(what, text string) (netip.Addr, error) {
+func (s uniqueNames) address(what, text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || !unicast(address) {
 		return address, fmt.Errorf("%s %q, expected the address of one host", what, text)
@@ -206,7 +206,7 @@ func unicast(address netip.Addr) bool {
 		!address.Is4In6() && address.Zone() == ""
 }
 
-func (s seen) relay(order *agentv1.TakingRelay) (r relay, err error) {
+func (s uniqueNames) relay(order *agentv1.TakingRelay) (r relay, err error) {
 	r.name, r.draining = order.GetName(), order.GetDraining()
 	if err := s.once("relay", r.name); err != nil {
 		return r, err
@@ -217,8 +217,8 @@ func (s seen) relay(order *agentv1.TakingRelay) (r relay, err error) {
 	if n := copy(r.keySum[:], order.GetKeySha256()); n != sha256.Size || len(order.GetKeySha256()) != n {
 		return r, fmt.Errorf("key_sha256: %d bytes, expected %d", len(order.GetKeySha256()), sha256.Size)
 	}
-	if n := len(order.GetOnward()); n > mostRelays {
-		return r, fmt.Errorf("onward: %d, expected at most %d", n, mostRelays)
+	if n := len(order.GetOnward()); n > maxRelays {
+		return r, fmt.Errorf("onward: %d, expected at most %d", n, maxRelays)
 	}
 	for _, each := range order.GetOnward() {
 		here, err := place("onward: address", order.GetAddress(), each.GetPort())
@@ -239,16 +239,16 @@ func place(what, text string, port uint32) (at netip.AddrPort, err error) {
 	if err != nil || !unicast(address) {
 		return at, fmt.Errorf("%s %q, expected the address of one host", what, text)
 	}
-	if port == 0 || port > mostPort {
-		return at, fmt.Errorf("%s %v: port %d, expected 1 to %d", what, address, port, mostPort)
+	if port == 0 || port > maxPort {
+		return at, fmt.Errorf("%s %v: port %d, expected 1 to %d", what, address, port, maxPort)
 	}
 	return netip.AddrPortFrom(address, uint16(port)), nil
 }
 
-// chosen validates choices. It skips unknown relays, because a later order may add them.
-func chosen(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choices, error) {
-	if n := len(order.GetChoices()); n > mostChoices {
-		return nil, fmt.Errorf("choices: %d, expected at most %d", n, mostChoices)
+// parseChoices validates choices. It skips unknown relays, because a later order may add them.
+func parseChoices(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choices, error) {
+	if n := len(order.GetChoices()); n > maxChoices {
+		return nil, fmt.Errorf("choices: %d, expected at most %d", n, maxChoices)
 	}
 	by := map[netip.Prefix]proxy.Choice{}
 	for _, each := range order.GetChoices() {
@@ -259,8 +259,8 @@ func chosen(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choi
 		if _, twice := by[prefix]; twice {
 			return nil, fmt.Errorf("prefix %v is listed twice, expected one choice for each", prefix)
 		}
-		if len(each.GetRelays()) > mostRelays {
-			return nil, fmt.Errorf("prefix %v: %d relays, expected at most %d", prefix, len(each.GetRelays()), mostRelays)
+		if len(each.GetRelays()) > maxRelays {
+			return nil, fmt.Errorf("prefix %v: %d relays, expected at most %d", prefix, len(each.GetRelays()), maxRelays)
 		}
 		choice := proxy.Choice{Together: each.GetTogether(), Direct: len(each.GetRelays()) == 0}
 		for _, name := range each.GetRelays() {

@@ -46,7 +46,7 @@ type Executor struct {
 	order   *agentv1.Take // nil: nothing is ordered
 	choices *agentv1.Choices
 	current *interception
-	trouble error // why the order is not in force
+	failure error // why the order is not in force
 }
 
 // NewExecutor returns an executor without an order.
@@ -71,31 +71,31 @@ func (e *Executor) Order(order *agentv1.Take) (string, error) {
 	case e.kernel == nil:
 		return "", errors.New("cannot intercept: this host has no MPTCP; the agent's hello contains the reason")
 	}
-	wanted, err := read(order)
+	spec, err := parseOrder(order)
 	if err != nil {
 		return "", err
 	}
-	if e.trouble == nil && proto.Equal(e.order, order) {
-		return said(wanted) + ", unchanged", nil
+	if e.failure == nil && proto.Equal(e.order, order) {
+		return summary(spec) + ", unchanged", nil
 	}
 	e.order = order
-	e.trouble = e.obey(wanted)
-	return said(wanted), e.trouble
+	e.failure = e.apply(spec)
+	return summary(spec), e.failure
 }
 
-func said(w wanted) string {
+func summary(w spec) string {
 	return fmt.Sprintf("intercepting connections of %s for %s", plural.Of(len(w.terminals), "terminal"), plural.Of(len(w.relays), "relay"))
 }
 
-func (e *Executor) obey(wanted wanted) error {
+func (e *Executor) apply(spec spec) error {
 	if e.current == nil {
-		current, err := begin(e)
+		current, err := newInterception(e)
 		if err != nil {
 			return err
 		}
 		e.current = current
 	}
-	return errors.Join(e.current.obey(wanted), e.current.choose(e.choices))
+	return errors.Join(e.current.apply(spec), e.current.choose(e.choices))
 }
 
 // Choose replaces the previous choices.
@@ -106,7 +106,7 @@ func (e *Executor) Choose(order *agentv1.Choices) (string, error) {
 	if e.current != nil {
 		relays = e.current.relays
 	}
-	if _, err := chosen(order, relays); err != nil {
+	if _, err := parseChoices(order, relays); err != nil {
 		return "", err
 	}
 	e.choices = order
@@ -133,11 +133,11 @@ func (e *Executor) tend() {
 	defer e.mutex.Unlock()
 	switch {
 	case e.order == nil:
-	case e.trouble == nil:
+	case e.failure == nil:
 		e.current.tend()
 	default:
-		if wanted, err := read(e.order); err == nil {
-			e.trouble = e.obey(wanted)
+		if spec, err := parseOrder(e.order); err == nil {
+			e.failure = e.apply(spec)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (e *Executor) end() (err error) {
 	if e.current != nil {
 		err = e.current.end()
 	}
-	e.current, e.order, e.trouble = nil, nil, nil
+	e.current, e.order, e.failure = nil, nil, nil
 	return err
 }
 
@@ -161,8 +161,8 @@ func (e *Executor) Report() *agentv1.Taking {
 	if e.current != nil {
 		report = e.current.report(e.order)
 	}
-	if e.trouble != nil {
-		report.Reason = e.trouble.Error()
+	if e.failure != nil {
+		report.Reason = e.failure.Error()
 	}
 	return report
 }

@@ -22,7 +22,7 @@ import (
 	"bicast/internal/mtls"
 )
 
-// With this in its environment the test's own program is bicast-agent.
+// With this variable in its environment, the test program runs as bicast-agent.
 const asAgent = "BICAST_TEST_AS_AGENT"
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ const (
 	hostMAC = "02:62:69:63:61:73"
 )
 
-// house is a gateway with a real agent; in the place of its bridge is a router, that leads terminals' TCP to it:
+// house is a gateway with a real agent. A router takes the place of its bridge and leads terminals' TCP to the agent:
 //
 //	terminals 192.168.7.2, .3 ─ bridge ─ wifi 10.1.0.1 ═ 10.1.0.2 relay 45.0.0.1 ─ 45.0.0.2 server
 //	          fd07::2, ::3        │    └ lte  10.2.0.1 ═ 10.2.0.2  10.9.9.9
@@ -70,7 +70,7 @@ type house struct {
 }
 
 func newHouse(t *testing.T) *house {
-	t.Parallel() // what they wait for is time
+	t.Parallel() // the tests mostly wait
 	h := &house{
 		t: t, terminals: lab.One(t), bridge: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t),
 		brain: controllertest.New(t), relays: map[string]*relayhost.Executor{}, identities: map[string]trust.Identity{},
@@ -103,7 +103,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-// link has both ends have the same name.
+// link connects two hosts by devices of the same name.
 func (h *house) link(left *lab.Host, name, here string, right *lab.Host, there string) {
 	left.Run("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", right.Path())
 	for host, addresses := range map[*lab.Host]string{left: here, right: there} {
@@ -132,7 +132,7 @@ func (h *house) routes(host *lab.Host, routes ...string) {
 	}
 }
 
-// program is bicast-agent in the gateway's namespace.
+// program returns bicast-agent in the gateway's namespace.
 func (h *house) program(verb string, words ...string) *exec.Cmd {
 	process := exec.Command("/proc/self/exe", append([]string{verb, "--netns", h.gateway.Path()}, words...)...)
 	process.Env = append(os.Environ(), asAgent+"=1")
@@ -166,7 +166,7 @@ func (h *house) end(by os.Signal) {
 	h.agent.Wait()
 }
 
-// stands has a relay be at a port.
+// stands starts a relay at a port.
 func (h *house) stands(name string, port uint32) {
 	h.t.Helper()
 	is := h.is(name)
@@ -195,7 +195,7 @@ func (h *house) stands(name string, port uint32) {
 	h.relays[name] = executor
 }
 
-// drains has the order say that one relay is drained.
+// drains orders one relay to drain.
 func (h *house) drains(name string, order *agentv1.Take) {
 	for _, each := range order.GetRelays() {
 		each.Draining = each.GetName() == name
@@ -203,7 +203,7 @@ func (h *house) drains(name string, order *agentv1.Take) {
 	h.takes(order)
 }
 
-// falls ends a relay, which resets all its connections.
+// falls ends a relay and thereby resets its connections.
 func (h *house) falls(name string) {
 	h.t.Helper()
 	if _, err := h.relays[name].Order(&agentv1.Relay{}); err != nil {
@@ -246,7 +246,7 @@ func (h *house) order(relays ...string) *agentv1.Take {
 	return order
 }
 
-// says gives a directive.
+// says sends a directive and returns its result.
 func (h *house) says(directive *agentv1.Directive) *agentv1.Result {
 	h.t.Helper()
 	h.directives++
@@ -270,7 +270,7 @@ func (h *house) chooses(choices ...*agentv1.RelayChoice) {
 	}
 }
 
-// connected has the router take the bridge's ends, and do with them as a bridge does.
+// connected moves the bridge's ends to the router, which forwards as a bridge does.
 func (h *house) connected() {
 	h.t.Helper()
 	for port, addresses := range map[string]string{
@@ -281,7 +281,7 @@ func (h *house) connected() {
 		h.bridge.Run("ip", "link", "set", port, "up")
 		has(h.bridge, port, addresses)
 	}
-	h.bridge.Run("ip", "link", "set", "rl-home", "address", hostMAC) // a router wants frames to be for it
+	h.bridge.Run("ip", "link", "set", "rl-home", "address", hostMAC) // routers accept only frames to their own address
 	for family, via := range map[string]string{"-4": "192.0.0.9", "-6": "fe80::9"} {
 		h.bridge.Run("ip", family, "route", "add", "default", "via", via, "dev", "rl-home", "onlink", "table", "101")
 		h.bridge.Run("ip", family, "neigh", "replace", via, "lladdr", hostMAC, "dev", "rl-home", "nud", "permanent")
@@ -289,7 +289,7 @@ func (h *house) connected() {
 	}
 }
 
-// ordered is a house where two terminals are taken, for relays at ports from 4433 on.
+// ordered returns a house that intercepts two terminals for relays at ports from 4433 on.
 func ordered(t *testing.T, block bool, relays ...string) *house {
 	h := newHouse(t)
 	for i, name := range relays {
@@ -305,7 +305,7 @@ func ordered(t *testing.T, block bool, relays ...string) *house {
 	return h
 }
 
-// taking is the next report's.
+// taking returns that part of the next report.
 func (h *house) taking() *agentv1.Taking {
 	h.t.Helper()
 	report := h.visit.Report()

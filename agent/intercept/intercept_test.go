@@ -23,7 +23,7 @@ func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T)
 	h := ordered(t, true, "tokyo")
 	h.sees(television4, server4, relay4)
 	h.sees(tablet4, server4, relay4)
-	h.sees(television6, server6, relay6) // to a relay that is reached by IPv4
+	h.sees(television6, server6, relay6) // the relay has IPv4 only
 	h.eventually("both subflows of each", func() bool {
 		seen := h.subflows()
 		return slices.Contains(seen, "10.97.1.2 10.97.2.2") && slices.Contains(seen, "10.97.2.3 10.97.1.3")
@@ -33,7 +33,7 @@ func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T)
 	if n := taking.GetTerminals()[0]; n.GetRelayed() != 2 || n.GetConnections() != 2 || n.GetBytesDown() == 0 || n.GetDirect() != 0 {
 		t.Fatalf("%v, expected two of the television", taking)
 	}
-	if n := len(taking.GetSought()); n != 2 { // of each family
+	if n := len(taking.GetSought()); n != 2 { // one for each IP version
 		t.Fatalf("%v, expected both prefixes to be sought", taking)
 	}
 }
@@ -60,7 +60,7 @@ func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
 		return !slices.Contains(h.subflows(), "10.97.1.2") && !slices.Contains(h.subflows(), "10.97.2.2")
 	}
 	h.eventually("both subflows", both)
-	h.relay.Run("ss", "--kill", "--tcp", "state", "established", "dst", "10.97.1.2") // a reset, as by something on the way
+	h.relay.Run("ss", "--kill", "--tcp", "state", "established", "dst", "10.97.1.2") // like a reset from a middlebox
 	h.eventually("it is gone by Wi-Fi, where it began", func() bool { return !both() })
 	if err := session.goesOn(); err != nil {
 		t.Fatalf("the connection ended with its subflow: %v", err)
@@ -72,7 +72,7 @@ func TestAConnectionIsJoinedByAnotherRelaysWay(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
 	h.relay.Run("nft", "add table ip onward; add chain ip onward in { type nat hook prerouting priority dstnat; };"+
-		"add rule ip onward in tcp dport 5533 redirect to :4433") // as another relay would have it
+		"add rule ip onward in tcp dport 5533 redirect to :4433") // like the rules of another relay
 	order := h.order("tokyo", "osaka")
 	order.Block = true
 	order.Relays[1].Onward = []*agentv1.Onward{{Port: 5533, Address: "10.9.9.9", OtherPort: 4433}}
@@ -383,7 +383,7 @@ func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 		"ends": func() { h.end(unix.SIGTERM) },
 		"is killed, and another given back what it left": func() {
 			h.end(os.Kill)
-			h.gateway.Sysctl("mptcp/blackhole_timeout", "60") // which stays off: nobody misses it
+			h.gateway.Sysctl("mptcp/blackhole_timeout", "60") // stays 0 afterwards
 			h.eventually("the guard has handed the path manager back", func() bool {
 				return strings.Contains(h.gateway.Run("sysctl", "net.mptcp.pm_type"), "= 0")
 			})

@@ -27,39 +27,39 @@ const holdWithin = 3 * time.Second
 
 // interception is the state of an order in force.
 type interception struct {
-	within   func(func() error) error
-	dial     func(context.Context, func() error) error // runs work that waits for relays and servers
-	identity func() (trust.Identity, error)
-	log      *slog.Logger
-	ctx      context.Context
-	cancel   context.CancelFunc
-	parts    sync.WaitGroup
-	blinded  []byte // the previous value of blinding
+	within           func(func() error) error
+	dial             func(context.Context, func() error) error // runs work that waits for relays and servers
+	identity         func() (trust.Identity, error)
+	log              *slog.Logger
+	ctx              context.Context
+	cancel           context.CancelFunc
+	parts            sync.WaitGroup
+	blackholeTimeout []byte // the previous value of blackholeSysctl
 
 	proxy     *proxy.Proxy
-	joins     *joins
+	subflows  *subflows
 	relays    map[string]*proxy.Relay
-	terminals map[string]*taken
-	wanted    wanted
+	terminals map[string]*terminalState
+	spec      spec
 	plan      proxy.Plan
-	said      map[*proxy.Relay]string // the last logged reason why each is unreachable
+	logged    map[*proxy.Relay]string // the last logged reason why each is unreachable
 	intake    intake
-	bars      error // a firewall seems to block the proxy
+	blocked   error // a firewall seems to block the proxy
 }
 
-// taken is a terminal of the order, with its path to the relays.
-type taken struct {
+// terminalState is a terminal of the order, with its path to the relays.
+type terminalState struct {
 	terminal
 	way     *proxy.Terminal
 	locals  *proxy.Locals
 	watches bool // keeps a connection to each relay, to notice when one is unreachable
 }
 
-func begin(h *Executor) (s *interception, err error) {
+func newInterception(h *Executor) (s *interception, err error) {
 	s = &interception{
 		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
-		joins: &joins{kernel: h.kernel, trouble: &ratelog.Logger{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*proxy.Relay{},
-		terminals: map[string]*taken{}, said: map[*proxy.Relay]string{},
+		subflows: &subflows{kernel: h.kernel, warnings: &ratelog.Logger{Log: h.log}, live: map[mptcp.Token]*relayConnection{}}, relays: map[string]*proxy.Relay{},
+		terminals: map[string]*terminalState{}, logged: map[*proxy.Relay]string{},
 		plan: proxy.Plan{Choices: proxy.Chosen(nil), Undecided: &proxy.Undecided{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -70,9 +70,9 @@ func begin(h *Executor) (s *interception, err error) {
 		s.cancel()
 		return nil, err
 	}
-	s.hold(h.guard)
-	s.part(s.joins.run)
-	if err := h.within(s.unblind); err != nil {
+	s.holdPathManager(h.guard)
+	s.part(s.subflows.run)
+	if err := h.within(s.disableBlackhole); err != nil {
 		return nil, errors.Join(err, s.end())
 	}
 	return s, nil
@@ -86,8 +86,8 @@ func (s *interception) part(work func(context.Context)) {
 	}()
 }
 
-// hold puts new connections under the userspace path manager.
-func (s *interception) hold(guard []string) {
+// holdPathManager puts new connections under the userspace path manager.
+func (s *interception) holdPathManager(guard []string) {
 	settled := make(chan struct{})
 	var once sync.Once
 	holder := pathmanager.Holder{Command: guard, Log: s.log, Changed: func(bool) { once.Do(func() { close(settled) }) }}
@@ -99,33 +99,33 @@ func (s *interception) hold(guard []string) {
 	}
 }
 
-// obey replaces the previous order. Connections of unchanged terminals and relays continue.
-func (s *interception) obey(w wanted) error {
+// apply replaces the previous order. Connections of unchanged terminals and relays continue.
+func (s *interception) apply(w spec) error {
 	plan, relays, terminals := s.plan, s.relays, s.terminals
 	s.relays, s.terminals = s.relaysOf(w), s.terminalsOf(w)
-	s.joins.lead(w.relays)
+	s.subflows.setOnward(w.relays)
 	s.plan.Block, s.plan.Relays = w.block, nil
 	for _, each := range w.relays {
 		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
 	}
-	s.expect(s.terminals, terminals) // before nft redirects the first connection
-	if err := s.write(w); err != nil {
+	s.setTerminals(s.terminals, terminals) // before nft redirects the first connection
+	if err := s.redirect(w); err != nil {
 		s.relays, s.terminals, relays, terminals = relays, terminals, s.relays, s.terminals
-		s.joins.lead(s.wanted.relays)
+		s.subflows.setOnward(s.spec.relays)
 		s.plan = plan
-		s.proceed()
-		s.leave(relays, terminals)
+		s.applyPlan()
+		s.endRemoved(relays, terminals)
 		return err
 	}
-	s.wanted = w
-	s.expect(s.terminals)
-	s.leave(relays, terminals)
+	s.spec = w
+	s.setTerminals(s.terminals)
+	s.endRemoved(relays, terminals)
 	s.watch(w)
 	return nil
 }
 
-// expect lets the proxy accept connections of these terminals.
-func (s *interception) expect(all ...map[string]*taken) {
+// setTerminals lets the proxy accept connections of these terminals.
+func (s *interception) setTerminals(all ...map[string]*terminalState) {
 	s.plan.Terminals = map[netip.Addr]*proxy.Terminal{}
 	for _, terminals := range all {
 		for _, each := range terminals {
@@ -134,11 +134,11 @@ func (s *interception) expect(all ...map[string]*taken) {
 			}
 		}
 	}
-	s.proceed()
+	s.applyPlan()
 }
 
-// leave ends the relays and terminals that are not in the current order.
-func (s *interception) leave(relays map[string]*proxy.Relay, terminals map[string]*taken) {
+// endRemoved ends the relays and terminals that are not in the current order.
+func (s *interception) endRemoved(relays map[string]*proxy.Relay, terminals map[string]*terminalState) {
 	for name, each := range relays {
 		if s.relays[name] != each {
 			each.End()
@@ -151,13 +151,13 @@ func (s *interception) leave(relays map[string]*proxy.Relay, terminals map[strin
 	}
 }
 
-// proceed applies the plan to new connections.
-func (s *interception) proceed() {
+// applyPlan changes the proxy's plan for new connections.
+func (s *interception) applyPlan() {
 	plan := s.plan
 	s.proxy.By(&plan)
 }
 
-func (s *interception) relaysOf(w wanted) map[string]*proxy.Relay {
+func (s *interception) relaysOf(w spec) map[string]*proxy.Relay {
 	relays := map[string]*proxy.Relay{}
 	for _, each := range w.relays {
 		one := s.relays[each.name]
@@ -171,12 +171,12 @@ func (s *interception) relaysOf(w wanted) map[string]*proxy.Relay {
 	return relays
 }
 
-func (s *interception) terminalsOf(w wanted) map[string]*taken {
-	terminals := map[string]*taken{}
+func (s *interception) terminalsOf(w spec) map[string]*terminalState {
+	terminals := map[string]*terminalState{}
 	for _, each := range w.terminals {
 		one := s.terminals[each.name]
-		if one == nil || !same(one.addresses, each.addresses) || !same(one.locals.All(), each.locals) {
-			one = &taken{locals: &proxy.Locals{Within: s.dial}}
+		if one == nil || !sameAddresses(one.addresses, each.addresses) || !sameAddresses(one.locals.All(), each.locals) {
+			one = &terminalState{locals: &proxy.Locals{Within: s.dial}}
 			one.way = s.way(one.locals)
 			one.way.Begin(s.ctx)
 		}
@@ -187,8 +187,8 @@ func (s *interception) terminalsOf(w wanted) map[string]*taken {
 	return terminals
 }
 
-// same reports whether two lists have the same addresses, in any order.
-func same(a, b []netip.Addr) bool {
+// sameAddresses ignores the order.
+func sameAddresses(a, b []netip.Addr) bool {
 	sorted := func(all []netip.Addr) []netip.Addr { return slices.SortedFunc(slices.Values(all), netip.Addr.Compare) }
 	return slices.Equal(sorted(a), sorted(b))
 }
@@ -208,12 +208,12 @@ func (s *interception) way(locals *proxy.Locals) *proxy.Terminal {
 			}
 			return identity.Calling(relay.Name, relay.KeySum[:]), nil
 		},
-		Join: func(relay *proxy.Relay, conn net.Conn) bool { return s.joins.join(conn, locals, relay.At) },
+		Join: func(relay *proxy.Relay, conn net.Conn) bool { return s.subflows.join(conn, locals, relay.At) },
 	}
 }
 
 // watch lets the first terminal keep a connection to each relay, which shows whether the relay is reachable.
-func (s *interception) watch(w wanted) {
+func (s *interception) watch(w spec) {
 	for _, each := range w.terminals {
 		s.terminals[each.name].way.Only(s.plan.Relays)
 	}
@@ -228,12 +228,12 @@ func (s *interception) watch(w wanted) {
 }
 
 func (s *interception) choose(order *agentv1.Choices) error {
-	choices, err := chosen(order, s.relays)
+	choices, err := parseChoices(order, s.relays)
 	if err != nil {
 		return err
 	}
 	s.plan.Choices = choices
-	s.proceed()
+	s.applyPlan()
 	return nil
 }
 
@@ -243,5 +243,5 @@ func (s *interception) end() error {
 		each.way.End()
 	}
 	s.parts.Wait()
-	return errors.Join(s.within(s.reblind), s.proxy.Close())
+	return errors.Join(s.within(s.restoreBlackhole), s.proxy.Close())
 }

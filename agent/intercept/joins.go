@@ -20,11 +20,11 @@ import (
 
 // A subflow that ended, or could not be made, is retried after a pause that doubles each time.
 const (
-	againSoon   = time.Second
-	againSeldom = time.Minute
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
 )
 
-// kernel is the part of *mptcp.Handle that joins needs.
+// kernel is the part of *mptcp.Handle that subflows needs.
 type kernel interface {
 	Create(c mptcp.Connection, id uint8, local netip.Addr, remote netip.AddrPort) error
 	Destroy(c mptcp.Connection, s mptcp.Subflow) error
@@ -32,23 +32,23 @@ type kernel interface {
 	Subflows() ([]mptcp.Connection, error)
 }
 
-// joins adds subflows to connections to relays, and replaces subflows that end while the connection lives.
-type joins struct {
-	kernel  kernel
-	trouble *ratelog.Logger
+// subflows adds subflows to connections to relays, and replaces subflows that end while the connection lives.
+type subflows struct {
+	kernel   kernel
+	warnings *ratelog.Logger
 
 	mutex  sync.Mutex
 	onward map[netip.AddrPort][]netip.AddrPort // ports of other relays that lead to a relay too
-	live   map[mptcp.Token]*joined
+	live   map[mptcp.Token]*relayConnection
 }
 
-// joined is a connection with its wanted subflows.
-type joined struct {
+// relayConnection is a connection to a relay with its wanted subflows.
+type relayConnection struct {
 	mptcp.Connection
 	relay  netip.AddrPort
 	locals *proxy.Locals
 	ids    map[netip.Addr]uint8 // of our addresses
-	paths  map[path]*source
+	paths  map[path]*subflow
 }
 
 type path struct {
@@ -56,22 +56,22 @@ type path struct {
 	to    netip.AddrPort
 }
 
-type source struct {
-	port  uint16    // local port; 0: not established yet
-	stood time.Time // established since; zero: never
-	pause time.Duration
-	waits bool // for its retry
+type subflow struct {
+	port     uint16    // local port; 0: not established yet
+	since    time.Time // time of establishment; zero: never
+	pause    time.Duration
+	retrying bool // a retry is scheduled
 }
 
-func (s *source) stands(port uint16) {
+func (s *subflow) established(port uint16) {
 	if s.port != port {
-		s.port, s.stood = port, time.Now()
+		s.port, s.since = port, time.Now()
 	}
 }
 
-// lead sets the paths via other relays, and adds and removes subflows of live connections accordingly. New subflows leave
+// setOnward sets the paths via other relays, and adds and removes subflows of live connections accordingly. New subflows leave
 // by the uplinks that are the best now.
-func (j *joins) lead(relays []relay) {
+func (j *subflows) setOnward(relays []relay) {
 	j.mutex.Lock()
 	j.onward = map[netip.AddrPort][]netip.AddrPort{}
 	for _, each := range relays {
@@ -84,13 +84,13 @@ func (j *joins) lead(relays []relay) {
 	live := slices.Collect(maps.Values(j.live))
 	j.mutex.Unlock()
 	for _, one := range live {
-		j.settle(one)
+		j.updatePaths(one)
 	}
 }
 
 // join opens a subflow on each path except the first one's. The kernel retries a path without an answer for two minutes.
 // It returns false if the connection is plain TCP and so cannot have subflows.
-func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) bool {
+func (j *subflows) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) bool {
 	from := locals.Of(relay.Addr())
 	if j.paths(from, relay) < 2 {
 		return true
@@ -101,30 +101,30 @@ func (j *joins) join(end net.Conn, locals *proxy.Locals, relay netip.AddrPort) b
 	}
 	connection, err := mptcp.OfSocket(raw)
 	if err != nil {
-		j.trouble.Warn("connections to the relay use one uplink only", "relay", relay, "reason", err)
+		j.warnings.Warn("connections to the relay use one uplink only", "relay", relay, "reason", err)
 		return false
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
-	one := &joined{connection, relay, locals, numbered(began.Addr(), from), map[path]*source{
-		{began.Addr(), relay}: {port: began.Port(), stood: time.Now(), pause: againSoon},
+	one := &relayConnection{connection, relay, locals, addressIDs(began.Addr(), from), map[path]*subflow{
+		{began.Addr(), relay}: {port: began.Port(), since: time.Now(), pause: minRetryDelay},
 	}}
 	j.mutex.Lock()
 	j.live[connection.Token] = one
 	j.mutex.Unlock()
-	j.settle(one)
+	j.updatePaths(one)
 	return true
 }
 
-func (j *joins) paths(from []netip.Addr, relay netip.AddrPort) int {
+func (j *subflows) paths(from []netip.Addr, relay netip.AddrPort) int {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
-	return len(j.wanted(from, relay))
+	return len(j.wantedPaths(from, relay))
 }
 
-// wanted returns the paths by each uplink to the relay, and those via other relays from the best uplink only. At the
+// wantedPaths returns the paths by each uplink to the relay, and those via other relays from the best uplink only. At the
 // relay a subflow of the latter has the other relay's address, so the relay cannot know its uplink and set its backup
 // flag. The caller holds the mutex.
-func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
+func (j *subflows) wantedPaths(from []netip.Addr, relay netip.AddrPort) (all []path) {
 	for _, local := range from {
 		all = append(all, path{local, relay})
 	}
@@ -136,21 +136,21 @@ func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
 	return all
 }
 
-// settle opens missing subflows of a connection and closes those that are no longer wanted.
-func (j *joins) settle(one *joined) {
+// updatePaths opens missing subflows of a connection and closes those that are no longer wanted.
+func (j *subflows) updatePaths(one *relayConnection) {
 	j.mutex.Lock()
-	wanted := j.wanted(one.locals.Of(one.relay.Addr()), one.relay)
+	wantedPaths := j.wantedPaths(one.locals.Of(one.relay.Addr()), one.relay)
 	var lacks []path
-	surplus := map[path]*source{}
+	surplus := map[path]*subflow{}
 	for by, from := range one.paths {
-		if !slices.Contains(wanted, by) && by.to != one.relay {
+		if !slices.Contains(wantedPaths, by) && by.to != one.relay {
 			surplus[by] = from
 			delete(one.paths, by)
 		}
 	}
-	for _, by := range wanted {
+	for _, by := range wantedPaths {
 		if one.paths[by] == nil {
-			one.paths[by] = &source{pause: againSoon}
+			one.paths[by] = &subflow{pause: minRetryDelay}
 			lacks = append(lacks, by)
 		}
 	}
@@ -163,8 +163,8 @@ func (j *joins) settle(one *joined) {
 	}
 }
 
-// numbered returns the ids of our addresses. The address of the first subflow has 0.
-func numbered(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
+// addressIDs returns the ids of our addresses. The address of the first subflow has 0.
+func addressIDs(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
 	ids := map[netip.Addr]uint8{began: 0}
 	for _, local := range locals {
 		if local != began {
@@ -174,40 +174,40 @@ func numbered(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
 	return ids
 }
 
-func (j *joins) create(one *joined, by path) {
+func (j *subflows) create(one *relayConnection, by path) {
 	err := j.kernel.Create(one.Connection, one.ids[by.local], by.local, by.to)
 	switch {
 	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
 		j.forget(one)
 	case err != nil:
-		j.trouble.Warn("cannot add a subflow to the relay on this path", "at", by.to, "local", by.local, "reason", err)
+		j.warnings.Warn("cannot add a subflow to the relay on this path", "at", by.to, "local", by.local, "reason", err)
 		j.mutex.Lock()
 		defer j.mutex.Unlock()
-		j.later(one, by)
+		j.scheduleRetry(one, by)
 	}
 }
 
-// later schedules a retry. The pause is short again for a subflow that lived long. The caller holds the mutex.
-func (j *joins) later(one *joined, by path) {
-	if from := one.paths[by]; from != nil && !from.waits {
-		from.waits = true
-		if !from.stood.IsZero() && time.Since(from.stood) > againSeldom {
-			from.pause = againSoon
+// scheduleRetry doubles the pause. It is short again for a subflow that lived long. The caller holds the mutex.
+func (j *subflows) scheduleRetry(one *relayConnection, by path) {
+	if from := one.paths[by]; from != nil && !from.retrying {
+		from.retrying = true
+		if !from.since.IsZero() && time.Since(from.since) > maxRetryDelay {
+			from.pause = minRetryDelay
 		}
-		from.stood = time.Time{}
-		time.AfterFunc(from.pause, func() { j.again(one, by) })
-		from.pause = min(2*from.pause, againSeldom)
+		from.since = time.Time{}
+		time.AfterFunc(from.pause, func() { j.retry(one, by) })
+		from.pause = min(2*from.pause, maxRetryDelay)
 	}
 }
 
 // destroy closes a subflow. It ignores one that has already ended. A subflow without a port yet is closed once it has one.
-func (j *joins) destroy(one *joined, by path, port uint16) {
+func (j *subflows) destroy(one *relayConnection, by path, port uint16) {
 	if port != 0 {
 		j.kernel.Destroy(one.Connection, mptcp.Subflow{Local: netip.AddrPortFrom(by.local, port), Remote: by.to})
 	}
 }
 
-func (j *joins) forget(one *joined) {
+func (j *subflows) forget(one *relayConnection) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	if j.live[one.Token] == one {
@@ -216,32 +216,32 @@ func (j *joins) forget(one *joined) {
 }
 
 // run replaces ended subflows until the context ends.
-func (j *joins) run(ctx context.Context) {
+func (j *subflows) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := j.listen(ctx); err != nil {
-			j.trouble.Warn("cannot watch subflows, so those that end are not replaced", "reason", err)
+			j.warnings.Warn("cannot watch subflows, so those that end are not replaced", "reason", err)
 		}
 		select {
-		case <-time.After(againSoon):
+		case <-time.After(minRetryDelay):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (j *joins) listen(ctx context.Context) error {
+func (j *subflows) listen(ctx context.Context) error {
 	events, err := j.kernel.Events(ctx)
 	if err != nil {
 		return err
 	}
 	err = j.reconcile() // events before the subscription
 	for event := range events {
-		j.heard(event)
+		j.handle(event)
 	}
 	return err
 }
 
 // reconcile reads the kernel's subflows, since events may be lost.
-func (j *joins) reconcile() error {
+func (j *subflows) reconcile() error {
 	j.mutex.Lock()
 	before := maps.Clone(j.live) // later connections may be missing in the reading
 	j.mutex.Unlock()
@@ -278,20 +278,20 @@ func (j *joins) reconcile() error {
 			port, is := ports[by]
 			switch {
 			case is:
-				from.stands(port)
+				from.established(port)
 			default:
 				from.port = 0
-				j.later(one, by)
+				j.scheduleRetry(one, by)
 			}
 		}
 	}
 	return nil
 }
 
-func (j *joins) heard(event mptcp.Event) {
+func (j *subflows) handle(event mptcp.Event) {
 	if event.Kind == 0 {
 		if err := j.reconcile(); err != nil {
-			j.trouble.Warn("lost events of the kernel's MPTCP and cannot read its subflows", "reason", err)
+			j.warnings.Warn("lost events of the kernel's MPTCP and cannot read its subflows", "reason", err)
 		}
 		return
 	}
@@ -307,22 +307,22 @@ func (j *joins) heard(event mptcp.Event) {
 	case event.Kind == mptcp.ConnectionClosed:
 		delete(j.live, event.Token)
 	case event.Kind == mptcp.SubflowEstablished && from != nil:
-		from.stands(event.Local.Port())
+		from.established(event.Local.Port())
 	case event.Kind == mptcp.SubflowEstablished:
 		go j.destroy(one, by, event.Local.Port())
 	case event.Kind == mptcp.SubflowClosed && from != nil:
 		from.port = 0
-		j.later(one, by)
+		j.scheduleRetry(one, by)
 	}
 }
 
-// again retries a path if the connection lives and still wants the path.
-func (j *joins) again(one *joined, by path) {
+// retry does nothing if the connection has ended or no longer wants the path.
+func (j *subflows) retry(one *relayConnection, by path) {
 	j.mutex.Lock()
 	from := one.paths[by]
 	lacks := j.live[one.Token] == one && from != nil && from.port == 0
 	if from != nil {
-		from.waits = false
+		from.retrying = false
 	}
 	j.mutex.Unlock()
 	if lacks {

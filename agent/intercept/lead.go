@@ -10,8 +10,8 @@ import (
 	"bicast/relay/divert"
 )
 
-// write sets up devices and nft rules that redirect connections to the proxy.
-func (s *interception) write(w wanted) error {
+// redirect sets up devices and nft rules that redirect connections to the proxy.
+func (s *interception) redirect(w spec) error {
 	order := divert.Order{Except: w.except, Block: w.block, Ground: &w.ground}
 	for _, each := range w.terminals {
 		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
@@ -42,7 +42,7 @@ func (s *interception) mend() error {
 		return err
 	}
 	s.log.Warn("restoring the redirection of terminals' connections, which another program removed", "lost", lost)
-	return s.write(s.wanted)
+	return s.redirect(s.spec)
 }
 
 // connect makes the bridge read replaced devices, and disables offloads so that packets look as on the wire.

@@ -14,7 +14,7 @@ import (
 	"bicast/relay/proxy"
 )
 
-// told is a kernel that has these subflows, and tells of nothing.
+// told is a kernel with these subflows and without events.
 type told struct {
 	has     []mptcp.Connection
 	created chan path
@@ -46,15 +46,15 @@ var (
 	elsewhere = netip.MustParseAddrPort("10.9.9.8:443")
 )
 
-// carried is one connection by both uplinks, as far as joins knows; and joins that does.
-func carried(kernel *told, token mptcp.Token) (*joins, *joined) {
+// carried returns a connection with a subflow on each uplink, and the subflows that contain it.
+func carried(kernel *told, token mptcp.Token) (*subflows, *relayConnection) {
 	locals := &proxy.Locals{}
 	locals.Set([]netip.Addr{wifi, lte})
-	one := &joined{mptcp.Connection{Token: token}, tokyo, locals, numbered(wifi, []netip.Addr{wifi, lte}), map[path]*source{
+	one := &relayConnection{mptcp.Connection{Token: token}, tokyo, locals, addressIDs(wifi, []netip.Addr{wifi, lte}), map[path]*subflow{
 		{wifi, tokyo}: {port: 1001, pause: time.Millisecond}, {lte, tokyo}: {port: 1002, pause: time.Millisecond},
 	}}
 	quiet := &ratelog.Logger{Log: slog.New(slog.DiscardHandler)}
-	return &joins{kernel: kernel, trouble: quiet, live: map[mptcp.Token]*joined{token: one}}, one
+	return &subflows{kernel: kernel, warnings: quiet, live: map[mptcp.Token]*relayConnection{token: one}}, one
 }
 
 func newTold(subflows ...mptcp.Subflow) *told {
@@ -115,14 +115,14 @@ func TestAConnectionWhoseEndIsNotToldIsForgotten(t *testing.T) {
 func TestASubflowThatStoodForLongIsMadeAgainSoon(t *testing.T) {
 	j, one := carried(newTold(), 7)
 	lasting, flapping := one.paths[path{wifi, tokyo}], one.paths[path{lte, tokyo}]
-	lasting.pause, lasting.stood = againSeldom, time.Now().Add(-2*againSeldom)
-	flapping.pause, flapping.stood = againSeldom, time.Now().Add(-time.Second)
+	lasting.pause, lasting.since = maxRetryDelay, time.Now().Add(-2*maxRetryDelay)
+	flapping.pause, flapping.since = maxRetryDelay, time.Now().Add(-time.Second)
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
-	j.later(one, path{wifi, tokyo})
-	j.later(one, path{lte, tokyo})
-	if lasting.pause != 2*againSoon || flapping.pause != againSeldom {
+	j.scheduleRetry(one, path{wifi, tokyo})
+	j.scheduleRetry(one, path{lte, tokyo})
+	if lasting.pause != 2*minRetryDelay || flapping.pause != maxRetryDelay {
 		t.Fatalf("next pauses of %v and %v, expected %v after a minute and %v after a second", lasting.pause, flapping.pause,
-			2*againSoon, againSeldom)
+			2*minRetryDelay, maxRetryDelay)
 	}
 }

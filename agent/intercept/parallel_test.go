@@ -16,11 +16,11 @@ import (
 const (
 	osaka   = "10.8.8.8"
 	opened  = 4           // connections to a relay in advance, at most
-	begins  = time.Second // before it is counted
+	begins  = time.Second // before the measurement
 	counted = time.Second
 )
 
-// The gateway reaches tokyo by one way of 20 Mbit/s and osaka by another one; between the two relays there is room.
+// The gateway reaches tokyo and osaka over separate paths of 20 Mbit/s. The path between the relays is faster.
 func TestTimedTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
@@ -62,7 +62,7 @@ func TestTimedTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
 	}
 	one := uploaded()
 	both := 0.0
-	for tries := 0; both < 1.3*one && tries < opened; tries++ { // the first ones are by what was opened before the order
+	for tries := 0; both < 1.3*one && tries < opened; tries++ { // the first tries use connections from before the order
 		both = uploaded(&agentv1.Onward{Port: 5533, Address: "10.9.9.9", OtherPort: 4433})
 	}
 	t.Logf("by one way %.1f Mbit/s, by both %.1f: %.2f times as much", one/1e6, both/1e6, both/one)
@@ -71,7 +71,7 @@ func TestTimedTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
 	}
 }
 
-// received is how much comes, in bits a second, once it has begun.
+// received returns the throughput in bit/s after the start of the transfer.
 func received(conn *net.TCPConn) float64 {
 	buffer, from, total := make([]byte, 1<<16), time.Now().Add(begins), 0
 	for conn.SetReadDeadline(from.Add(counted)); ; {

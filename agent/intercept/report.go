@@ -10,15 +10,15 @@ import (
 )
 
 // A relay that was reached within this time counts as reachable, even if the watcher disagrees.
-const lately = 3 * time.Second
+const reachableFor = 3 * time.Second
 
-const unopened = "no connection to it has been opened yet"
+const notOpenedYet = "no connection to it has been opened yet"
 
 // report returns the state of what the order contains.
 func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
-	if s.bars != nil {
-		report.Reason = s.bars.Error()
+	if s.blocked != nil {
+		report.Reason = s.blocked.Error()
 	}
 	for _, each := range order.GetRelays() {
 		relay := s.relays[each.GetName()]
@@ -64,11 +64,11 @@ func (s *interception) reason(relay *proxy.Relay) string {
 			continue
 		}
 		switch _, err := each.way.Stored(relay); {
-		case time.Since(at) < lately:
+		case time.Since(at) < reachableFor:
 		case err != nil:
 			return err.Error()
 		case took == 0:
-			return unopened
+			return notOpenedYet
 		}
 	}
 	return ""
@@ -79,17 +79,17 @@ func (s *interception) tend() {
 	if err := s.mend(); err != nil {
 		s.proxy.Trouble.Warn("cannot restore the redirection of terminals' connections", "reason", err)
 	}
-	bars := s.barred(time.Now())
-	if bars != nil && s.bars == nil {
-		s.log.Warn("terminals' connections do not reach the proxy", "reason", bars)
+	blocked := s.checkFirewall(time.Now())
+	if blocked != nil && s.blocked == nil {
+		s.log.Warn("terminals' connections do not reach the proxy", "reason", blocked)
 	}
-	s.bars = bars
+	s.blocked = blocked
 	for _, relay := range s.plan.Relays {
 		reason := s.reason(relay)
-		if reason == s.said[relay] || reason == unopened {
+		if reason == s.logged[relay] || reason == notOpenedYet {
 			continue
 		}
-		s.said[relay] = reason
+		s.logged[relay] = reason
 		if reason == "" {
 			s.log.Info("the relay is reachable", "relay", relay.Name, "at", relay.At)
 		} else {

@@ -73,7 +73,7 @@ func (h *house) opens(from, to, port string) (*session, error) {
 	return &session{conn.(*net.TCPConn), lines, strings.TrimSpace(line)}, err
 }
 
-// sees opens one of which the server sees that it is somebody's.
+// sees opens a session and requires that the server sees this peer.
 func (h *house) sees(from, to, seen string) *session {
 	h.t.Helper()
 	one, err := h.opens(from, to, "80")
@@ -83,7 +83,7 @@ func (h *house) sees(from, to, seen string) *session {
 	return one
 }
 
-// goesOn tells whether bytes still come back.
+// goesOn requires that the session still echoes bytes.
 func (s *session) goesOn() error {
 	if _, err := fmt.Fprintln(s, "go on"); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (h *house) refused(from, to string) {
 	}
 }
 
-// subflows are those of terminals' connections at the relay: by which addresses they come, of each connection.
+// subflows returns the source addresses of each terminal's connection at the relay.
 func (h *house) subflows() (all []string) {
 	h.t.Helper()
 	handle, err := mptcp.Open(h.relay.Path())

@@ -14,31 +14,31 @@ import (
 // measuredOver is the minimum time between two readings, so that a short peak does not count as overload.
 const measuredOver = 5 * time.Second
 
-// busy measures the load of this host's busiest processor.
-type busy struct {
-	mutex sync.Mutex
-	read  time.Duration
-	last  map[string]ticks
-	found uint32
+// loadMeter measures the load of this host's busiest processor.
+type loadMeter struct {
+	mutex       sync.Mutex
+	read        time.Duration
+	last        map[string]ticks
+	lastPercent uint32
 }
 
 type ticks struct{ idle, all uint64 }
 
 // percent returns the load between the last two readings, or 0 before the second reading.
-func (b *busy) percent(now time.Duration) uint32 {
+func (b *loadMeter) percent(now time.Duration) uint32 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if b.last != nil && now-b.read < measuredOver {
-		return b.found
+		return b.lastPercent
 	}
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return b.found
+		return b.lastPercent
 	}
 	read := processors(text)
-	b.found = busiest(b.last, read)
+	b.lastPercent = busiest(b.last, read)
 	b.last, b.read = read, now
-	return b.found
+	return b.lastPercent
 }
 
 func busiest(before, after map[string]ticks) (most uint32) {

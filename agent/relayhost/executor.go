@@ -33,22 +33,22 @@ var ErrNoRelay = errors.New("only an agent of role relay is a relay: run one on 
 
 // Executor carries out the controller's orders to relay.
 type Executor struct {
-	within   func(func() error) error                  // runs in the namespace where gateways connect
-	dial     func(context.Context, func() error) error // runs in the namespace that connects to servers
-	identity func() (trust.Identity, error)
-	log      *slog.Logger
-	busy     busy
+	within    func(func() error) error                  // runs in the namespace where gateways connect
+	dial      func(context.Context, func() error) error // runs in the namespace that connects to servers
+	identity  func() (trust.Identity, error)
+	log       *slog.Logger
+	loadMeter loadMeter
 
-	relays atomic.Bool // a relay is running
+	running atomic.Bool // a relay is running
 
-	mutex   sync.Mutex
-	ended   bool
-	wanted  wanted        // valid if relay is not nil
-	relay   *relay        // nil: not ordered
-	trouble error         // why the relay does not listen
-	passes  *onward.Place // nil: no forwarding to other relays
-	leads   bool          // forwarding is as ordered
-	unled   string        // the last logged failure of forwarding
+	mutex      sync.Mutex
+	ended      bool
+	spec       spec          // valid if relay is not nil
+	relay      *relay        // nil: not ordered
+	failure    error         // why the relay does not listen
+	forwarder  *onward.Place // nil: no forwarding to other relays
+	forwarding bool          // forwarding is as ordered
+	logged     string        // the last logged failure of forwarding
 }
 
 // NewExecutor returns an executor without an order.
@@ -68,13 +68,13 @@ func (e *Executor) Order(order *agentv1.Relay) (string, error) {
 	}
 	if order.GetPort() == 0 {
 		e.end()
-		return "this host is no relay", e.lead(nil) // also removes the remains of a killed agent
+		return "this host is no relay", e.forward(nil) // also removes the remains of a killed agent
 	}
-	wanted, err := e.read(order)
+	spec, err := e.parseOrder(order)
 	if err != nil {
 		return "", err
 	}
-	unled := e.lead(wanted.onward)
+	unled := e.forward(spec.onward)
 	if e.relay == nil {
 		opened, err := server.Open(e.within, e.dial, e.log)
 		if err != nil {
@@ -82,14 +82,14 @@ func (e *Executor) Order(order *agentv1.Relay) (string, error) {
 		}
 		e.relay = newRelay(e.within, opened)
 	}
-	e.wanted = wanted
-	e.relays.Store(true)
-	e.relay.server.Obey(wanted.order())
+	e.spec = spec
+	e.running.Store(true)
+	e.relay.server.Obey(spec.order())
 	e.open()
 	said := fmt.Sprintf("relaying at port %d for %s, to ports %v, with congestion control %s",
-		wanted.port, plural.Of(len(wanted.guests), "gateway"), wanted.reaches, wanted.congestion)
-	if e.trouble != nil {
-		said = fmt.Sprintf("%s; not yet in force: %v", said, e.trouble)
+		spec.port, plural.Of(len(spec.guests), "gateway"), spec.reaches, spec.congestion)
+	if e.failure != nil {
+		said = fmt.Sprintf("%s; not yet in force: %v", said, e.failure)
 	}
 	return said, unled
 }
@@ -112,57 +112,57 @@ func (e *Executor) Run(ctx context.Context) {
 
 // open listens for gateways, if the relay does not yet.
 func (e *Executor) open() {
-	err := e.relay.open(e.wanted)
-	if err != nil && (e.trouble == nil || e.trouble.Error() != err.Error()) {
+	err := e.relay.open(e.spec)
+	if err != nil && (e.failure == nil || e.failure.Error() != err.Error()) {
 		e.log.Warn("cannot listen for gateways", "reason", err)
 	}
-	e.trouble = err
+	e.failure = err
 }
 
-// lead forwards subflows to other relays.
-func (e *Executor) lead(ways []onward.Way) error {
-	if e.leads && slices.Equal(ways, e.wanted.onward) {
+// forward sets up the nft rules that forward subflows to other relays.
+func (e *Executor) forward(ways []onward.Way) error {
+	if e.forwarding && slices.Equal(ways, e.spec.onward) {
 		return nil
 	}
 	err := e.within(func() (err error) {
 		switch {
-		case len(ways) == 0 && e.passes == nil:
+		case len(ways) == 0 && e.forwarder == nil:
 			_, err = onward.Release()
 			return err
 		case len(ways) == 0:
-			err, e.passes = e.passes.Close(), nil
+			err, e.forwarder = e.forwarder.Close(), nil
 			return err
-		case e.passes == nil:
-			if e.passes, err = onward.Claim(); err != nil {
+		case e.forwarder == nil:
+			if e.forwarder, err = onward.Claim(); err != nil {
 				return err
 			}
 		}
-		return e.passes.Lead(ways)
+		return e.forwarder.Lead(ways)
 	})
-	e.leads, e.wanted.onward = err == nil, ways
+	e.forwarding, e.spec.onward = err == nil, ways
 	return err
 }
 
 // tend retries failed forwarding, and restores rules that another program removed.
 func (e *Executor) tend(now time.Time) {
-	err := e.lead(e.wanted.onward)
-	if err == nil && e.passes != nil {
+	err := e.forward(e.spec.onward)
+	if err == nil && e.forwarder != nil {
 		guests, lost := e.relay.server.RecentNetworks(now), false
 		err = e.within(func() (err error) {
-			if lost, err = e.passes.Tend(); err != nil {
+			if lost, err = e.forwarder.Tend(); err != nil {
 				return err
 			}
-			return e.passes.Admit(guests)
+			return e.forwarder.Admit(guests)
 		})
-		e.leads = err == nil
+		e.forwarding = err == nil
 		if lost {
 			e.log.Warn("restored the nft rules that forward subflows to other relays, which another program removed", "made", err == nil)
 		}
 	}
-	if said := fmt.Sprint(err); err != nil && said != e.unled {
+	if said := fmt.Sprint(err); err != nil && said != e.logged {
 		e.log.Warn("cannot forward all subflows to other relays; the agent retries", "reason", err)
 	}
-	e.unled = fmt.Sprint(err)
+	e.logged = fmt.Sprint(err)
 }
 
 func (e *Executor) end() {
@@ -170,15 +170,15 @@ func (e *Executor) end() {
 		return
 	}
 	e.relay.end()
-	e.relay, e.trouble = nil, nil
-	e.relays.Store(false)
-	if err := e.lead(nil); err != nil {
+	e.relay, e.failure = nil, nil
+	e.running.Store(false)
+	if err := e.forward(nil); err != nil {
 		e.log.Error("cannot remove the forwarding of subflows to other relays", "reason", err)
 	}
 }
 
 // Stands reports whether a relay is running. It does not block.
-func (e *Executor) Stands() bool { return e.relays.Load() }
+func (e *Executor) Stands() bool { return e.running.Load() }
 
 // Report returns nil without an order.
 func (e *Executor) Report() *agentv1.Relaying {
@@ -189,26 +189,26 @@ func (e *Executor) Report() *agentv1.Relaying {
 	}
 	t := e.relay.server.Totals()
 	return &agentv1.Relaying{
-		Reason: e.reason(time.Now()), Draining: e.wanted.draining, Congestion: e.wanted.congestion,
+		Reason: e.reason(time.Now()), Draining: e.spec.draining, Congestion: e.spec.congestion,
 		Connections: uint32(t.Connections), Waiting: uint32(t.Waiting), Carried: t.Carried,
 		Refused: t.Refused, Failed: t.Failed, Strangers: t.Strangers, BytesUp: t.Up, BytesDown: t.Down,
-		OverheadUs: uint32(min(t.Overhead.Microseconds(), 1<<32-1)), BusyPercent: e.busy.percent(clock.Monotonic()),
+		OverheadUs: uint32(min(t.Overhead.Microseconds(), 1<<32-1)), BusyPercent: e.loadMeter.percent(clock.Monotonic()),
 	}
 }
 
 // reason returns why no gateway can connect, or "".
 func (e *Executor) reason(now time.Time) string {
-	if e.trouble != nil {
-		return e.trouble.Error()
+	if e.failure != nil {
+		return e.failure.Error()
 	}
-	if until := e.wanted.shows.Leaf.NotAfter; now.After(until) {
+	if until := e.spec.shows.Leaf.NotAfter; now.After(until) {
 		return fmt.Sprintf("the relay's certificate expired at %v and gateways refuse it: order the relay again with a new one", until.UTC())
 	}
 	return ""
 }
 
 // order converts the order for package server.
-func (w wanted) order() server.Order {
+func (w spec) order() server.Order {
 	return server.Order{
 		Shows: w.shows, Authority: w.identity.Authority(), Guests: w.guests, Draining: w.draining,
 		Ports: w.reaches, Congestion: w.congestion,

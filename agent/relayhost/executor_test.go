@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	patience = time.Minute // for a machine that stands still for a while
+	patience = time.Minute // the machine may stall
 	server4  = "45.0.0.2:80"
 	server6  = "[2a0f::2]:80"
 )
@@ -71,7 +71,7 @@ func newRoad(t *testing.T) *road {
 	return r
 }
 
-// link has the left host's eth1 be the right one's eth0.
+// link connects the left host's eth1 to the right host's eth0.
 func (r *road) link(left *lab.Host, at string, right *lab.Host, there string) {
 	left.Run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "eth0", "netns", right.Path())
 	for _, end := range []struct {
@@ -103,7 +103,7 @@ func (r *road) obeys(order *agentv1.Relay) {
 	}
 }
 
-// tunnel is what a gateway gets who asks for a server, with the answer's code; nil: it is not let in.
+// tunnel returns a gateway's connection to a server and the code of the answer; nil: the relay refused the gateway.
 func (r *road) tunnel(is trust.Identity, port int, to string) (*tls.Conn, *bufio.Reader, int) {
 	r.t.Helper()
 	var conn *tls.Conn

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	mostGuests = 1024
-	mostSpans  = 256
-	mostOnward = 64
-	mostPort   = 1<<16 - 1
+	maxGuests = 1024
+	maxRanges = 256
+	maxOnward = 64
+	maxPort   = 1<<16 - 1
 )
 
-// wanted is a valid order.
-type wanted struct {
+// spec is a valid order.
+type spec struct {
 	port       uint16
 	shows      tls.Certificate
 	identity   trust.Identity
@@ -37,18 +37,18 @@ type wanted struct {
 	onward     []onward.Way
 }
 
-// read validates an order.
-func (e *Executor) read(order *agentv1.Relay) (w wanted, err error) {
+// parseOrder validates an order.
+func (e *Executor) parseOrder(order *agentv1.Relay) (w spec, err error) {
 	if w.port, err = port("port", order.GetPort()); err != nil {
 		return w, err
 	}
 	if w.guests, err = guests(order.GetGateways()); err != nil {
 		return w, err
 	}
-	if w.reaches, err = spans(order.GetAllowed()); err != nil {
+	if w.reaches, err = parsePorts(order.GetAllowed()); err != nil {
 		return w, err
 	}
-	if w.onward, err = ways(order.GetOnward(), w.port); err != nil {
+	if w.onward, err = parseOnward(order.GetOnward(), w.port); err != nil {
 		return w, err
 	}
 	if w.identity, err = e.identity(); err != nil {
@@ -65,15 +65,15 @@ func (e *Executor) read(order *agentv1.Relay) (w wanted, err error) {
 }
 
 func port(what string, number uint32) (uint16, error) {
-	if number == 0 || number > mostPort {
-		return 0, fmt.Errorf("%s %d, expected 1 to %d", what, number, mostPort)
+	if number == 0 || number > maxPort {
+		return 0, fmt.Errorf("%s %d, expected 1 to %d", what, number, maxPort)
 	}
 	return uint16(number), nil
 }
 
 func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
-	if len(named) > mostGuests {
-		return nil, fmt.Errorf("%s, expected at most %d", plural.Of(len(named), "gateway"), mostGuests)
+	if len(named) > maxGuests {
+		return nil, fmt.Errorf("%s, expected at most %d", plural.Of(len(named), "gateway"), maxGuests)
 	}
 	seen := map[string]bool{"": true}
 	for _, each := range named {
@@ -90,9 +90,9 @@ func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 	return all, nil
 }
 
-func spans(allowed []*agentv1.PortRange) (all server.Ports, err error) {
-	if len(allowed) == 0 || len(allowed) > mostSpans {
-		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", plural.Of(len(allowed), "range"), mostSpans)
+func parsePorts(allowed []*agentv1.PortRange) (all server.Ports, err error) {
+	if len(allowed) == 0 || len(allowed) > maxRanges {
+		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", plural.Of(len(allowed), "range"), maxRanges)
 	}
 	for _, each := range allowed {
 		first, wrong := port("allowed: port", each.GetFirst())
@@ -108,9 +108,9 @@ func spans(allowed []*agentv1.PortRange) (all server.Ports, err error) {
 	return all, nil
 }
 
-func ways(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
-	if len(ordered) > mostOnward {
-		return nil, fmt.Errorf("onward: %s, expected at most %d", plural.Of(len(ordered), "way"), mostOnward)
+func parseOnward(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
+	if len(ordered) > maxOnward {
+		return nil, fmt.Errorf("onward: %s, expected at most %d", plural.Of(len(ordered), "way"), maxOnward)
 	}
 	taken := map[uint16]bool{own: true}
 	for _, each := range ordered {

@@ -24,7 +24,7 @@ type relay struct {
 	stop    context.CancelFunc
 	serving sync.WaitGroup
 
-	door       *net.TCPListener // nil: does not listen
+	listener   *net.TCPListener // nil: does not listen
 	at         uint16
 	congestion string
 }
@@ -36,18 +36,18 @@ func newRelay(within func(func() error) error, server *server.Server) *relay {
 }
 
 // open listens at the ordered port. Connections to a previous port continue.
-func (r *relay) open(w wanted) error {
-	if r.door != nil && r.at != w.port {
-		r.door.Close()
-		r.door = nil
+func (r *relay) open(w spec) error {
+	if r.listener != nil && r.at != w.port {
+		r.listener.Close()
+		r.listener = nil
 	}
-	if r.door == nil {
+	if r.listener == nil {
 		return r.listen(w)
 	}
 	if r.congestion == w.congestion {
 		return nil
 	}
-	raw, err := r.door.SyscallConn()
+	raw, err := r.listener.SyscallConn()
 	if err == nil {
 		err = server.SetCongestion(raw, w.congestion)
 	}
@@ -57,12 +57,12 @@ func (r *relay) open(w wanted) error {
 	return err
 }
 
-func (r *relay) listen(w wanted) error {
-	var door *net.TCPListener
+func (r *relay) listen(w spec) error {
+	var listener *net.TCPListener
 	err := r.within(func() (err error) {
-		door, err = server.Listen(r.alive, netip.AddrPortFrom(netip.IPv6Unspecified(), w.port), w.congestion)
+		listener, err = server.Listen(r.alive, netip.AddrPortFrom(netip.IPv6Unspecified(), w.port), w.congestion)
 		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) {
-			door, err = server.Listen(r.alive, netip.AddrPortFrom(netip.IPv4Unspecified(), w.port), w.congestion)
+			listener, err = server.Listen(r.alive, netip.AddrPortFrom(netip.IPv4Unspecified(), w.port), w.congestion)
 		}
 		return err
 	})
@@ -74,11 +74,11 @@ func (r *relay) listen(w wanted) error {
 	case err != nil:
 		return fmt.Errorf("cannot listen at TCP port %d: %w", w.port, err)
 	}
-	r.door, r.at, r.congestion = door, w.port, w.congestion
+	r.listener, r.at, r.congestion = listener, w.port, w.congestion
 	r.serving.Add(1)
 	go func() {
 		defer r.serving.Done()
-		r.server.Serve(r.alive, door) // until the listener is closed
+		r.server.Serve(r.alive, listener) // until the listener is closed
 	}()
 	return nil
 }

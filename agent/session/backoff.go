@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// How long to wait before the next attempt. A controller that was started again has all its agents back within 3 s,
-// and not all in one moment; one that refused us is asked seldom, for only people can change its mind.
+// Waits before the next attempt. All agents reconnect within 3 s after a restart of the controller, spread over that
+// time. After a refusal the wait is long, because only a person can change that.
 const (
-	steady      = 5 * time.Second // a session that lived so long was a good one
+	steady      = 5 * time.Second // a session of this length resets the wait
 	firstWait   = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 	refusedWait = 30 * time.Second
-	barredFirst = time.Minute // by a controller that does not know our certificate any more: only joining again helps,
+	barredFirst = time.Minute // for a revoked certificate: only joining again helps
 	barredWait  = 10 * time.Minute
-	lookEvery   = time.Second // and that we see by ourselves
+	lookEvery   = time.Second // interval of checks whether this host has joined again
 )
 
 type backoff struct {
@@ -26,7 +26,7 @@ type backoff struct {
 
 func newBackoff() backoff { return backoff{random: rand.Float64} }
 
-// wait doubles from one failure to the next; half of it is chance.
+// wait doubles from failure to failure. Half of it is random.
 func (b *backoff) wait(outcome outcome) time.Duration {
 	switch {
 	case outcome.barred:

@@ -16,20 +16,20 @@ import (
 	"bicast/api/agentv1"
 )
 
-// A probe, or a walk, that no stream of the test ordered.
+// The number of a probe or walk that no stream of the test ordered.
 const ofAnother = 99
 
-// A host that says what the test tells it to.
+// A host whose answers the test sets.
 type fakeHost struct {
-	now    atomic.Uint64 // what a report says
+	now    atomic.Uint64 // content of reports
 	reads  atomic.Uint64
 	fired  chan *agentv1.Fired
 	probed chan *agentv1.Probed
 	walked chan *agentv1.Walked
-	hold   chan struct{} // orders are carried out when it is closed; nil: at once
-	slow   chan struct{} // likewise of what is to be intercepted
+	hold   chan struct{} // closing it executes orders; nil: at once
+	slow   chan struct{} // the same for orders to intercept
 	began  chan struct{}
-	ended  chan error // whether an order was given the time that it took
+	ended  chan error // nil if an order got the time that it took
 }
 
 func (f *fakeHost) Hello() *agentv1.Hello {
@@ -55,7 +55,7 @@ func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agen
 		<-f.slow
 	}
 	if directive.GetProbe() != nil {
-		for _, over := range []uint64{ofAnother, directive.GetId(), directive.GetId()} { // as soon as can be, and once more
+		for _, over := range []uint64{ofAnother, directive.GetId(), directive.GetId()} { // at once, and again
 			f.probed <- &agentv1.Probed{Directive: over}
 		}
 	}
@@ -76,7 +76,7 @@ func slowHost() *fakeHost {
 	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
-// What the session says, line by line.
+// The lines of the session's log.
 type diary chan string
 
 func (d diary) Write(line []byte) (int, error) {
@@ -87,7 +87,7 @@ func (d diary) Write(line []byte) (int, error) {
 type agent struct {
 	*fakeHost
 	brain     *controllertest.Controller
-	directory string // of its identity
+	directory string // contains its identity
 	said      diary
 	end       func()
 }
@@ -129,7 +129,7 @@ func prefer(id uint64) *agentv1.Directive {
 	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{}}}
 }
 
-// A directive that could be read, if there were room for it.
+// A directive that waits for room in the queue.
 func huge() *agentv1.Directive {
 	path := &agentv1.Path{TerminalAddresses: []string{strings.Repeat("1", 3<<20)}}
 	return &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
@@ -143,7 +143,7 @@ func reportEvery(id uint64, ms uint32) *agentv1.Directive {
 	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: ms}}}
 }
 
-// await is the lines until one has all the words, that one included.
+// await returns the lines up to the first that contains all the words.
 func (d diary) await(t *testing.T, words ...string) []string {
 	t.Helper()
 	var lines []string

@@ -16,15 +16,15 @@ import (
 
 const (
 	connectWithin = 2 * time.Second
-	pingAfter     = 10 * time.Second // gRPC's shortest
-	pongWithin    = 5 * time.Second  // also how long the kernel goes on sending to nobody
-	mostReceived  = 256 << 10        // no order is near that
-	window        = 256 << 10        // said, so that gRPC does not measure for a better one, with a ping beside each word
+	pingAfter     = 10 * time.Second // the minimum of gRPC
+	pongWithin    = 5 * time.Second  // also the timeout of unacknowledged data (TCP_USER_TIMEOUT)
+	mostReceived  = 256 << 10        // above any order
+	window        = 256 << 10        // fixed: otherwise gRPC estimates the bandwidth with a ping beside each message
 	buffer        = 8 << 10
 )
 
-// Dialer connects, with the certificate that the directory holds then, to the sessions of the controller that is named
-// beside it. `more` is for those who measure sessions.
+// Dialer returns a function that connects to the controller with the current identity in the directory. Benchmarks pass
+// more options.
 func Dialer(directory string, more ...grpc.DialOption) func() (*grpc.ClientConn, error) {
 	return func() (*grpc.ClientConn, error) {
 		identity, err := trust.Load(directory)
@@ -36,7 +36,7 @@ func Dialer(directory string, more ...grpc.DialOption) func() (*grpc.ClientConn,
 	}
 }
 
-// How every session connects: it fails fast, for the session itself tries again.
+// options make a connection fail fast, because the session retries.
 func options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithNoProxy(),

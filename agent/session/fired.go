@@ -8,44 +8,44 @@ import (
 	"bicast/api/agentv1"
 )
 
-// mostUntold is the limit of armed failovers, which may all fire at once (agent/failover).
-const mostUntold = 512
+// maxUnconfirmed is the limit of armed failovers, which may all fire at once (agent/failover).
+const maxUnconfirmed = 512
 
-// untold has the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
+// unconfirmed has the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
 // may lose sent messages. The controller reads messages in order, so a confirmed report confirms those sent before it.
-type untold struct {
+type unconfirmed struct {
 	fired   []*agentv1.Fired
 	said    int // how many of them were sent on this stream
 	covered int // how many of them were sent before the report in flight
 }
 
 // begins resets the counts for a new stream.
-func (u *untold) begins() { u.said, u.covered = 0, 0 }
+func (u *unconfirmed) begins() { u.said, u.covered = 0, 0 }
 
-func (u *untold) reports() { u.covered = u.said }
+func (u *unconfirmed) reports() { u.covered = u.said }
 
-func (u *untold) taken() {
+func (u *unconfirmed) taken() {
 	u.fired = u.fired[u.covered:]
 	u.said, u.covered = u.said-u.covered, 0
 }
 
 // full reports whether too many messages are unconfirmed. Later ones wait at the host.
-func (u *untold) full() bool { return len(u.fired) == mostUntold }
+func (u *unconfirmed) full() bool { return len(u.fired) == maxUnconfirmed }
 
 // tellFired sends fired failovers, unconfirmed ones of an earlier stream first. The next report becomes due at once,
 // since only its confirmation confirms them.
 func (s *stream) tellFired() error {
-	untold := &s.session.untold
-	for more := true; more && !untold.full(); {
+	unconfirmed := &s.session.unconfirmed
+	for more := true; more && !unconfirmed.full(); {
 		select {
 		case fired := <-s.session.Host.Fired():
-			untold.fired = append(untold.fired, fired)
+			unconfirmed.fired = append(unconfirmed.fired, fired)
 		default:
 			more = false
 		}
 	}
-	for ; untold.said < len(untold.fired); untold.said++ {
-		fired := &agentv1.FromAgent_Fired{Fired: untold.fired[untold.said]}
+	for ; unconfirmed.said < len(unconfirmed.fired); unconfirmed.said++ {
+		fired := &agentv1.FromAgent_Fired{Fired: unconfirmed.fired[unconfirmed.said]}
 		if err := s.wire.Send(&agentv1.FromAgent{Word: fired}); err != nil {
 			return err
 		}

@@ -4,15 +4,14 @@ package session
 
 import "time"
 
-// The bounds of what a controller may ask for.
+// The bounds of the interval that a controller may order.
 const (
 	shortestInterval = 100 * time.Millisecond
 	longestInterval  = 60 * time.Second
 	defaultInterval  = time.Second
 )
 
-// Pace is when reports are due. One that could not go in its time goes when it can and says what is then; those that it
-// was late for are never made up.
+// pace schedules reports. A delayed report has the state of its departure, and missed reports are skipped.
 type pace struct {
 	every time.Duration
 	due   time.Time
@@ -27,7 +26,7 @@ func (p *pace) sent(now time.Time) {
 	}
 }
 
-// change makes the next report due one interval from now at the latest.
+// change sets the interval. The next report is due within one new interval.
 func (p *pace) change(every time.Duration, now time.Time) {
 	p.every = every
 	if soonest := now.Add(every); p.due.After(soonest) {
@@ -35,7 +34,7 @@ func (p *pace) change(every time.Duration, now time.Time) {
 	}
 }
 
-// asked makes an interval of what a welcome says: 0 is the default, and the rest is held within bounds.
+// asked returns the interval of a welcome, limited to the bounds; 0 means the default.
 func asked(ms uint32) time.Duration {
 	if ms == 0 {
 		return defaultInterval

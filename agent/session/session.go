@@ -23,8 +23,8 @@ const Protocol = 1
 
 // Timeouts of the controller's welcome and of an order.
 const (
-	welcomeWithin = 5 * time.Second
-	orderWithin   = 10 * time.Second
+	welcomeTimeout = 5 * time.Second
+	orderTimeout   = 10 * time.Second
 )
 
 // Host is the host whose agent holds the session.
@@ -54,10 +54,10 @@ type Session struct {
 
 	workers workers
 
-	wait   backoff
-	last   string // the end of the previous attempt, so that a long absence is logged once
-	untold untold // unconfirmed fired failovers
-	reads  string // the error of the previous reading
+	wait        backoff
+	lastEnd     string      // the end of the previous attempt, so that a long absence is logged once
+	unconfirmed unconfirmed // fired failovers
+	readFailure string      // the error of the previous reading
 }
 
 // New returns a session; Run starts it.
@@ -78,7 +78,7 @@ func (s *Session) Run(ctx context.Context) {
 			return
 		}
 		pause := s.wait.wait(outcome)
-		s.tell(outcome, pause)
+		s.logEnd(outcome, pause)
 		if outcome.refused {
 			s.sleepAs(ctx, identity, pause)
 		} else {
@@ -115,7 +115,7 @@ func (s *Session) attempt(ctx context.Context, identity string) outcome {
 	}
 }
 
-func (s *Session) tell(outcome outcome, pause time.Duration) {
+func (s *Session) logEnd(outcome outcome, pause time.Duration) {
 	text := outcome.err.Error()
 	if said, ok := status.FromError(outcome.err); ok {
 		text = fmt.Sprintf("%s (%s)", said.Message(), said.Code())
@@ -127,10 +127,10 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 			"running agent uses the new certificate at once")
 	}
 	level := slog.LevelWarn
-	if text == s.last && !outcome.welcomed {
+	if text == s.lastEnd && !outcome.welcomed {
 		level = slog.LevelDebug
 	}
-	s.last = text
+	s.lastEnd = text
 	s.Log.Log(context.Background(), level, "no session with the controller", about...)
 }
 
@@ -138,13 +138,13 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 func (s *Session) report() *agentv1.Report {
 	report, err := s.Host.Report()
 	if err != nil {
-		if err.Error() != s.reads {
+		if err.Error() != s.readFailure {
 			s.Log.Error("cannot read the kernel for a report", "reason", err)
 		}
-		s.reads = err.Error()
+		s.readFailure = err.Error()
 		return nil
 	}
-	s.reads = ""
+	s.readFailure = ""
 	return report
 }
 

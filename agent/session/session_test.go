@@ -58,7 +58,7 @@ func TestATakenThatIsNotOfTheLastReportFreesNothing(t *testing.T) {
 	}
 }
 
-// As nft is, where it takes seconds.
+// Like nft when it takes seconds.
 func TestAnExecutorThatIsSlowHoldsUpNoReportAndNoOtherOrder(t *testing.T) {
 	host := &fakeHost{slow: make(chan struct{}), began: make(chan struct{})}
 	a := beginAs(t, host)
@@ -83,7 +83,7 @@ func TestAnExecutorThatIsSlowHoldsUpNoReportAndNoOtherOrder(t *testing.T) {
 	visit.Order(take(1))
 	<-host.began
 	visit.Order(take(2))
-	visit.Order(take(3)) // all that is to be: the second one is nothing any more
+	visit.Order(take(3)) // each states the whole desired state, so the second is obsolete
 	visit.Order(prefer(4))
 	if all, done := results(2); !slices.Equal(all, []uint64{2, 4}) || done != 1 {
 		t.Fatalf("%v are answered, %d done, while the first is carried out; expected 2 to be refused, and 4 to be done", all, done)
@@ -145,7 +145,7 @@ func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
 	visit.End(status.Error(codes.Unavailable, "going away"))
 	visit.Ended()
 	visit, _ = a.brain.Welcomed(100)
-	visit.Take(visit.Report()) // it holds up no report of the next stream
+	visit.Take(visit.Report()) // it does not delay the next stream
 	visit.Order(prefer(2))
 	visit.Take(visit.Report())
 	select {

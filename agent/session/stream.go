@@ -14,28 +14,28 @@ import (
 	"bicast/api/agentv1"
 )
 
-// waiting is the number of directives that are read ahead of the executors.
-const waiting = 16
+// directiveQueue is the number of directives that are read ahead of the executors.
+const directiveQueue = 16
 
-// farewellWithin limits how long a stopped agent waits for the controller to end the stream.
-const farewellWithin = time.Second
+// farewellTimeout limits how long a stopped agent waits for the controller to end the stream.
+const farewellTimeout = time.Second
 
 // stream is one stream, from hello to its end. It has three goroutines. One reads. One passes orders to their executors
 // and answers them. One does all writes and decides their order. A controller that does not read delays only its own
 // directives.
 type stream struct {
-	session  *Session
-	agent    context.Context // outlives the stream, so that a started order completes
-	ctx      context.Context
-	end      context.CancelCauseFunc
-	wired    context.Context // outlives the agent by farewellWithin
-	hangUp   context.CancelFunc
-	wire     agentv1.Agents_SessionClient
-	welcomed bool
+	session     *Session
+	agent       context.Context // outlives the stream, so that a started order completes
+	ctx         context.Context
+	end         context.CancelCauseFunc
+	wireContext context.Context // outlives the agent by farewellTimeout
+	cancelWire  context.CancelFunc
+	wire        agentv1.Agents_SessionClient
+	welcomed    bool
 
 	taken      chan uint64
 	directives chan *agentv1.Directive
-	carried    chan *agentv1.Result    // of directives
+	results    chan *agentv1.Result    // of directives
 	answers    chan *agentv1.FromAgent // to directives
 	intervals  chan time.Duration
 
@@ -47,25 +47,25 @@ type stream struct {
 func newStream(ctx context.Context, session *Session) *stream {
 	s := &stream{
 		session: session, agent: ctx,
-		taken: make(chan uint64), directives: make(chan *agentv1.Directive, waiting),
-		carried: make(chan *agentv1.Result), answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
+		taken: make(chan uint64), directives: make(chan *agentv1.Directive, directiveQueue),
+		results: make(chan *agentv1.Result), answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	s.wired, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	s.wireContext, s.cancelWire = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
 // run returns when the stream has ended. A started order completes nevertheless.
 func (s *stream) run(conn *grpc.ClientConn) error {
-	defer s.hangUp()
-	withdraw := context.AfterFunc(s.ctx, s.hangUp)
-	wire, err := agentv1.NewAgentsClient(conn).Session(s.wired)
+	defer s.cancelWire()
+	withdraw := context.AfterFunc(s.ctx, s.cancelWire)
+	wire, err := agentv1.NewAgentsClient(conn).Session(s.wireContext)
 	if err != nil {
 		return err
 	}
 	s.wire = wire
-	s.session.untold.begins()
-	if err := s.greet(); err != nil {
+	s.session.unconfirmed.begins()
+	if err := s.handshake(); err != nil {
 		return err
 	}
 	if !withdraw() {
@@ -75,17 +75,17 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		s.read()
+		s.readLoop()
 	}()
 	obeying := make(chan struct{})
 	go func() {
 		defer close(obeying)
-		s.obey()
+		s.execute()
 	}()
-	err = s.speak()
+	err = s.writeLoop()
 	s.end(err)
 	if s.agent.Err() != nil && s.wire.CloseSend() == nil {
-		<-heard // until the controller has ended the stream too, or farewellWithin is over
+		<-heard // until the controller has ended the stream too, or farewellTimeout is over
 	}
 	<-obeying
 	return err
@@ -94,16 +94,16 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 // leave ends the wire with the stream. For a stopped agent it waits, so that the controller learns of the end.
 func (s *stream) leave() {
 	if s.agent.Err() != nil {
-		time.AfterFunc(farewellWithin, s.hangUp)
+		time.AfterFunc(farewellTimeout, s.cancelWire)
 	} else {
-		s.hangUp()
+		s.cancelWire()
 	}
 }
 
-func (s *stream) greet() error {
+func (s *stream) handshake() error {
 	hello := &agentv1.FromAgent{Word: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
-	hurry := time.AfterFunc(welcomeWithin, func() {
-		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeWithin))
+	hurry := time.AfterFunc(welcomeTimeout, func() {
+		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeTimeout))
 	})
 	defer hurry.Stop()
 	if err := s.wire.Send(hello); err != nil && !errors.Is(err, io.EOF) {
@@ -133,7 +133,7 @@ func (s *stream) greet() error {
 	return nil
 }
 
-func (s *stream) read() {
+func (s *stream) readLoop() {
 	for {
 		word, err := s.wire.Recv()
 		if errors.Is(err, io.EOF) {
@@ -145,42 +145,42 @@ func (s *stream) read() {
 		}
 		switch word := word.GetWord().(type) {
 		case *agentv1.FromController_Taken:
-			hand(s.ctx, s.taken, word.Taken.GetSequence())
+			sendTo(s.ctx, s.taken, word.Taken.GetSequence())
 		case *agentv1.FromController_Directive:
-			hand(s.ctx, s.directives, word.Directive)
+			sendTo(s.ctx, s.directives, word.Directive)
 		default: // a second welcome, or a message of a later protocol, which needs no answer
 			s.session.Log.Debug("ignored a message of unknown type", "word", fmt.Sprintf("%T", word))
 		}
 	}
 }
 
-// obey passes orders to their executors and sends their results, and for probes and walks their outcomes. An outcome
+// execute passes orders to their executors and sends their results, and for probes and walks their outcomes. An outcome
 // always follows its result. An outcome of an earlier stream's order is dropped: its number may be another order's here.
-func (s *stream) obey() {
-	begun := map[uint64]*started{}
+func (s *stream) execute() {
+	begun := map[uint64]*pendingProbe{}
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case directive := <-s.directives:
 			if directive.GetProbe() != nil || directive.GetWalk() != nil {
-				begun[directive.GetId()] = &started{}
+				begun[directive.GetId()] = &pendingProbe{}
 			}
 			if refused, why := s.give(directive); refused != nil {
 				s.answer(begun, &agentv1.Result{Directive: refused.GetId(), Said: why})
 			}
-		case result := <-s.carried:
+		case result := <-s.results:
 			s.answer(begun, result)
 		case probed := <-s.session.Host.Probed():
-			s.over(begun, probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
+			s.sendOutcome(begun, probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
 		case walked := <-s.session.Host.Walked():
-			s.over(begun, walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
+			s.sendOutcome(begun, walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
 		}
 	}
 }
 
-// started is a probe or a walk.
-type started struct {
+// pendingProbe is a probe or a walk without a sent outcome.
+type pendingProbe struct {
 	answered bool               // its result was sent
 	came     *agentv1.FromAgent // an outcome that came before the result
 }
@@ -188,14 +188,14 @@ type started struct {
 func (s *stream) give(directive *agentv1.Directive) (refused *agentv1.Directive, why string) {
 	return s.session.workers.give(&task{directive, func() {
 		if s.ctx.Err() == nil { // otherwise the next stream's orders apply
-			hand(s.ctx, s.carried, s.carryOut(directive))
+			sendTo(s.ctx, s.results, s.carryOut(directive))
 		}
 	}})
 }
 
 // answer sends an order's result, and then its outcome if that is known.
-func (s *stream) answer(begun map[uint64]*started, result *agentv1.Result) {
-	hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+func (s *stream) answer(begun map[uint64]*pendingProbe, result *agentv1.Result) {
+	sendTo(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
 	one := begun[result.GetDirective()]
 	switch {
 	case one == nil:
@@ -204,20 +204,20 @@ func (s *stream) answer(begun map[uint64]*started, result *agentv1.Result) {
 	default:
 		one.answered = true
 		if one.came != nil {
-			s.over(begun, result.GetDirective(), one.came)
+			s.sendOutcome(begun, result.GetDirective(), one.came)
 		}
 	}
 }
 
-// over sends the outcome of a probe or a walk once its result was sent.
-func (s *stream) over(begun map[uint64]*started, directive uint64, word *agentv1.FromAgent) {
+// sendOutcome sends the outcome of a probe or a walk once its result was sent.
+func (s *stream) sendOutcome(begun map[uint64]*pendingProbe, directive uint64, word *agentv1.FromAgent) {
 	switch one := begun[directive]; {
 	case one == nil:
 	case !one.answered:
 		one.came = word
 	default:
 		delete(begun, directive)
-		hand(s.ctx, s.answers, word)
+		sendTo(s.ctx, s.answers, word)
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *stream) carryOut(directive *agentv1.Directive) *agentv1.Result {
 	if order, ok := directive.GetOrder().(*agentv1.Directive_ReportEvery); ok {
 		result = s.reportEvery(order.ReportEvery)
 	} else {
-		ctx, cancel := context.WithTimeout(s.agent, orderWithin)
+		ctx, cancel := context.WithTimeout(s.agent, orderTimeout)
 		defer cancel()
 		result = s.session.Host.Obey(ctx, directive)
 	}
@@ -241,12 +241,12 @@ func (s *stream) reportEvery(order *agentv1.ReportEvery) *agentv1.Result {
 	if every < shortestInterval || every > longestInterval {
 		return &agentv1.Result{Said: fmt.Sprintf("report_every of %v, expected %v to %v", every, shortestInterval, longestInterval)}
 	}
-	hand(s.ctx, s.intervals, every)
+	sendTo(s.ctx, s.intervals, every)
 	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports are sent every %v", every)}
 }
 
-// speak does all writes after the hello.
-func (s *stream) speak() error {
+// writeLoop does all writes after the hello.
+func (s *stream) writeLoop() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -265,13 +265,13 @@ func (s *stream) speak() error {
 		case <-due:
 			err = s.report()
 		case sequence := <-s.taken:
-			s.wasTaken(sequence)
+			s.acknowledge(sequence)
 		case every := <-s.intervals:
 			s.pace.change(every, time.Now())
 		case answer := <-s.answers:
 			err = s.wire.Send(answer)
 		case fired := <-s.fired():
-			s.session.untold.fired = append(s.session.untold.fired, fired)
+			s.session.unconfirmed.fired = append(s.session.unconfirmed.fired, fired)
 		}
 		if err != nil {
 			return s.reason(err)
@@ -288,20 +288,20 @@ func (s *stream) report() error {
 	s.sequence++
 	report.Sequence = s.sequence
 	s.inFlight = true
-	s.session.untold.reports()
+	s.session.unconfirmed.reports()
 	return s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Report{Report: report}})
 }
 
-func (s *stream) wasTaken(sequence uint64) {
+func (s *stream) acknowledge(sequence uint64) {
 	if s.inFlight && sequence == s.sequence {
 		s.inFlight = false
-		s.session.untold.taken()
+		s.session.unconfirmed.taken()
 	}
 }
 
 // fired returns the channel of fired failovers, or nil while too many messages are unconfirmed.
 func (s *stream) fired() <-chan *agentv1.Fired {
-	if s.session.untold.full() {
+	if s.session.unconfirmed.full() {
 		return nil
 	}
 	return s.session.Host.Fired()
@@ -323,8 +323,8 @@ func (s *stream) reason(err error) error {
 
 var errEnded = errors.New("the controller ended the session")
 
-// hand sends a value on a channel unless the stream ends first.
-func hand[T any](ctx context.Context, to chan<- T, word T) {
+// sendTo gives up when the stream ends.
+func sendTo[T any](ctx context.Context, to chan<- T, word T) {
 	select {
 	case to <- word:
 	case <-ctx.Done():

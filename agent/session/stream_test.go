@@ -12,7 +12,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-// A stream that has ended, or takes what is said.
+// A stream that has ended, or accepts all messages.
 type fakeWire struct {
 	agentv1.Agents_SessionClient
 	fails error
@@ -26,7 +26,7 @@ func (f *fakeWire) Send(word *agentv1.FromAgent) error {
 	return f.fails
 }
 
-// A host of which reflexes have fired.
+// A host with fired failovers.
 type firedHost struct {
 	Host
 	fired chan *agentv1.Fired
@@ -38,7 +38,7 @@ func (f firedHost) Probed() <-chan *agentv1.Probed { return nil }
 
 func (f firedHost) Report() (*agentv1.Report, error) { return &agentv1.Report{}, nil }
 
-// One stream after the other of one session, and what each says of reflexes.
+// Consecutive streams of one session, and the fired failovers that each sends.
 type streams struct {
 	t       *testing.T
 	host    firedHost
@@ -54,7 +54,7 @@ func (s *streams) begin(fails error) (*stream, *fakeWire) {
 	wire := &fakeWire{fails: fails}
 	live := newStream(context.Background(), s.session)
 	live.wire = wire
-	s.session.untold.begins()
+	s.session.unconfirmed.begins()
 	return live, wire
 }
 
@@ -90,18 +90,18 @@ func TestAReflexThatAStreamCouldNotTellOfIsToldByTheNext(t *testing.T) {
 func TestAReflexThatWasToldToAStreamWhichDiedIsToldAgainUntilAReportBehindItIsTaken(t *testing.T) {
 	s := newStreams(t)
 	first, _ := s.begin(nil)
-	must(t, first.report()) // it was in flight before
+	must(t, first.report()) // in flight first
 	s.host.fired <- &agentv1.Fired{Name: "wifi"}
 	must(t, first.tellFired())
-	first.wasTaken(first.sequence)
+	first.acknowledge(first.sequence)
 	second, wire := s.begin(nil)
 	must(t, second.tellFired())
 	s.expect(wire, "wifi")
 	must(t, second.report())
 	s.host.fired <- &agentv1.Fired{Name: "lte"} // behind the report
 	must(t, second.tellFired())
-	second.wasTaken(second.sequence + 7) // of another report
-	second.wasTaken(second.sequence)
+	second.acknowledge(second.sequence + 7) // of another report
+	second.acknowledge(second.sequence)
 	third, wire := s.begin(nil)
 	must(t, third.tellFired())
 	s.expect(wire, "lte")

@@ -11,14 +11,14 @@ import (
 )
 
 // The queue of one executor has this length. Further orders are refused.
-const mostWaiting = 256
+const maxQueued = 256
 
 // workers executes orders: sequentially for one executor, in parallel for different executors. An order that takes
 // seconds, such as one with nft, delays no other executor.
 type workers struct {
-	mutex sync.Mutex
-	lines map[string][]*task // queues by executor; a queue exists as long as its goroutine
-	alive sync.WaitGroup
+	mutex  sync.Mutex
+	queues map[string][]*task // queues by executor; a queue exists as long as its goroutine
+	alive  sync.WaitGroup
 }
 
 // task is a queued order.
@@ -33,7 +33,7 @@ func (w *workers) give(one *task) (refused *agentv1.Directive, why string) {
 	executor, whole := executorOf(one.directive)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	line, busy := w.lines[executor]
+	line, busy := w.queues[executor]
 	if whole {
 		kind := fmt.Sprintf("%T", one.directive.GetOrder())
 		if at := slices.IndexFunc(line, func(each *task) bool { return fmt.Sprintf("%T", each.directive.GetOrder()) == kind }); at >= 0 {
@@ -41,13 +41,13 @@ func (w *workers) give(one *task) (refused *agentv1.Directive, why string) {
 			line = slices.Delete(line, at, at+1)
 		}
 	}
-	if len(line) >= mostWaiting {
+	if len(line) >= maxQueued {
 		return one.directive, fmt.Sprintf("%d orders are queued, which is the limit: wait until they are executed", len(line))
 	}
-	if w.lines == nil {
-		w.lines = map[string][]*task{}
+	if w.queues == nil {
+		w.queues = map[string][]*task{}
 	}
-	w.lines[executor] = append(line, one)
+	w.queues[executor] = append(line, one)
 	if !busy {
 		w.alive.Add(1)
 		go w.work(executor)
@@ -59,13 +59,13 @@ func (w *workers) work(executor string) {
 	defer w.alive.Done()
 	for {
 		w.mutex.Lock()
-		line := w.lines[executor]
+		line := w.queues[executor]
 		if len(line) == 0 {
-			delete(w.lines, executor)
+			delete(w.queues, executor)
 			w.mutex.Unlock()
 			return
 		}
-		w.lines[executor] = line[1:]
+		w.queues[executor] = line[1:]
 		w.mutex.Unlock()
 		line[0].carryOut()
 	}

@@ -36,8 +36,8 @@ type Identity struct {
 	Key         *ecdsa.PrivateKey
 }
 
-// stored is the format of the file. Bytes are DER in base64.
-type stored struct {
+// identityJSON is the format of the file. Bytes are DER in base64.
+type identityJSON struct {
 	Name        string `json:"name"`
 	Session     string `json:"session"`
 	Certificate []byte `json:"certificate"`
@@ -58,23 +58,23 @@ const identityBytes = 16 << 10
 // Reserve creates the file and allocates its room on the disk.
 func Reserve(directory string) (Place, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return Place{}, unkept(err)
+		return Place{}, saveError(err)
 	}
-	file, err := reserved(filepath.Join(directory, identityFile+".new"))
+	file, err := openReserved(filepath.Join(directory, identityFile+".new"))
 	if err != nil {
-		return Place{}, unkept(err)
+		return Place{}, saveError(err)
 	}
 	place := Place{file, directory}
 	_, err = file.WriteAt(make([]byte, identityBytes), 0)
 	if err = errors.Join(err, file.Sync()); err != nil {
 		place.Release()
-		return Place{}, unkept(err)
+		return Place{}, saveError(err)
 	}
 	return place, nil
 }
 
-// reserved opens and locks the file. It reuses a file that another process left.
-func reserved(name string) (*os.File, error) {
+// openReserved locks the file. It reuses a file that another process left.
+func openReserved(name string) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -104,7 +104,7 @@ func isStill(file *os.File, name string) bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-func unkept(err error) error {
+func saveError(err error) error {
 	return fmt.Errorf("cannot save the identity: %w; choose another directory with --directory", err)
 }
 
@@ -128,7 +128,7 @@ func (p Place) write(i Identity) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(stored{i.Name, i.Session, i.Certificate.Raw, i.CA.Raw, key}, "", "  ")
+	text, err := json.MarshalIndent(identityJSON{i.Name, i.Session, i.Certificate.Raw, i.CA.Raw, key}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (p Place) write(i Identity) error {
 		err = durable.Rename(p.file.Name(), filepath.Join(p.directory, identityFile))
 	}
 	if err != nil {
-		return unkept(err)
+		return saveError(err)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func NameIn(directory string) string {
 }
 
 func parseIdentity(text []byte) (Identity, error) {
-	var raw stored
+	var raw identityJSON
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return Identity{}, err
 	}

@@ -40,7 +40,7 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 	}
 	wish := &agentv1.JoinRequest{Name: name, Token: token.Secret, SigningRequest: signing}
 	reply, err := ask(ctx, address, token.Pin, wish)
-	if hungUp := (hangUp{}); errors.As(err, &hungUp) { // a controller under load disconnects unauthenticated peers
+	if hungUp := (closedEarly{}); errors.As(err, &hungUp) { // a controller under load disconnects unauthenticated peers
 		reply, err = ask(ctx, address, token.Pin, wish)
 		if refused := (tokenRefused{}); errors.As(err, &refused) {
 			err = fmt.Errorf("%w; the first attempt ended without an answer and may have used the token: "+
@@ -65,7 +65,7 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 }
 
 func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
-	reached, err := reach(ctx, address, pin)
+	reached, err := connect(ctx, address, pin)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 	// The secret is sent over this connection and no other.
 	var hungUp atomic.Bool
 	once := make(chan net.Conn, 1)
-	once <- heard{reached, &hungUp}
+	once <- observedConn{reached, &hungUp}
 	close(once)
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(ControllerName), grpc.WithNoProxy(),
@@ -101,7 +101,7 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 			if late {
 				return nil, err
 			}
-			return nil, hangUp{err}
+			return nil, closedEarly{err}
 		}
 		return nil, fmt.Errorf("the controller at %s cannot enrol agents now: %s", address, said)
 	case codes.Unauthenticated:
@@ -111,21 +111,21 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 	}
 }
 
-// hangUp means that the peer ended the connection before its answer.
-type hangUp struct{ error }
+// closedEarly means that the peer ended the connection before its answer.
+type closedEarly struct{ error }
 
 // tokenRefused means that the controller refused the token.
 type tokenRefused struct{ said string }
 
 func (t tokenRefused) Error() string { return "the controller refused the token: " + t.said }
 
-// heard is a connection that records its end by the peer. gRPC returns the same code for it as for a refusal.
-type heard struct {
+// observedConn is a connection that records its end by the peer. gRPC returns the same code for it as for a refusal.
+type observedConn struct {
 	net.Conn
 	hungUp *atomic.Bool
 }
 
-func (h heard) Read(into []byte) (int, error) {
+func (h observedConn) Read(into []byte) (int, error) {
 	n, err := h.Conn.Read(into)
 	if err != nil {
 		h.hungUp.Store(true)

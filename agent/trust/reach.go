@@ -19,14 +19,14 @@ const (
 	greetWithin = 10 * time.Second
 )
 
-// reach connects to the controller that printed a token. It does so outside gRPC, which reports any failure here only
+// connect connects to the controller that printed a token. It does so outside gRPC, which reports any failure here only
 // as a failed connection.
-func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
+func connect(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialWithin}
 	plain, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("nobody answers at %s (%w): check that the controller runs, and that controller.agents.join of its "+
-			"gateway.yaml is an address that this host can reach", address, inShort(err))
+			"gateway.yaml is an address that this host can reach", address, rootCause(err))
 	}
 	config := pinned(pin)
 	config.NextProtos = []string{"h2"}
@@ -35,15 +35,15 @@ func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		plain.Close()
-		return nil, stranger(address, err)
+		return nil, handshakeError(address, err)
 	}
 	return conn, nil
 }
 
-// stranger explains a failed TLS handshake.
-func stranger(address string, err error) error {
+// handshakeError explains a failed TLS handshake.
+func handshakeError(address string, err error) error {
 	var noTLS tls.RecordHeaderError
-	var unproven *notTheController
+	var unproven *verificationError
 	why := err.Error()
 	switch {
 	case errors.As(err, &unproven):
@@ -51,20 +51,20 @@ func stranger(address string, err error) error {
 	case errors.As(err, &noTLS):
 		why = "it does not speak TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return hangUp{noController(address, "it closed the connection before it showed a certificate")}
+		return closedEarly{wrongPeer(address, "it closed the connection before it showed a certificate")}
 	case errors.Is(err, context.DeadlineExceeded):
 		why = fmt.Sprintf("it did not complete the TLS handshake within %v", greetWithin)
 	}
-	return noController(address, why)
+	return wrongPeer(address, why)
 }
 
-func noController(address, why string) error {
+func wrongPeer(address, why string) error {
 	return fmt.Errorf("the peer at %s is not the controller (%s): use the address that `bicast enroll` prints, which is "+
 		"controller.agents.join of its gateway.yaml", address, why)
 }
 
-// inShort returns the innermost reason: the message around it contains the address.
-func inShort(err error) error {
+// rootCause returns the innermost reason: the message around it contains the address.
+func rootCause(err error) error {
 	var number syscall.Errno
 	var unknown *net.DNSError
 	var late net.Error

@@ -13,7 +13,7 @@ import (
 	"bicast/agent/trust"
 )
 
-// Somebody else's server, where it listens.
+// stranger starts another server and returns its address.
 func stranger(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +69,7 @@ func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
 	}
 }
 
-// A door before the controller's that hangs up on the first who comes: before TLS, or after so many bytes of its answers.
+// A proxy before the controller that ends the first connection: before TLS, or after so many bytes of answers.
 func crowded(t *testing.T, b *controllertest.Controller, lets func(toAgent io.Writer, fromController io.Reader)) string {
 	t.Helper()
 	first := true
@@ -114,7 +114,7 @@ func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
 	b := controllertest.New(t)
 	address := crowded(t, b, func(agent io.Writer, controller io.Reader) {
 		answers := make([]byte, 1<<16)
-		for b.Asked() == 0 { // what comes when it has joined is lost
+		for b.Asked() == 0 { // answers after the join are lost
 			n, err := controller.Read(answers)
 			if err != nil {
 				t.Error(err)

@@ -101,7 +101,7 @@ func TestAnAgentsCertificateMakesNobodyTheController(t *testing.T) {
 	says(t, err, "not the controller", "an agent's")
 }
 
-// What the two sides of a handshake say.
+// The errors of both sides of a handshake.
 func handshake(t *testing.T, shows tls.Certificate, identity trust.Identity) error {
 	t.Helper()
 	here, there := net.Pipe()

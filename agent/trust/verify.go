@@ -46,18 +46,18 @@ func verifying(authority func(shown []*x509.Certificate) (*x509.Certificate, err
 				err = verify(state.PeerCertificates[0], ca)
 			}
 			if err != nil {
-				return &notTheController{err}
+				return &verificationError{err}
 			}
 			return nil
 		},
 	}
 }
 
-// notTheController is the failed verification of a controller. The reason is a sentence.
-type notTheController struct{ reason error }
+// verificationError is the failed verification of a controller. The reason is a sentence.
+type verificationError struct{ reason error }
 
-func (n *notTheController) Error() string { return n.reason.Error() }
-func (n *notTheController) Unwrap() error { return n.reason }
+func (n *verificationError) Error() string { return n.reason.Error() }
+func (n *verificationError) Unwrap() error { return n.reason }
 
 func verify(shown, ca *x509.Certificate) error {
 	roots := x509.NewCertPool()

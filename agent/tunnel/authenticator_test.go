@@ -16,12 +16,12 @@ func TestWhatIsReplayedFromElsewhereMovesNothing(t *testing.T) {
 	p.run(time.Minute)
 	moves := p.answers.Moves()
 	var sent, asked int
-	for _, attacker := range []netip.AddrPort{addressOf(66), addressOf(1)} { // also where it was once
+	for _, attacker := range []netip.AddrPort{addressOf(66), addressOf(1)} { // also its previous address
 		for _, each := range slices.Clone(p.captured) {
 			asked += len(each.b)
 			for _, reply := range p.answers.Outer(p.now, attacker, each.b) {
 				sent += len(reply.Bytes)
-				p.answers.Outer(p.now, attacker, reply.Bytes) // its own words back
+				p.answers.Outer(p.now, attacker, reply.Bytes) // reflects its messages
 			}
 		}
 		p.run(time.Second)
@@ -44,7 +44,7 @@ func TestAFloodOfReplaysDoesNotKeepTheOtherEndFromMoving(t *testing.T) {
 	p.expect(took < 5*time.Second, "it took %v", took)
 }
 
-// recorded are questions of before, in the order in which they were asked.
+// recorded contains earlier questions in their order.
 func (p *pair) recorded(count, length int) [][]byte {
 	var all [][]byte
 	for i := range count {
@@ -110,7 +110,7 @@ func TestWhoReplaysQuestionsWithThePeersAddressIsNotAnsweredWithoutLimit(t *test
 		}
 		return false
 	})
-	p.expect(answers > 0 && answers <= mostASecond*(seconds+1), "%d answers", answers)
+	p.expect(answers > 0 && answers <= maxPerSecond*(seconds+1), "%d answers", answers)
 	p.expect(silent == 0, "the true peer is not heard")
 }
 

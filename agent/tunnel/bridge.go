@@ -43,7 +43,7 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 	k, err := openKernel(inside, inside)
 	if err == nil {
 		defer k.close()
-		k.hears = 0
+		k.sockets = 0
 		var there bool
 		var d device
 		if d, there, err = find(k.inner, name, 0); err == nil && there && !k.read(d) {
@@ -126,7 +126,7 @@ func (k *kernel) read(d device) bool {
 		}
 		return err
 	})
-	return err != nil || listeners > k.hears // without the table only the flag is known
+	return err != nil || listeners > k.sockets // without the table only the flag is known
 }
 
 // port is a port of Open vSwitch that gets another number for a moment.

@@ -16,7 +16,7 @@ import (
 	"bicast/internal/lab"
 )
 
-// openVSwitch is one of a host's own, with the userspace datapath; the process that forwards.
+// openVSwitch starts an Open vSwitch with the userspace datapath on a host and returns the forwarding process.
 func openVSwitch(t *testing.T, host *lab.Host) *os.Process {
 	t.Helper()
 	directory := t.TempDir()
@@ -42,14 +42,14 @@ func openVSwitch(t *testing.T, host *lab.Host) *os.Process {
 	return begin("ovs-vswitchd")
 }
 
-// bridged is a world whose far site has its tunnel in an Open vSwitch, as port 7.
+// bridged returns a world whose far site has its tunnel as port 7 of an Open vSwitch.
 func bridged(t *testing.T) (w *world, forwards *os.Process) {
 	t.Helper()
 	w = newWorld(t, false)
 	forwards = openVSwitch(t, w.far)
 	w.far.Run("ovs-vsctl", "--timeout=60", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
 	command := exec.Command("ovs-vsctl", "--timeout=60", "add-port", "site", "tun", "--", "set", "Interface", "tun", "ofport_request=7")
-	if said, err := command.CombinedOutput(); err != nil { // there is no device yet, which is said and is no error
+	if said, err := command.CombinedOutput(); err != nil { // reports the missing device without an error
 		t.Fatal(err, string(said))
 	}
 	w.nft(w.far, `table inet deaf {
@@ -57,7 +57,7 @@ chain prerouting {
 type filter hook prerouting priority raw;
 iifname "tun" drop
 }
-}`) // or the host itself would hear what its bridge does not read
+}`) // keeps the host from receiving what its bridge does not read
 	near, away := w.orders()
 	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.far, away)
 	w.await("the ends hear each other", w.alive)
@@ -96,7 +96,7 @@ func TestABridgeReadsADeviceThatWasMadeAnew(t *testing.T) {
 	w.expectNumber7()
 }
 
-// slowToAsk is an ovs-vsctl in whose answers the port still awaits its device six times, and that then once reaches nobody.
+// slowToAsk is an ovs-vsctl whose first six answers show the port without its device, and whose next call fails once.
 const slowToAsk = `#!/bin/sh
 echo asked >>%[1]s/asked
 case $(wc -l <%[1]s/asked) in

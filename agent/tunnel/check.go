@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	most        = 8 // tunnels
-	vniMost     = 1<<24 - 1
-	udpPortMost = 1<<16 - 2 // the next one bounds source ports
+	maxTunnels = 8
+	maxVNI     = 1<<24 - 1
+	maxUDPPort = 1<<16 - 2 // the next one bounds source ports
 )
 
-// network matches the names of network devices that the controller accepts (controller/edges/config/document.py).
-var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
+// deviceName matches the names of network devices that the controller accepts (controller/edges/config/document.py).
+var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
-const named = "expected the name of a network device: up to 15 letters, digits and _.:@-, a letter, digit or _ first"
+const expectedDevice = "expected the name of a network device: up to 15 letters, digits and _.:@-, a letter, digit or _ first"
 
 // check validates an order.
 func check(order *agentv1.Tunnels) error {
 	tunnels := order.GetTunnels()
-	if len(tunnels) > most {
-		return fmt.Errorf("%s, expected at most %d", plural.Of(len(tunnels), "tunnel"), most)
+	if len(tunnels) > maxTunnels {
+		return fmt.Errorf("%s, expected at most %d", plural.Of(len(tunnels), "tunnel"), maxTunnels)
 	}
 	names, ports, networks := map[string]bool{}, map[string]bool{}, map[[2]uint32]bool{}
 	for _, each := range tunnels {
@@ -47,14 +47,14 @@ func checkOne(t *agentv1.Tunnel) error {
 	switch {
 	case t.GetName() == "":
 		return errors.New("the name is empty")
-	case !network.MatchString(t.GetPort()):
-		return fmt.Errorf("port %q, %s", t.GetPort(), named)
-	case t.GetDevice() != "" && !network.MatchString(t.GetDevice()):
-		return fmt.Errorf("device %q, %s", t.GetDevice(), named)
-	case t.GetVni() == 0 || t.GetVni() > vniMost:
-		return fmt.Errorf("VNI %d, expected 1 to %d", t.GetVni(), vniMost)
-	case t.GetUdpPort() == 0 || t.GetUdpPort() > udpPortMost:
-		return fmt.Errorf("UDP port %d, expected 1 to %d", t.GetUdpPort(), udpPortMost)
+	case !deviceName.MatchString(t.GetPort()):
+		return fmt.Errorf("port %q, %s", t.GetPort(), expectedDevice)
+	case t.GetDevice() != "" && !deviceName.MatchString(t.GetDevice()):
+		return fmt.Errorf("device %q, %s", t.GetDevice(), expectedDevice)
+	case t.GetVni() == 0 || t.GetVni() > maxVNI:
+		return fmt.Errorf("VNI %d, expected 1 to %d", t.GetVni(), maxVNI)
+	case t.GetUdpPort() == 0 || t.GetUdpPort() > maxUDPPort:
+		return fmt.Errorf("UDP port %d, expected 1 to %d", t.GetUdpPort(), maxUDPPort)
 	case t.GetRemote() != "" && (!remote.IsValid() || remote.IsUnspecified() || remote.IsMulticast() || remote.Zone() != ""):
 		return fmt.Errorf("remote %q, expected the address of one host", t.GetRemote())
 	case len(t.GetKey()) != keyBytes:

@@ -68,16 +68,16 @@ func (k *kernel) ours(d device) bool {
 		strings.HasSuffix(strings.TrimSuffix(d.alias, overSix), k.outsideOf())
 }
 
-// like reports whether the device is that of a spec, over either IP version.
-func (k *kernel) like(d device, s spec) bool {
+// matches reports whether the device is that of a spec, over either IP version.
+func (k *kernel) matches(d device, s spec) bool {
 	s.six = false
 	return k.ours(d) && d.name == s.name && strings.TrimSuffix(d.alias, overSix) == k.alias(s)
 }
 
 func (d device) six() bool { return strings.HasSuffix(d.alias, overSix) }
 
-// half reports whether the device has no mark yet: the agent was killed while making it.
-func (d device) half() bool { return d.kind == "vxlan" && d.alias == "" && !d.up }
+// unfinished reports whether the device has no mark yet: the agent was killed while making it.
+func (d device) unfinished() bool { return d.kind == "vxlan" && d.alias == "" && !d.up }
 
 // kernel has the namespace of the tunnels' outer packets and that of the ports. They may be the same.
 type kernel struct {
@@ -86,11 +86,11 @@ type kernel struct {
 	outer   *netlink.Conn
 	inner   *netlink.Conn
 	innerNS *os.File
-	hears   int // number of our packet sockets on a device
+	sockets int // number of our packet sockets on a device
 }
 
 func openKernel(outside, inside func(func() error) error) (*kernel, error) {
-	k := &kernel{inside: inside, hears: 1}
+	k := &kernel{inside: inside, sockets: 1}
 	dial := func(conn **netlink.Conn) func() error {
 		return func() (err error) {
 			*conn, err = netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -246,7 +246,7 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 		return device{}, errors.Join(err, k.remove(made))
 	}
 	made.alias, made.up, made.mtu = k.alias(s), true, mtu
-	err = k.marked(made)
+	err = k.bringUp(made)
 	if errors.Is(err, unix.EADDRINUSE) {
 		err = fmt.Errorf("UDP port %d is in use by another program on this host (ss -ulpn 'sport = :%d' names it): stop it, or "+
 			"set another udp_port", s.udpPort, s.udpPort)
@@ -254,8 +254,8 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 	return made, err
 }
 
-// marked sets the alias and brings the device up. The host's own stack sends nothing there.
-func (k *kernel) marked(d device) error {
+// bringUp sets the alias and brings the device up. The host's own stack sends nothing there.
+func (k *kernel) bringUp(d device) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.String(unix.IFLA_IFALIAS, d.alias)
 	attributes.Nested(unix.IFLA_AF_SPEC, func(families *netlink.AttributeEncoder) error {

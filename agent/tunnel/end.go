@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	askEvery   = time.Second
-	checkEvery = 10 * time.Second // interval between checks of the known length
-	patience   = 3 * time.Second  // the other end is dead after this silence
-	hurryEvery = askEvery / 4     // interval between questions after a late answer: a silence is then no coincidence
-	hurryFor   = 10 * time.Second
-	awaited    = 3 * time.Second       // timeout of an answer
-	lookEvery  = 10 * time.Minute      // interval between searches for a longer length, like the lifetime of a learned path MTU in Linux
-	atOnceLeft = 50 * time.Millisecond // minimum between urgent questions
+	askEvery       = time.Second
+	checkEvery     = 10 * time.Second // interval between checks of the known length
+	deadAfter      = 3 * time.Second  // the other end is dead after this silence
+	hurryEvery     = askEvery / 4     // interval between questions after a late answer: a silence is then no coincidence
+	hurryFor       = 10 * time.Second
+	answerTimeout  = 3 * time.Second
+	searchInterval = 10 * time.Minute      // for a longer length; Linux forgets a learned path MTU after the same time
+	urgentInterval = 50 * time.Millisecond // minimum between urgent questions
 )
 
 // Settings are the parameters of an End.
 type Settings struct {
-	VNI    uint32
-	Key    []byte
-	Starts bool
-	Peer   netip.AddrPort // the other end's address, or the one that an earlier agent knew
-	Looks  time.Duration  // interval between searches for a longer length
-	Random io.Reader
-	Wall   func() time.Time // of the starting end: tickets must grow across restarts
+	VNI         uint32
+	Key         []byte
+	Starts      bool
+	Peer        netip.AddrPort // the other end's address, or the one that an earlier agent knew
+	SearchEvery time.Duration  // interval between searches for a longer length
+	Random      io.Reader
+	Wall        func() time.Time // of the starting end: tickets must grow across restarts
 }
 
 // End is one end of a tunnel, without a network or a clock. It takes received messages and the time, and returns what to
@@ -90,7 +90,7 @@ func (e *End) Silence(now time.Duration) (time.Duration, bool) {
 // Alive reports whether the other end sent a message recently.
 func (e *End) Alive(now time.Duration) bool {
 	silence, ever := e.Silence(now)
-	return ever && silence <= patience
+	return ever && silence <= deadAfter
 }
 
 // MTU returns the longest packet that passes both ways; 0: unknown.
@@ -121,7 +121,7 @@ func (e *End) Ceiling(bytes int) {
 // Changed reports a change of addresses, routes or devices, so that the other end learns of it at once.
 func (e *End) Changed(now time.Duration) {
 	e.at(now)
-	e.due = min(e.due, e.now+atOnceLeft)
+	e.due = min(e.due, e.now+urgentInterval)
 	e.looked = 0
 }
 
@@ -132,14 +132,14 @@ func (e *End) Tick(now time.Duration) []Send {
 		return nil
 	}
 	for ticket, each := range e.asked {
-		if e.now-each.at > awaited {
+		if e.now-each.at > answerTimeout {
 			if delete(e.asked, ticket); each.length == shortest {
-				e.length.count(false)
+				e.length.recordShort(false)
 			}
 		}
 	}
 	var sends []Send
-	alive := e.heard != 0 && e.now-e.heard <= patience
+	alive := e.heard != 0 && e.now-e.heard <= deadAfter
 	if alive {
 		sends = e.measure()
 	}
@@ -172,13 +172,13 @@ func (e *End) next() time.Duration {
 
 // measure continues the search for the longest packet that passes.
 func (e *End) measure() []Send {
-	e.length.missed(e.now, e.rtt)
+	e.length.checkLost(e.now, e.rtt)
 	switch {
 	case e.length.ceiling <= shortest:
 		return nil
-	case e.looked == 0 || e.length.size == 0 && (e.length.known == 0 || e.now-e.looked >= e.settings.Looks):
+	case e.looked == 0 || e.length.size == 0 && (e.length.known == 0 || e.now-e.looked >= e.settings.SearchEvery):
 		e.looked, e.checked = e.now, e.now
-		e.length.look(e.now)
+		e.length.restart(e.now)
 	case e.length.size == 0 && e.now-e.checked >= checkEvery:
 		e.checked = e.now
 		e.length.check(e.now)
@@ -187,7 +187,7 @@ func (e *End) measure() []Send {
 		return nil
 	}
 	long, short := e.ask(e.length.size), e.ask(shortest)
-	e.length.tried(e.now, binary.BigEndian.Uint64(short.Bytes[12:]))
+	e.length.recordTry(e.now, binary.BigEndian.Uint64(short.Bytes[12:]))
 	return []Send{long, short}
 }
 

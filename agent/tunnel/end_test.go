@@ -16,23 +16,23 @@ func addressOf(n byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, n}), 4790)
 }
 
-// pair is a site that starts, behind a NAT, and one that answers, in virtual time.
+// pair is a starting end behind a NAT and an answering end, in virtual time.
 type pair struct {
 	t       testing.TB
 	random  *rand.Rand
 	now     time.Duration
 	starts  *End
 	answers *End
-	outside netip.AddrPort // that the NAT gives to who starts
-	back    netip.AddrPort // from where the NAT lets answers in
-	clock   time.Duration  // of who starts, against now
+	outside netip.AddrPort // the starting end's address behind the NAT
+	back    netip.AddrPort // the source of answers that the NAT admits
+	clock   time.Duration  // offset of the starting end
 
 	loss     float64 // each way
 	mtu      [2]int  // up, down
 	delay    time.Duration
 	cut      bool
 	flying   []packet
-	captured []packet // all that reached the far end
+	captured []packet // packets that reached the far end
 }
 
 type packet struct {
@@ -53,7 +53,7 @@ func newPair(t testing.TB, seed int64) *pair {
 }
 
 func (p *pair) made(starts bool) *End {
-	settings := Settings{VNI: testVNI, Key: testKey, Starts: starts, Looks: lookEvery, Random: p.random, Wall: p.wall}
+	settings := Settings{VNI: testVNI, Key: testKey, Starts: starts, SearchEvery: searchInterval, Random: p.random, Wall: p.wall}
 	if starts {
 		settings.Peer = addressOf(far)
 	}
@@ -62,13 +62,13 @@ func (p *pair) made(starts bool) *End {
 	return e
 }
 
-// wall is the clock that who starts sees.
+// wall returns the starting end's clock.
 func (p *pair) wall() time.Time { return time.Unix(1_800_000_000, 0).Add(p.now + p.clock) }
 
-// run lets so much time pass.
+// run advances the time.
 func (p *pair) run(d time.Duration) { p.until(d, func() bool { return false }) }
 
-// until lets time pass until something is so; how much, at most that.
+// until advances the time until a condition holds, and returns how long that took.
 func (p *pair) until(most time.Duration, so func() bool) time.Duration {
 	begun := p.now
 	for ; p.now-begun < most && !so(); p.now += 10 * time.Millisecond {
@@ -117,7 +117,7 @@ func (p *pair) arrive(each packet) {
 	}
 }
 
-// deliver is the far end's kernel: it shows everything, and lets in what is of the pinned peer.
+// deliver acts as the far end's kernel: the agent sees every packet, and the pin admits those of the peer.
 func (p *pair) deliver(each packet) {
 	pinned := p.answers.Peer()
 	p.send(false, p.answers.Outer(p.now, each.from, each.b))
@@ -206,7 +206,7 @@ func TestAnEndIsSilentAfter3SecondsAndNotForSomeLoss(t *testing.T) {
 	p.run(time.Minute)
 	p.cut = true
 	took := p.until(time.Minute, func() bool { return !p.starts.Alive(p.now) && !p.answers.Alive(p.now) })
-	p.expect(took <= patience+time.Second, "it took %v", took)
+	p.expect(took <= deadAfter+time.Second, "it took %v", took)
 	p.cut, p.loss = false, 0.2
 	p.settle()
 	silent := 0
@@ -261,7 +261,7 @@ func TestAPathThatGetsShorterIsSeenAndOneThatGetsLongerIsTriedAgain(t *testing.T
 	took := p.until(time.Minute, func() bool { return p.starts.MTU() != 0 && p.answers.MTU() == p.starts.MTU() })
 	p.expect(p.starts.MTU() == 1350, "%d bytes after %v", p.starts.MTU(), took)
 	p.mtu = [2]int{1450, 1450}
-	p.run(lookEvery + 5*time.Second)
+	p.run(searchInterval + 5*time.Second)
 	p.expect(p.starts.MTU() == 1450 && p.answers.MTU() == 1450, "%d bytes, expected 1450", p.starts.MTU())
 }
 

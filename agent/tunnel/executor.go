@@ -35,26 +35,26 @@ type Fitter interface {
 
 // Executor keeps the tunnels that a controller ordered.
 type Executor struct {
-	outside func(func() error) error // runs where the tunnels' packets leave
-	inside  func(func() error) error // runs in the namespace of the ports
-	fitter  Fitter
-	log     *slog.Logger
-	looks   time.Duration // interval between searches for a larger MTU
-	stirred chan struct{} // signals a change of the underlay
+	outside         func(func() error) error // runs where the tunnels' packets leave
+	inside          func(func() error) error // runs in the namespace of the ports
+	fitter          Fitter
+	log             *slog.Logger
+	searchEvery     time.Duration // interval between searches for a larger MTU
+	underlayChanged chan struct{} // signals a change of the underlay
 
 	mutex     sync.Mutex
 	order     *agentv1.Tunnels // nil: none
-	host      *surroundings
+	host      *environment
 	release   func() error // releases what all tunnels share
 	tunnels   map[string]*tunnel
 	strangers map[string]uint64
-	fitted    int // the limit that senders have; 0: none yet
+	announced int // the limit that senders have; 0: none yet
 }
 
 // NewExecutor returns an executor without an order.
 func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
 	return &Executor{
-		outside: outside, inside: inside, fitter: fitter, log: log, looks: lookEvery, stirred: make(chan struct{}, 1),
+		outside: outside, inside: inside, fitter: fitter, log: log, searchEvery: searchInterval, underlayChanged: make(chan struct{}, 1),
 		tunnels: map[string]*tunnel{},
 	}
 }
@@ -67,11 +67,11 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if len(order.GetTunnels()) == 0 {
-		return "no tunnels", e.let()
+		return "no tunnels", e.removeAll()
 	}
 	if e.order == nil || !proto.Equal(e.order, order) {
 		if err := e.begin(order); err != nil {
-			return "", errors.Join(err, e.let())
+			return "", errors.Join(err, e.removeAll())
 		}
 	}
 	e.tend()
@@ -91,20 +91,20 @@ func (e *Executor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
-			e.see()
-		case <-e.stirred:
+			e.tick()
+		case <-e.underlayChanged:
 			if soon == nil {
 				soon = time.After(tendSoon)
 			}
 		case <-soon:
 			soon = nil
-			e.see()
+			e.tick()
 		case <-ctx.Done():
 		}
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	if err := e.let(); err != nil {
+	if err := e.removeAll(); err != nil {
 		e.log.Error("cannot remove the tunnels", "reason", err)
 	}
 }
@@ -132,7 +132,7 @@ func (e *Executor) Report() *agentv1.Tunnelling {
 
 func (e *Executor) begin(order *agentv1.Tunnels) error {
 	if e.host == nil {
-		if err := e.take(); err != nil {
+		if err := e.openShared(); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 			begun = append(begun, t)
 		}
 	}
-	e.order, e.fitted = order, 0
+	e.order, e.announced = order, 0
 	if err := e.write(); err != nil {
 		return err
 	}
@@ -194,8 +194,8 @@ func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
 	}
 	for _, each := range found {
 		stays := slices.ContainsFunc(these, func(t *agentv1.Tunnel) bool {
-			underlay, _, err := e.host.kernel.leaves(t.GetDevice(), remoteOf(t))
-			return err == nil && e.host.kernel.like(each, specOf(t, underlay))
+			underlay, _, err := e.host.kernel.wayTo(t.GetDevice(), remoteOf(t))
+			return err == nil && e.host.kernel.matches(each, specOf(t, underlay))
 		})
 		if e.host.kernel.ours(each) && !stays {
 			if err := e.host.kernel.remove(each); err != nil {
@@ -211,14 +211,14 @@ func (e *Executor) write() error {
 	var all []pin
 	for _, each := range e.order.GetTunnels() {
 		t := e.tunnels[each.GetName()]
-		one := t.unsettled()
+		one := t.resetPeer()
 		one.strangers = e.strangers[t.counter()]
 		all = append(all, one)
 	}
 	return e.host.pins.write(all)
 }
 
-func (e *Executor) see() {
+func (e *Executor) tick() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.order != nil {
@@ -236,7 +236,7 @@ func (e *Executor) tend() {
 	switch {
 	case err != nil || unseen != nil:
 		e.log.Error("cannot count unauthenticated packets", "reason", errors.Join(err, unseen))
-	case counted == nil || ruled != rulesEach*len(e.order.GetTunnels()):
+	case counted == nil || ruled != rulesPerTunnel*len(e.order.GetTunnels()):
 		e.log.Warn("the table " + table + " of nft was removed or changed and is restored: unauthenticated packets passed meanwhile")
 		if err := e.write(); err != nil {
 			e.log.Error("cannot keep unauthenticated packets out of tunnels", "reason", err)
@@ -249,10 +249,10 @@ func (e *Executor) tend() {
 	if largest == 0 {
 		largest = untilKnown
 	}
-	if largest != e.fitted {
+	if largest != e.announced {
 		e.log.Info("the longest packet that passes the tunnels changed", "bytes", largest)
 		e.fitter.Fit(e.order.GetFittedPorts(), largest)
-		e.fitted = largest
+		e.announced = largest
 	}
 }
 
@@ -260,8 +260,8 @@ func (e *Executor) tend() {
 func (e *Executor) largest() int {
 	largest := 0
 	for _, t := range e.tunnels {
-		if goes := t.goes(); goes != 0 && (largest == 0 || goes < largest) {
-			largest = goes
+		if pathMTU := t.pathMTU(); pathMTU != 0 && (largest == 0 || pathMTU < largest) {
+			largest = pathMTU
 		}
 	}
 	return largest

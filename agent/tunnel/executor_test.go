@@ -75,7 +75,7 @@ func TestTimedTunnelFollowsWithin3s(t *testing.T) {
 	}
 }
 
-// renumbered gives the NAT another address, and returns how long it took until packets went through again.
+// renumbered gives the NAT another address, and returns the time until packets passed again.
 func (w *world) renumbered() time.Duration {
 	w.traffic()
 	w.nat.Run("ip", "address", "add", "203.0.113.2/24", "dev", "out")
@@ -87,7 +87,7 @@ func (w *world) renumbered() time.Duration {
 	return took + w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
-// forgotten has the NAT forget its connections, and returns as renumbered does.
+// forgotten empties the NAT's table, and returns the time until packets passed again.
 func (w *world) forgotten() time.Duration {
 	w.traffic()
 	before := w.away.says().GetPeer()
@@ -96,7 +96,7 @@ func (w *world) forgotten() time.Duration {
 	return took + w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
-// moved gives the near end another address, and returns as renumbered does.
+// moved gives the near end another address, and returns the time until packets passed again.
 func (w *world) moved() time.Duration {
 	w.gateway.Run("ip", "address", "add", "10.0.0.3/24", "dev", "wan")
 	w.gateway.Run("ip", "address", "delete", "10.0.0.2/24", "dev", "wan")
@@ -244,7 +244,7 @@ func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testi
 		t.Fatal(err)
 	}
 	w.await("the ends hear each other again", w.alive)
-	w.address() // which went with the devices
+	w.address() // the address was removed with the device
 	w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
@@ -309,7 +309,7 @@ func TestWhatTakesAwayTheDeviceOrThePinsIsMended(t *testing.T) {
 
 func TestAnUnderlayThatIsNotThereIsSaidAndTakenWhenItComes(t *testing.T) {
 	w := newWorld(t, false).begin()
-	w.gateway.Run("ip", "link", "set", "wan", "name", "usb0") // down, as a kernel before 6.3 wants it
+	w.gateway.Run("ip", "link", "set", "wan", "name", "usb0") // kernels before 6.3 rename only devices that are down
 	w.await("it is said", func() bool { return strings.Contains(w.near.says().GetReason(), "wan") })
 	w.gateway.Run("ip", "link", "set", "usb0", "name", "wan")
 	w.await("it is there again", w.alive)

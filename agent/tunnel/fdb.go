@@ -73,9 +73,9 @@ func decodeEntry(b []byte, index int, udpPort uint16) (netip.AddrPort, bool, err
 	return netip.AddrPortFrom(to, udpPort), mac == anyMAC.String() && to.IsValid(), attributes.Err()
 }
 
-// lead makes an address the only default destination of a device. The kernel cannot replace a default entry, so for a
+// setDestination makes an address the only default destination of a device. The kernel cannot replace a default entry, so for a
 // moment both exist. An existing entry stays: a second one might have another underlay, and then both would stay for ever.
-func (k *kernel) lead(d device, to netip.AddrPort, udpPort uint16) error {
+func (k *kernel) setDestination(d device, to netip.AddrPort, udpPort uint16) error {
 	before, err := k.peers(d, udpPort)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (k *kernel) lead(d device, to netip.AddrPort, udpPort uint16) error {
 	return errors.Join(failures...)
 }
 
-// probe sets the destination of packets for probeMAC.
-func (k *kernel) probe(d device, to netip.AddrPort) error {
+// setProbeDestination sets the destination of packets for probeMAC.
+func (k *kernel) setProbeDestination(d device, to netip.AddrPort) error {
 	return k.entry(d, unix.RTM_NEWNEIGH, netlink.Create|netlink.Replace, probeMAC, to)
 }
 

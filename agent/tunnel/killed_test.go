@@ -18,9 +18,9 @@ import (
 	"bicast/internal/lab"
 )
 
-const held = "TUNNEL_TEST_ORDER" // to the test's own program: be an agent with this order
+const held = "TUNNEL_TEST_ORDER" // environment variable: run as an agent with this order
 
-// said is a log in the test's own.
+// said writes to the test's log.
 type said struct{ t *testing.T }
 
 func (s said) Write(b []byte) (int, error) {
@@ -50,7 +50,7 @@ func hold(text string) {
 	executor.Run(context.Background())
 }
 
-// agent is a process of its own, which can be killed.
+// agent is a separate process, so that the test can kill it.
 func (w *world) agent(host *lab.Host, order *agentv1.Tunnels) *exec.Cmd {
 	w.t.Helper()
 	text, err := protojson.Marshal(order)

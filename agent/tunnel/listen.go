@@ -59,8 +59,8 @@ func (f *filter) kind(is uint32) {
 	f.equal(is)
 }
 
-// says matches the start of a message. A flood of other packets costs only this comparison.
-func (f *filter) says(at uint32, mode uint16) {
+// messageStart matches the start of a message. A flood of other packets costs only this comparison.
+func (f *filter) messageStart(at uint32, mode uint16) {
 	f.load(unix.BPF_H|mode, at-2)
 	f.equal(etherType)
 	f.load(unix.BPF_W|mode, at)
@@ -87,14 +87,14 @@ func questions(six bool, udpPort uint16, vni uint32) []unix.SockFilter {
 	f.load(unix.BPF_W|unix.BPF_IND, udpBytes+4)
 	f.add(unix.BPF_ALU|unix.BPF_RSH|unix.BPF_K, 8)
 	f.equal(vni)
-	f.says(udpBytes+vxlanBytes+ethernetBytes, unix.BPF_IND)
+	f.messageStart(udpBytes+vxlanBytes+ethernetBytes, unix.BPF_IND)
 	return f.done()
 }
 
 // answers matches frames to any destination that may carry a message and that the device did not send.
 func answers() []unix.SockFilter {
 	var f filter
-	f.says(ethernetBytes, unix.BPF_ABS)
+	f.messageStart(ethernetBytes, unix.BPF_ABS)
 	f.load(unix.BPF_B|unix.BPF_ABS, packetType)
 	f.none(unix.PACKET_OUTGOING)
 	return f.done()

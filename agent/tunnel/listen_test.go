@@ -50,7 +50,7 @@ func TestGarbageWakesNobodyAndMessagesDo(t *testing.T) {
 	}
 }
 
-// says sends to UDP's port of this host.
+// says sends to a UDP port of this host.
 func says(payloads ...[]byte) error {
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +65,7 @@ func says(payloads ...[]byte) error {
 	return nil
 }
 
-// puts lets the device lo send, and so hear, frames.
+// puts sends frames on lo, which also receives them.
 func puts(frames ...[]byte) error {
 	device, err := net.InterfaceByName("lo")
 	if err != nil {

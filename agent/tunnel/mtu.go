@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	tryEvery  = 200 * time.Millisecond
-	late      = 100 * time.Millisecond // plus a round trip: the maximum delay of a long question behind a short one
-	unlikely  = 1e-4                   // probability that all tries of a length that passes are lost
-	fewest    = 8                      // tries: a full queue drops long packets more often than short ones
-	rememberN = 32                     // short questions in the estimate of loss
+	tryEvery     = 200 * time.Millisecond
+	maxLateness  = 100 * time.Millisecond // plus a round trip: the maximum delay of a long question behind a short one
+	maxErrorRate = 1e-4                   // probability that all tries of a length that passes are lost
+	minTries     = 8                      // tries: a full queue drops long packets more often than short ones
+	rememberN    = 32                     // short questions in the estimate of loss
 )
 
 // search finds the longest packet that passes both ways. It ignores ICMP, which anyone can forge. A length does not pass if
@@ -36,8 +36,8 @@ type try struct {
 	at    time.Duration // time of its answer; 0: none yet
 }
 
-// look restarts the search from the ceiling. The known length stays until a check finds that it no longer passes.
-func (s *search) look(now time.Duration) {
+// restart begins at the ceiling. The known length stays until a check finds that it no longer passes.
+func (s *search) restart(now time.Duration) {
 	s.good, s.bad = shortest, s.ceiling+1
 	s.begin(now, s.ceiling)
 }
@@ -52,8 +52,7 @@ func (s *search) begin(now time.Duration, size int) {
 	s.size, s.tries, s.next = size, nil, now
 }
 
-// tried records a sent pair.
-func (s *search) tried(now time.Duration, short uint64) {
+func (s *search) recordTry(now time.Duration, short uint64) {
 	s.tries = append(s.tries, try{short: short})
 	s.next = now + tryEvery
 }
@@ -61,7 +60,7 @@ func (s *search) tried(now time.Duration, short uint64) {
 // heard records an answer.
 func (s *search) heard(now time.Duration, ticket uint64, length int) {
 	if length == shortest {
-		s.count(true)
+		s.recordShort(true)
 		for i := range s.tries {
 			if s.tries[i].short == ticket {
 				s.tries[i].at = now
@@ -74,18 +73,18 @@ func (s *search) heard(now time.Duration, ticket uint64, length int) {
 	}
 }
 
-// missed gives up the length under test if it was lost often enough.
-func (s *search) missed(now, rtt time.Duration) {
+// checkLost gives up the length under test if it was lost often enough.
+func (s *search) checkLost(now, rtt time.Duration) {
 	if s.size == 0 {
 		return
 	}
 	count := 0
 	for _, each := range s.tries {
-		if each.at != 0 && now-each.at >= late+rtt {
+		if each.at != 0 && now-each.at >= maxLateness+rtt {
 			count++
 		}
 	}
-	if count < s.enough() {
+	if count < s.requiredTries() {
 		return
 	}
 	s.bad = s.size
@@ -106,8 +105,7 @@ func (s *search) step(now time.Duration) {
 	}
 }
 
-// count records whether a short question was answered.
-func (s *search) count(answered bool) {
+func (s *search) recordShort(answered bool) {
 	if answered {
 		s.answered++
 	} else {
@@ -118,8 +116,8 @@ func (s *search) count(answered bool) {
 	}
 }
 
-// enough returns the number of lost tries that rules out chance, with Laplace's estimate of the loss.
-func (s *search) enough() int {
+// requiredTries returns the number of lost tries that rules out chance, with Laplace's estimate of the loss.
+func (s *search) requiredTries() int {
 	loss := float64(s.lost+1) / float64(s.answered+s.lost+2)
-	return max(fewest, int(math.Ceil(math.Log(unlikely)/math.Log(loss))))
+	return max(minTries, int(math.Ceil(math.Log(maxErrorRate)/math.Log(loss))))
 }

@@ -59,14 +59,14 @@ func (p pins) move(to pin) error {
 	return p.nft(text.String(), false)
 }
 
-// stand reports whether the table exists and is readable.
-func (p pins) stand() bool {
+// exist reports whether the table exists and is readable.
+func (p pins) exist() bool {
 	counted, err := p.dropped()
 	return err == nil && counted != nil
 }
 
-// possible returns why nft would refuse the table. It changes nothing.
-func (p pins) possible() error {
+// check returns why nft would refuse the table. It changes nothing.
+func (p pins) check() error {
 	return p.nft(removal+rules([]pin{{udpPort: 1, peer: netip.MustParseAddrPort("192.0.2.1:1")}}), true)
 }
 

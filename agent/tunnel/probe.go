@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const beyondAll = 1 << 24 // a VNI has 24 bits
+const invalidVNI = 1 << 24 // a VNI has 24 bits
 
 // Probe returns why this host cannot have tunnels, or nil if it can create devices, pins and sockets. Probe leaves none
 // of them behind, and needs the same rights, without a network namespace of its own.
@@ -20,16 +20,16 @@ func Probe() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.knows(), pins{here}.possible(), hears(), k.close())
+	return errors.Join(k.checkVXLAN(), pins{here}.check(), checkPacketSocket(), k.close())
 }
 
-// knows asks for a VXLAN device with an invalid VNI. ERANGE means that the kernel lacks nothing else.
-func (k *kernel) knows() error {
+// checkVXLAN asks for a VXLAN device with an invalid VNI. ERANGE means that the kernel lacks nothing else.
+func (k *kernel) checkVXLAN() error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Nested(unix.IFLA_LINKINFO, func(info *netlink.AttributeEncoder) error {
 		info.String(unix.IFLA_INFO_KIND, "vxlan")
 		info.Nested(unix.IFLA_INFO_DATA, func(data *netlink.AttributeEncoder) error {
-			data.Uint32(unix.IFLA_VXLAN_ID, beyondAll)
+			data.Uint32(unix.IFLA_VXLAN_ID, invalidVNI)
 			return nil
 		})
 		return nil
@@ -46,9 +46,8 @@ func (k *kernel) knows() error {
 	}
 }
 
-// hears tries to open a packet socket.
-func hears() error {
-	file, err := openOuter(false, 0, beyondAll)
+func checkPacketSocket() error {
+	file, err := openOuter(false, 0, invalidVNI)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return fmt.Errorf("%w: packet sockets need CAP_NET_RAW and, in a unit of systemd, AF_PACKET (docs/how-to/far-site.md)", err)
 	}

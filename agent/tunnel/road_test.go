@@ -36,7 +36,7 @@ type world struct {
 	near, away               *site
 }
 
-// site is one end and the executor that makes it.
+// site is one end with its executor.
 type site struct {
 	executor *Executor
 	fit      *fits
@@ -104,7 +104,7 @@ func (w *world) nft(h *lab.Host, rules string) {
 	})
 }
 
-// orders are for both ends.
+// orders returns the orders for both ends.
 func (w *world) orders() (near, away *agentv1.Tunnels) {
 	remote := "203.0.113.9"
 	if w.six {
@@ -118,7 +118,7 @@ func (w *world) orders() (near, away *agentv1.Tunnels) {
 	return near, away
 }
 
-// begin lets both agents live.
+// begin starts both agents.
 func (w *world) begin() *world {
 	w.t.Helper()
 	near, away := w.orders()
@@ -130,7 +130,7 @@ func (w *world) begin() *world {
 }
 
 func (w *world) address() {
-	for _, host := range []*lab.Host{w.ports, w.far} { // the test's packets are the hosts' own
+	for _, host := range []*lab.Host{w.ports, w.far} { // the hosts send nothing by themselves
 		host.Run("ip", "link", "set", "tun", "arp", "on")
 	}
 	w.ports.Run("ip", "address", "replace", "10.99.0.1/24", "dev", "tun")
@@ -141,7 +141,7 @@ func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	w.t.Helper()
 	s := &site{fit: &fits{}, order: order}
 	s.executor = NewExecutor(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
-	s.executor.looks = 3 * time.Second
+	s.executor.searchEvery = 3 * time.Second
 	if said, err := s.executor.Order(order); err != nil {
 		w.t.Fatal(said, err)
 	}
@@ -165,9 +165,9 @@ func (w *world) alive() bool {
 	return w.near.says().GetReason() == "" && w.away.says().GetReason() == ""
 }
 
-const patient = time.Minute // a stalled machine still passes
+const patient = time.Minute // the machine may stall
 
-// await lets time pass until something is so, and tells how much.
+// await waits for a condition, and returns how long that took.
 func (w *world) await(what string, so func() bool) time.Duration {
 	w.t.Helper()
 	begun := time.Now()
@@ -186,10 +186,10 @@ func (w *world) await(what string, so func() bool) time.Duration {
 	return time.Since(begun)
 }
 
-// ping tells whether one packet comes back within a second.
+// ping reports whether one packet returns within a second.
 func (w *world) ping(bytes int) bool { return w.pinged(bytes, time.Second) }
 
-// passes tells whether one packet comes back, however late.
+// passes reports whether one packet returns at any time.
 func (w *world) passes(bytes int) bool { return w.pinged(bytes, patient) }
 
 func (w *world) pinged(bytes int, wait time.Duration) bool {
@@ -199,7 +199,7 @@ func (w *world) pinged(bytes int, wait time.Duration) bool {
 	}) == nil
 }
 
-// traffic goes through the tunnel, 100 packets a second, until the test ends.
+// traffic sends 100 packets per second through the tunnel until the test ends.
 func (w *world) traffic() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -214,7 +214,7 @@ func (w *world) traffic() {
 	})
 }
 
-// forget empties the NAT's memory.
+// forget empties the NAT's table.
 func (w *world) forget() {
 	w.t.Helper()
 	w.nat.Do(func() error {
@@ -232,7 +232,7 @@ func (w *world) forget() {
 	})
 }
 
-// narrow lets the middle drop what is longer than so many bytes outside, and say nothing.
+// narrow makes the NAT's host silently drop outer packets above this length.
 func (w *world) narrow(bytes int) {
 	w.nft(w.nat, fmt.Sprintf(`table inet narrow {
 chain forward {
@@ -244,14 +244,14 @@ meta length > %d drop
 
 func (w *world) widen() { w.nft(w.nat, "delete table inet narrow") }
 
-// vxlan is what a stranger's UDP packet carries.
+// vxlan returns the payload of a forged UDP packet.
 func vxlan(vni uint32, inner []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 0x08000000)
 	b = binary.BigEndian.AppendUint32(b, vni<<8)
 	return append(b, inner...)
 }
 
-// stranger sends to the far end's UDP port from the NAT's host, by whatever source port.
+// stranger sends to the far end's UDP port from the NAT's host, from any source port.
 func (w *world) stranger(payloads ...[]byte) {
 	w.t.Helper()
 	w.nat.Do(func() error {
@@ -269,7 +269,7 @@ func (w *world) stranger(payloads ...[]byte) {
 	})
 }
 
-// capture hears so many questions as they pass the NAT.
+// capture records this many questions as they pass the NAT.
 func (w *world) capture(count int) [][]byte {
 	w.t.Helper()
 	var found [][]byte
@@ -294,7 +294,7 @@ func (w *world) capture(count int) [][]byte {
 	return found
 }
 
-// counted is how many packets of strangers the far end dropped so far, read now.
+// counted returns how many unauthenticated packets the far end has dropped.
 func (w *world) counted() uint64 {
 	w.t.Helper()
 	counted, err := pins{w.far.Try}.dropped()

@@ -8,7 +8,7 @@ import (
 	"bicast/internal/nftable"
 )
 
-const rulesEach = 4 // rules per tunnel in pin.go
+const rulesPerTunnel = 4 // in pin.go
 
 // ruled counts the rules. A flush of the rules keeps the counters, but admits unauthenticated packets.
 func (p pins) ruled() (stand int, err error) {

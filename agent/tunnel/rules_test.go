@@ -27,7 +27,7 @@ func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
 	w.await("strangers are counted on", func() bool { return w.away.says().GetStrangers() == 2 })
 	w.await("packets go through", func() bool { return w.ping(100) })
 	for range 3 {
-		w.away.executor.see()
+		w.away.executor.tick()
 	}
 	w.away.executor.mutex.Lock()
 	defer w.away.executor.mutex.Unlock()

@@ -11,8 +11,8 @@ import (
 	"bicast/internal/claim"
 )
 
-// alone claims the tunnels whose packets leave from this network namespace for one agent.
-func alone(outside func(func() error) error) (mine io.Closer, err error) {
+// claimTunnels claims the tunnels whose packets leave from this network namespace for one agent.
+func claimTunnels(outside func(func() error) error) (mine io.Closer, err error) {
 	err = outside(func() error {
 		mine, err = claim.Take("tunnels", "has tunnels in this network namespace")
 		return err
@@ -23,9 +23,9 @@ func alone(outside func(func() error) error) (mine io.Closer, err error) {
 	return mine, nil
 }
 
-// take opens what all tunnels share.
-func (e *Executor) take() error {
-	mine, err := alone(e.outside)
+// openShared opens what all tunnels share.
+func (e *Executor) openShared() error {
+	mine, err := claimTunnels(e.outside)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (e *Executor) take() error {
 	}
 	unwatch, err := watch(e.outside, func() {
 		select {
-		case e.stirred <- struct{}{}:
+		case e.underlayChanged <- struct{}{}:
 		default:
 		}
 	})
@@ -44,17 +44,17 @@ func (e *Executor) take() error {
 	}
 	begun := time.Now()
 	e.release = func() error { return errors.Join(unwatch(), kernel.close(), mine.Close()) }
-	e.host = &surroundings{
-		kernel: kernel, pins: pins{e.outside}, outside: e.outside, inside: e.inside, looks: e.looks,
+	e.host = &environment{
+		kernel: kernel, pins: pins{e.outside}, outside: e.outside, inside: e.inside, searchEvery: e.searchEvery,
 		now: func() time.Duration { return time.Since(begun) },
 	}
 	return nil
 }
 
-// let removes all tunnels, also those of a killed agent, but none of a running agent.
-func (e *Executor) let() error {
+// removeAll removes all tunnels, also those of a killed agent, but none of a running agent.
+func (e *Executor) removeAll() error {
 	if e.host == nil {
-		if err := e.take(); errors.Is(err, claim.ErrTaken) {
+		if err := e.openShared(); errors.Is(err, claim.ErrTaken) {
 			return nil
 		} else if err != nil {
 			return err
@@ -66,11 +66,11 @@ func (e *Executor) let() error {
 		delete(e.tunnels, name)
 	}
 	failures = append(failures, e.removeAllBut(nil))
-	if e.host.pins.stand() {
+	if e.host.pins.exist() {
 		failures = append(failures, e.host.pins.remove())
 	}
 	failures = append(failures, e.release())
-	e.order, e.host, e.release, e.strangers, e.fitted = nil, nil, nil, nil, 0
+	e.order, e.host, e.release, e.strangers, e.announced = nil, nil, nil, nil, 0
 	e.fitter.Fit(nil, 0)
 	return errors.Join(failures...)
 }

@@ -51,7 +51,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 func TestWhatAnyLocalUserCanHoldKeepsNoTunnelAway(t *testing.T) {
 	host := lab.One(t)
 	host.Squat([]string{"bicast-tunnels", "bicast/tunnels"}, nil)
-	mine, err := alone(host.Try)
+	mine, err := claimTunnels(host.Try)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // tunnel is one running tunnel of an order: its end, its device and its sockets.
 type tunnel struct {
 	order *agentv1.Tunnel
-	host  *surroundings
+	host  *environment
 	log   *slog.Logger
 	wake  chan struct{}
 	parts sync.WaitGroup
@@ -41,22 +41,22 @@ type tunnel struct {
 	outer   []*os.File
 }
 
-// surroundings are what the tunnels of an executor share.
-type surroundings struct {
-	kernel  *kernel
-	pins    pins
-	outside func(func() error) error
-	inside  func(func() error) error
-	now     func() time.Duration
-	looks   time.Duration
+// environment is shared by the tunnels of an executor.
+type environment struct {
+	kernel      *kernel
+	pins        pins
+	outside     func(func() error) error
+	inside      func(func() error) error
+	now         func() time.Duration
+	searchEvery time.Duration
 }
 
 // begin starts a tunnel. It takes over the device of an earlier agent if that fits the order.
-func begin(order *agentv1.Tunnel, host *surroundings, log *slog.Logger) (*tunnel, error) {
+func begin(order *agentv1.Tunnel, host *environment, log *slog.Logger) (*tunnel, error) {
 	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	settings := Settings{
-		VNI: order.GetVni(), Key: order.GetKey(), Starts: order.GetRemote() != "", Looks: host.looks, Random: rand.Reader,
+		VNI: order.GetVni(), Key: order.GetKey(), Starts: order.GetRemote() != "", SearchEvery: host.searchEvery, Random: rand.Reader,
 		Wall: time.Now,
 	}
 	if settings.Starts {
@@ -96,7 +96,7 @@ func (t *tunnel) listen() error {
 			return err
 		})
 		if err != nil {
-			return errors.Join(err, t.silent())
+			return errors.Join(err, t.closeSockets())
 		}
 	}
 	return nil
@@ -105,9 +105,9 @@ func (t *tunnel) listen() error {
 // run starts the tunnel's goroutines, which finish ends.
 func (t *tunnel) run() {
 	for i, file := range t.outer {
-		t.hears(file, func(b []byte) {
+		t.receive(file, func(b []byte) {
 			if from, carried, whole := unwrap(i == 1, b); whole {
-				t.knock(from, carried)
+				t.handleOuter(from, carried)
 			}
 		})
 	}
@@ -137,13 +137,13 @@ func (t *tunnel) finish() error {
 	t.stop()
 	t.mutex.Lock()
 	t.over = true
-	err := t.silent()
+	err := t.closeSockets()
 	t.mutex.Unlock()
 	t.parts.Wait()
 	return err
 }
 
-func (t *tunnel) silent() error {
+func (t *tunnel) closeSockets() error {
 	var failures []error
 	for _, file := range append(t.outer, t.inner) {
 		if file != nil {
@@ -154,7 +154,7 @@ func (t *tunnel) silent() error {
 	return errors.Join(failures...)
 }
 
-func (t *tunnel) hears(file *os.File, take func([]byte)) {
+func (t *tunnel) receive(file *os.File, take func([]byte)) {
 	t.parts.Add(1)
 	go func() {
 		defer t.parts.Done()
@@ -171,16 +171,16 @@ func (t *tunnel) hears(file *os.File, take func([]byte)) {
 	}()
 }
 
-// knock handles a packet from any address. The device has a socket of either IPv4 or IPv6. If the other end is silent and
+// handleOuter handles a packet from any address. The device has a socket of either IPv4 or IPv6. If the other end is silent and
 // an authentic question arrives by the other version, the device is made for that version.
-func (t *tunnel) knock(from netip.AddrPort, b []byte) {
+func (t *tunnel) handleOuter(from netip.AddrPort, b []byte) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := t.host.now()
-	if six := from.Addr().Is6(); six != t.six && !t.end.Alive(now) && (t.turned == 0 || now-t.turned > patience) {
+	if six := from.Addr().Is6(); six != t.six && !t.end.Alive(now) && (t.turned == 0 || now-t.turned > deadAfter) {
 		if m, ours := open(t.order.GetVni(), t.order.GetKey(), b); ours && m.kind == question {
 			t.six, t.turned = six, now
-			t.look()
+			t.refresh()
 		}
 	}
 	if from.Addr().Is6() == t.six {
@@ -188,18 +188,18 @@ func (t *tunnel) knock(from netip.AddrPort, b []byte) {
 	}
 }
 
-func (t *tunnel) came(b []byte) {
+func (t *tunnel) handleInner(b []byte) {
 	if len(b) < ethernetBytes {
 		return
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.act(t.end.Inner(t.host.now(), b[ethernetBytes:]))
-	t.waken() // a received packet may make more due than the replies
+	t.wakeUp() // a received packet may make more due than the replies
 }
 
-// waken makes the tunnel ask its end again what is due.
-func (t *tunnel) waken() {
+// wakeUp makes the tunnel ask its end again what is due.
+func (t *tunnel) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
 	default: // a wakeup is already pending
@@ -211,13 +211,13 @@ func (t *tunnel) act(sends []Send) {
 	if t.inner == nil {
 		return
 	}
-	if err := t.settle(); err != nil {
-		t.told(err)
+	if err := t.setPeer(); err != nil {
+		t.setFailure(err)
 	}
 	for _, each := range sends {
 		to := toTheBridge
 		if each.To.IsValid() {
-			if t.host.kernel.probe(t.device, each.To) != nil {
+			if t.host.kernel.setProbeDestination(t.device, each.To) != nil {
 				continue
 			}
 			to = probeMAC
@@ -265,8 +265,8 @@ func byDevice(name string) string {
 	return " over " + name + ": check that it is up and has an address and a route"
 }
 
-// goes returns the longest packet that passes now; 0: unknown, or the other end is silent.
-func (t *tunnel) goes() int {
+// pathMTU returns the longest packet that passes now; 0: unknown, or the other end is silent.
+func (t *tunnel) pathMTU() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.reason != nil || !t.end.Alive(t.host.now()) {

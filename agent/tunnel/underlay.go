@@ -26,8 +26,8 @@ type way struct {
 	mtu     int
 }
 
-// inside returns the MTU of the tunnel's device.
-func (w way) inside(six bool) int {
+// innerMTU returns the MTU of the tunnel's device.
+func (w way) innerMTU(six bool) int {
 	mtu := w.mtu - overFour
 	if six {
 		mtu -= overSixMore
@@ -35,8 +35,8 @@ func (w way) inside(six bool) int {
 	return min(mtu, longest)
 }
 
-// leaves returns the way to a peer over a device. Without a device, the routes decide. The peer may be unknown.
-func (k *kernel) leaves(by string, peer netip.Addr) (underlay int, w way, err error) {
+// wayTo returns the way to a peer over a device. Without a device, the routes decide. The peer may be unknown.
+func (k *kernel) wayTo(by string, peer netip.Addr) (underlay int, w way, err error) {
 	all, err := devices(k.outer)
 	if err != nil {
 		return 0, way{}, err

@@ -11,13 +11,13 @@ import (
 
 const smallestMTU = 68 // bytes: the minimum of Linux (ETH_MIN_MTU)
 
-// settle sets the peer's address in the kernel.
-func (t *tunnel) settle() error {
+// setPeer sets the peer's address in the kernel.
+func (t *tunnel) setPeer() error {
 	peer := t.end.Peer()
 	if peer == t.settled || peer.Addr().Is6() != t.six {
 		return nil
 	}
-	if err := t.host.kernel.lead(t.device, peer, t.udpPort()); err != nil {
+	if err := t.host.kernel.setDestination(t.device, peer, t.udpPort()); err != nil {
 		return err
 	}
 	if err := t.host.pins.move(t.pin()); err != nil {
@@ -39,8 +39,8 @@ func (t *tunnel) counter() string {
 	return pin{udpPort: t.udpPort(), vni: t.order.GetVni()}.name("strangers")
 }
 
-// unsettled returns the pin of the end's current peer and makes the next tend set the peer in the kernel again.
-func (t *tunnel) unsettled() pin {
+// resetPeer returns the pin of the end's current peer and makes the next tend set the peer in the kernel again.
+func (t *tunnel) resetPeer() pin {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.settled = netip.AddrPort{}
@@ -57,22 +57,22 @@ func (t *tunnel) trouble() error {
 func (t *tunnel) tend() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.look()
+	t.refresh()
 }
 
-func (t *tunnel) look() {
+func (t *tunnel) refresh() {
 	if t.over {
 		return
 	}
-	err := t.stand()
+	err := t.ensureDevice()
 	if err == nil {
-		err = t.settle()
+		err = t.setPeer()
 	}
-	t.told(err)
+	t.setFailure(err)
 }
 
-// told logs a change of the tunnel's failure once.
-func (t *tunnel) told(err error) {
+// setFailure logs a change of the tunnel's failure once.
+func (t *tunnel) setFailure(err error) {
 	before := t.reason
 	t.reason = err
 	switch {
@@ -83,21 +83,21 @@ func (t *tunnel) told(err error) {
 	}
 }
 
-func (t *tunnel) stand() error {
+func (t *tunnel) ensureDevice() error {
 	k := t.host.kernel
-	underlay, w, err := k.leaves(t.order.GetDevice(), t.end.Peer().Addr())
+	underlay, w, err := k.wayTo(t.order.GetDevice(), t.end.Peer().Addr())
 	if err != nil {
 		return err
 	}
 	wanted := specOf(t.order, underlay)
 	wanted.six = t.six
-	mtu := max(w.inside(t.six), smallestMTU)
+	mtu := max(w.innerMTU(t.six), smallestMTU)
 	found, there, err := find(k.inner, wanted.name, 0)
 	if err != nil {
 		return err
 	}
 	if there && found.alias != k.alias(wanted) {
-		if !k.ours(found) && !found.half() {
+		if !k.ours(found) && !found.unfinished() {
 			return fmt.Errorf("another network device has the name %s: remove it (ip link delete %s), "+
 				"or give the tunnel's port another name", wanted.name, wanted.name)
 		}
@@ -111,21 +111,21 @@ func (t *tunnel) stand() error {
 			return err
 		}
 	}
-	t.show(found)
+	t.showToBridge(found)
 	found.underlay = underlay
 	if found.mtu != mtu || !found.up {
 		if err := k.setUp(found, mtu); err != nil {
 			return err
 		}
 	}
-	if err := t.opens(found); err != nil {
+	if err := t.openDevice(found); err != nil {
 		return err
 	}
 	t.end.Ceiling(mtu)
 	if w != t.way {
 		t.way = w
 		t.end.Changed(t.host.now())
-		t.waken()
+		t.wakeUp()
 	}
 	return nil
 }
@@ -136,8 +136,8 @@ func specOf(order *agentv1.Tunnel, underlay int) spec {
 	}
 }
 
-// show makes the bridge of the port read the device, also one that another program made.
-func (t *tunnel) show(d device) {
+// showToBridge makes the bridge of the port read the device, also one that another program made.
+func (t *tunnel) showToBridge(d device) {
 	if d.index == t.showing || t.host.kernel.read(d) {
 		return
 	}
@@ -154,8 +154,8 @@ func (t *tunnel) show(d device) {
 	}()
 }
 
-// opens moves the socket to the tunnel's current device.
-func (t *tunnel) opens(d device) error {
+// openDevice moves the socket to the tunnel's current device.
+func (t *tunnel) openDevice(d device) error {
 	if d.index == t.device.index && t.inner != nil {
 		return nil
 	}
@@ -171,6 +171,6 @@ func (t *tunnel) opens(d device) error {
 	if err != nil {
 		return err
 	}
-	t.hears(t.inner, t.came)
+	t.receive(t.inner, t.handleInner)
 	return nil
 }

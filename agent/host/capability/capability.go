@@ -50,12 +50,12 @@ type Kernel struct {
 // Probe tries every capability that the role may need.
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	all := []*agentv1.Capability{
-		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
-		told(Caps, holds(role, structops.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
-		told(Probe, probing.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, traceroute.Probe()),
+		capabilityOf(Report, k.canReport()), capabilityOf(MPTCP, k.canMove(role)), capabilityOf(Eliminate, canEliminate(role)), capabilityOf(Tunnel, canTunnel(role)),
+		capabilityOf(Caps, canCap(role, structops.Probe)), capabilityOf(Clamp, canCap(role, clamp.Probe)), capabilityOf(Window, canLowerWindows(role)),
+		capabilityOf(Probe, probing.Probe()), capabilityOf(Relay, canRelay(role)), capabilityOf(Take, k.canIntercept(role)), capabilityOf(Walk, traceroute.Probe()),
 	}
 	if role != agentv1.Role_ROLE_TERMINAL { // a terminal's programs set keepalive themselves
-		all = append(all, told(KeepAlive, proxy.KeepAlive()))
+		all = append(all, capabilityOf(KeepAlive, proxy.KeepAlive()))
 	}
 	return all
 }
@@ -75,7 +75,7 @@ func (k Kernel) PathManager() agentv1.PathManager {
 	}
 }
 
-func (k Kernel) reports() error {
+func (k Kernel) canReport() error {
 	if k.Handle == nil {
 		return fmt.Errorf("interfaces only, no connections: %w", k.Missing)
 	}
@@ -85,7 +85,7 @@ func (k Kernel) reports() error {
 	return nil
 }
 
-func (k Kernel) steers(role agentv1.Role) error {
+func (k Kernel) canMove(role agentv1.Role) error {
 	if role == agentv1.Role_ROLE_GATEWAY {
 		return fmt.Errorf("a gateway forwards the connections of terminals and cannot move them")
 	}
@@ -104,42 +104,42 @@ func (k Kernel) steers(role agentv1.Role) error {
 	return nil
 }
 
-func eliminates(role agentv1.Role) error {
+func canEliminate(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
 		return elimination.ErrNoGateway
 	}
 	return elimination.Probe()
 }
 
-func tunnels(role agentv1.Role) error {
+func canTunnel(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
 		return tunnel.ErrNoGateway
 	}
 	return tunnel.Probe()
 }
 
-func holds(role agentv1.Role, probe func() error) error {
+func canCap(role agentv1.Role, probe func() error) error {
 	if role != agentv1.Role_ROLE_TERMINAL {
 		return errors.New("congestion windows are capped on terminals only: run an agent of role terminal there")
 	}
 	return probe()
 }
 
-func narrows(role agentv1.Role) error {
+func canLowerWindows(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
 		return errors.New("receive windows are lowered on gateways only: run an agent of role gateway where terminals' connections pass")
 	}
 	return receivewindow.Probe()
 }
 
-func relays(role agentv1.Role) error {
+func canRelay(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_RELAY {
 		return relayhost.ErrNoRelay
 	}
 	return nil
 }
 
-func (k Kernel) takes(role agentv1.Role) error {
+func (k Kernel) canIntercept(role agentv1.Role) error {
 	switch {
 	case role != agentv1.Role_ROLE_GATEWAY:
 		return intercept.ErrNoGateway
@@ -150,7 +150,7 @@ func (k Kernel) takes(role agentv1.Role) error {
 	}
 }
 
-func told(name string, why error) *agentv1.Capability {
+func capabilityOf(name string, why error) *agentv1.Capability {
 	if why != nil {
 		return &agentv1.Capability{Name: name, Reason: why.Error()}
 	}

@@ -19,7 +19,7 @@ func TestTotalsNeverDecrease(t *testing.T) {
 	h := NewHistory(true)
 	var before Totals
 	far := uint32(0)
-	for number := range 3000 { // five minutes, of which one is kept
+	for number := range 3000 { // five minutes; the history keeps one
 		at := time.Duration(number) * defaultPause
 		h.Sent(uint32(number), at)
 		w := lost(number)
