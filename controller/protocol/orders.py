@@ -207,7 +207,7 @@ class LocalAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenTerminal:
+class InterceptedTerminal:
     name: str
     addresses: tuple[str, ...]  # of the terminal itself
     locals: tuple[LocalAddress, ...]  # the host's addresses for this terminal, best first
@@ -221,7 +221,7 @@ class InterceptUplink:
 
 
 @dataclass(frozen=True, slots=True)
-class TakingRelay:
+class InterceptRelay:
     name: str
     address: str
     port: int
@@ -235,9 +235,9 @@ class Take:
     """Relay the TCP connections of these terminals. Without terminals, relay nothing."""
 
     port: str = ""
-    terminals: tuple[TakenTerminal, ...] = ()
+    terminals: tuple[InterceptedTerminal, ...] = ()
     uplinks: tuple[InterceptUplink, ...] = ()
-    relays: tuple[TakingRelay, ...] = ()
+    relays: tuple[InterceptRelay, ...] = ()
     block: bool = False  # reset what cannot be relayed; else the gateway's host connects
     left_alone: tuple[str, ...] = ()  # networks whose TCP is not relayed
 
@@ -255,15 +255,15 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkTo:
+class DistanceTarget:
     address: str
     port: int = 0  # TCP port to try if pings are not answered; 0: none
     routers: bool = False  # find the routers on the way too
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    to: tuple[WalkTo, ...]
+class MeasureDistances:
+    to: tuple[DistanceTarget, ...]
 
 
 Directive = (
@@ -280,7 +280,7 @@ Directive = (
     | Relay
     | Take
     | Choices
-    | Walk
+    | MeasureDistances
 )
 
 

@@ -138,7 +138,7 @@ class RelayReached:
 
 
 @dataclass(frozen=True, slots=True)
-class TerminalTaken:
+class TerminalInterception:
     name: str
     connections: int  # open now
     relayed: int  # connections since the order
@@ -149,7 +149,7 @@ class TerminalTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class SoughtDestination:
+class PendingDestination:
     """A destination prefix for which no choice is in force."""
 
     prefix: str  # a /24 or a /48
@@ -158,13 +158,13 @@ class SoughtDestination:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class InterceptionReport:
     """Terminals' connections that a gateway intercepts."""
 
     reason: str  # why nothing is intercepted; empty: it is
     relays: tuple[RelayReached, ...]
-    terminals: tuple[TerminalTaken, ...]
-    sought: tuple[SoughtDestination, ...]  # newest first
+    terminals: tuple[TerminalInterception, ...]
+    sought: tuple[PendingDestination, ...]  # newest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Distance:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class DistancesMeasured:
     """The result of an order to measure distances."""
 
     session: int
@@ -377,7 +377,7 @@ class Reported:
     answering: Answering | None = None  # None: no answering was ordered
     health: tuple[PathHealth, ...] = ()
     relaying: RelayReport | None = None  # None: the agent is no relay
-    taking: Taking | None = None  # None: no interception was ordered
+    taking: InterceptionReport | None = None  # None: no interception was ordered
     cut: bool = False  # it had more than MOST_SUBFLOWS
     confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 
@@ -402,4 +402,4 @@ class FailoverFired:
     at_us: int  # by the agent's clock; equal times are one firing
 
 
-AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | Walked
+AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | DistancesMeasured

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from controller.protocol.orders import Choices, Direct, Relay, Take, Walk
+from controller.protocol.orders import Choices, Direct, MeasureDistances, Relay, Take
 from controller.protocol.reports import (
     AgentOpened,
     Capability,
     Distance,
+    DistancesMeasured,
+    InterceptionReport,
+    PendingDestination,
     RelayReached,
     RelayReport,
     Reported,
     Resulted,
     Role,
     Router,
-    SoughtDestination,
-    Taking,
-    TerminalTaken,
-    Walked,
+    TerminalInterception,
 )
 from tests.fakes.hand import FakeHand
 
@@ -58,7 +58,7 @@ class Walker(FakeHand):
         return replace(event, capabilities=(*event.capabilities, *more, walks))
 
     def carry_out(self, direct: Direct) -> Resulted:
-        if not isinstance(direct.order, Relay | Take | Choices | Walk):
+        if not isinstance(direct.order, Relay | Take | Choices | MeasureDistances):
             return super().carry_out(direct)
         self.told.append(direct.order)
         refused = self.refuses.get(type(direct.order).__name__)
@@ -68,14 +68,14 @@ class Walker(FakeHand):
         return Resulted(self.session, direct.directive, True, "done", 0, 100)
 
     def obey(self, direct: Direct) -> None:
-        assert isinstance(direct.order, Walk)
+        assert isinstance(direct.order, MeasureDistances)
         self.walks.append(direct)
 
-    def walked(self) -> Walked:
+    def walked(self) -> DistancesMeasured:
         direct = self.walks.pop(0)
-        assert isinstance(direct.order, Walk)
+        assert isinstance(direct.order, MeasureDistances)
         ways = tuple(self.internet.way(self.name, to.address) for to in direct.order.to)
-        return Walked(self.session, direct.directive, ways)
+        return DistancesMeasured(self.session, direct.directive, ways)
 
     def orders_of(self, kind: type) -> list[object]:
         return [each for each in self.told if isinstance(each, kind)]
@@ -104,7 +104,7 @@ class FakeTaker(Walker):
     def __init__(self, name: str, internet: Internet) -> None:
         super().__init__(name, Role.GATEWAY, internet)
         self.order, self.choices = Take(), Choices()
-        self.seeks: list[SoughtDestination] = []
+        self.seeks: list[PendingDestination] = []
 
     def obey(self, direct: Direct) -> None:
         match direct.order:
@@ -121,8 +121,8 @@ class FakeTaker(Walker):
             RelayReached(each.name, "no route to host" if each.name in dead else "", 1, 2, 41_000)
             for each in self.order.relays
         )
-        terminals = tuple(TerminalTaken(each.name, 1, 5, 2, 0, 1000, 9000) for each in self.order.terminals)
+        terminals = tuple(TerminalInterception(each.name, 1, 5, 2, 0, 1000, 9000) for each in self.order.terminals)
         chosen = {choice.prefix for choice in self.choices.choices}
         sought = tuple(each for each in self.seeks if each.prefix not in chosen)
-        taking = Taking("", relays, terminals, sought) if self.order.terminals else None
+        taking = InterceptionReport("", relays, terminals, sought) if self.order.terminals else None
         return replace(super().report(interval_ms), taking=taking)

@@ -24,13 +24,16 @@ from controller.protocol.reports import (
     Connection,
     Cost,
     Distance,
+    DistancesMeasured,
     Elimination,
     FailoverFired,
     HealthWindow,
+    InterceptionReport,
     Passing,
     PathCopies,
     PathHealth,
     PathManager,
+    PendingDestination,
     ProbePacket,
     ProbeReport,
     RelayReached,
@@ -39,13 +42,10 @@ from controller.protocol.reports import (
     Resulted,
     Role,
     Router,
-    SoughtDestination,
     Subflow,
-    Taking,
-    TerminalTaken,
+    TerminalInterception,
     TunnelEnd,
     Tunnelling,
-    Walked,
 )
 
 # Texts and addresses: a text is short and printable, an address has one spelling, and anything else is refused
@@ -285,7 +285,7 @@ def relaying(one: pb.Relaying) -> RelayReport:
     )
 
 
-def taking(one: pb.Taking) -> Taking:
+def taking(one: pb.Taking) -> InterceptionReport:
     for told, most, what in (
         (one.relays, MOST_RELAYS, "relays"),
         (one.terminals, MOST_TERMINALS, "intercepted terminals"),
@@ -295,7 +295,7 @@ def taking(one: pb.Taking) -> Taking:
             raise breach(f"reported {len(told)} {what}: expected at most {most}")
     _check_once((relay.name for relay in one.relays), "relay")
     _check_once((terminal.name for terminal in one.terminals), "intercepted terminal")
-    return Taking(
+    return InterceptionReport(
         reason=checked_text(one.reason),
         relays=tuple(
             RelayReached(
@@ -304,7 +304,7 @@ def taking(one: pb.Taking) -> Taking:
             for relay in one.relays
         ),
         terminals=tuple(
-            TerminalTaken(
+            TerminalInterception(
                 checked_text(terminal.name),
                 terminal.connections,
                 terminal.relayed,
@@ -320,7 +320,7 @@ def taking(one: pb.Taking) -> Taking:
 
 
 @lru_cache(maxsize=1 << 12)
-def _sought(prefix: str, address: str, port: int) -> SoughtDestination | None:
+def _sought(prefix: str, address: str, port: int) -> PendingDestination | None:
     """Return the destination, or None if no relay can reach its address."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
@@ -333,13 +333,13 @@ def _sought(prefix: str, address: str, port: int) -> SoughtDestination | None:
         raise breach(f"wants the destination {found} in {network}: expected a /24 or /48 that contains it")
     if not 1 <= port <= 65535:
         raise breach(f"wants port {port} of {found}: expected 1 to 65535")
-    return SoughtDestination(str(network), str(found), port) if found.is_global and not found.is_multicast else None
+    return PendingDestination(str(network), str(found), port) if found.is_global and not found.is_multicast else None
 
 
-def walked(session: int, word: pb.Walked) -> Walked:
+def walked(session: int, word: pb.Walked) -> DistancesMeasured:
     if len(word.ways) > MOST_WAYS:
         raise breach(f"probed {len(word.ways)} addresses: expected at most {MOST_WAYS}")
-    return Walked(session, word.directive, tuple(map(_way, word.ways)))
+    return DistancesMeasured(session, word.directive, tuple(map(_way, word.ways)))
 
 
 def _way(one: pb.Way) -> Distance:

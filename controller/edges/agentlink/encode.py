@@ -16,6 +16,9 @@ from controller.protocol.orders import (
     Eliminate,
     HealthPath,
     HealthProbes,
+    InterceptedTerminal,
+    InterceptRelay,
+    MeasureDistances,
     MeasuredWay,
     Onward,
     Prefer,
@@ -23,11 +26,8 @@ from controller.protocol.orders import (
     Relay,
     ReportEvery,
     Take,
-    TakenTerminal,
-    TakingRelay,
     TunnelOrder,
     Tunnels,
-    Walk,
 )
 
 PROTOCOL = 1  # the highest supported version
@@ -82,7 +82,7 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.choices.choices.extend(
                 pb.RelayChoice(prefix=one.prefix, relays=one.relays, together=one.together) for one in choices
             )
-        case Walk(to):
+        case MeasureDistances(to):
             word.walk.to.extend(pb.WalkTo(address=one.address, port=one.port, routers=one.routers) for one in to)
     return pb.FromController(directive=word)
 
@@ -177,12 +177,12 @@ def _take(one: Take) -> pb.Take:
     )
 
 
-def _taken(one: TakenTerminal) -> pb.TakenTerminal:
+def _taken(one: InterceptedTerminal) -> pb.TakenTerminal:
     locals_ = (pb.LocalAddress(uplink=each.uplink, addresses=each.addresses) for each in one.locals)
     return pb.TakenTerminal(name=one.name, addresses=one.addresses, locals=locals_)
 
 
-def _taking_relay(one: TakingRelay) -> pb.TakingRelay:
+def _taking_relay(one: InterceptRelay) -> pb.TakingRelay:
     return pb.TakingRelay(
         name=one.name,
         address=one.address,

@@ -35,12 +35,12 @@ from controller.protocol.reports import (
     AgentClosed,
     AgentEvent,
     AgentOpened,
+    DistancesMeasured,
     FailoverFired,
     ProbeReport,
     Reported,
     Resulted,
     Role,
-    Walked,
 )
 from controller.protocol.requests import NotAnswered, OverrideResult
 from controller.protocol.switch_messages import EchoAnswered, Effect, NeighbourSeen, Solicited, SwitchEvent
@@ -141,7 +141,7 @@ class Estimator:
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
-AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | Walked  # all but AgentClosed
+AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | DistancesMeasured  # all but AgentClosed
 HANDS_WITHIN_S = 2.0  # for agents and switches to confirm an override
 WALKED_WITHIN_S = 5.0
 

@@ -34,7 +34,7 @@ WHOLE_S = 0.9  # shortest time of a merged report; reports may come a little ear
 Order = TypeVar("Order", bound=Directive)
 
 
-class Errand(Generic[Order]):
+class OrderStatus(Generic[Order]):
     """The last order of one kind to an agent, and its answer."""
 
     def __init__(self, last: Order) -> None:
@@ -69,8 +69,8 @@ class CapHolder:
         self.name, self.session, self.role = event.name, event.session, event.role
         self.capping: Capping | None = None  # its last report
         self._able = {each.name: None if each.available else each.reason for each in event.capabilities}
-        self._reporting = Errand(SELDOM)
-        self._capping = Errand(NOTHING)
+        self._reporting = OrderStatus(SELDOM)
+        self._capping = OrderStatus(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
         self._heard_at: float | None = None  # or the time from which it reports often
         self._begins = True  # a rate needs two reports
@@ -167,7 +167,7 @@ class CapHolder:
             return not undone or again
         return told.at is None or order != told.last or now - told.at >= RENEWED_AFTER_S
 
-    def _direct(self, errand: Errand[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+    def _direct(self, errand: OrderStatus[Order], order: Order, tickets: Tickets, now: float) -> Direct:
         directive = tickets.draw()
         errand.goes(order, directive, now)
         return Direct(self.session, directive, order)

@@ -10,7 +10,7 @@ from controller.model.config import Mode, Site, Terminal
 from controller.model.known import Port, Wanted
 from controller.policy.copies import tunnel_loss
 from controller.policy.copies.adaptive import MEASURED_S
-from controller.policy.copies.tallies import Evidence, Source, Tally, of_copies, of_senders
+from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.copies.tunnel_loss import History, TunnelReading
 from controller.policy.paths.evidence import Ledger, weigh
 from controller.policy.paths.uplinks import Home, Leaves, Way, way
@@ -95,7 +95,7 @@ class Probes:
                 continue  # no probes, or the counters restarted
             sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
             if 0 <= lost <= sent and 0 <= late <= sent:
-                found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, Tally(sent, lost, late))
+                found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, LossCounts(sent, lost, late))
         sent_by = [each.tally for each in found.values() if each.tally.packets]
         return {} if len(sent_by) > 1 and all(tally.lost == tally.packets for tally in sent_by) else found
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from controller.agents.order_slot import OrderSlot
-from controller.protocol.orders import Choices, Direct, Relay, Take, Tickets, Walk, WalkTo
+from controller.protocol.orders import Choices, Direct, DistanceTarget, MeasureDistances, Relay, Take, Tickets
 from controller.protocol.reports import (
     RELAYS,
     TAKES,
     WALKS,
     AgentOpened,
     Distance,
+    DistancesMeasured,
+    InterceptionReport,
     RelayReached,
     RelayReport,
     Reported,
     Resulted,
-    Taking,
-    Walked,
 )
 
 MOST_AT_ONCE = 64  # limit of api/agent.proto
@@ -31,11 +31,11 @@ TOLD_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and ma
 @dataclass(frozen=True, slots=True)
 class Underway:
     directive: int
-    to: tuple[WalkTo, ...]
+    to: tuple[DistanceTarget, ...]
     until: float
 
 
-class Walker:
+class DistanceProber:
     """One agent that measures distances: its queue, and one order at a time."""
 
     def __init__(self, event: AgentOpened) -> None:
@@ -44,10 +44,10 @@ class Walker:
         self.unable: str | None = (
             said[0] if said else ("its version cannot probe round trips; install the version of this controller")
         )  # the reason
-        self._wanted: dict[str, WalkTo] = {}  # by address, in order
+        self._wanted: dict[str, DistanceTarget] = {}  # by address, in order
         self._underway: Underway | None = None
 
-    def want(self, to: WalkTo) -> None:
+    def want(self, to: DistanceTarget) -> None:
         """Queue a measurement, unless it is queued or running. A full queue drops it: later connections ask again."""
         if self.unable is None and not self.is_on_its_way(to.address) and len(self._wanted) < MOST_WANTED:
             self._wanted[to.address] = to
@@ -63,7 +63,7 @@ class Walker:
         for each in to:
             del self._wanted[each.address]
         self._underway = Underway(tickets.draw(), to, now + TOLD_WITHIN_S)
-        return Direct(self.session, self._underway.directive, Walk(to))
+        return Direct(self.session, self._underway.directive, MeasureDistances(to))
 
     def resulted(self, event: Resulted) -> tuple[Distance, ...]:
         """Return the failed distances of a refused order, otherwise nothing."""
@@ -71,7 +71,7 @@ class Walker:
             return ()
         return self._ended((), event.said)
 
-    def walked(self, event: Walked) -> tuple[Distance, ...]:
+    def walked(self, event: DistancesMeasured) -> tuple[Distance, ...]:
         if self._underway is None or event.directive != self._underway.directive:
             return ()
         return self._ended(event.ways, f"the agent {self.name} reported nothing about it")
@@ -102,8 +102,8 @@ Order = TypeVar("Order", Relay, Take, Choices)
 class RelayClientAgent:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        self.walker = Walker(event)
-        self.told: Taking | None = None  # its last report
+        self.walker = DistanceProber(event)
+        self.told: InterceptionReport | None = None  # its last report
         self.relays: dict[str, RelayReached] = {}  # in the last report
         self.take = OrderSlot[Take](event, TAKES)
         self._choices = OrderSlot[Choices](event, TAKES)
@@ -154,7 +154,7 @@ class RelayAgent:
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        self.walker = Walker(event)
+        self.walker = DistanceProber(event)
         self.told: RelayReport | None = None  # its last report
         self._relay = OrderSlot[Relay](event, RELAYS)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
-from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent, Walker
+from controller.features.relays.agents import DistanceProber, Figures, RelayAgent, RelayClientAgent
 from controller.model.config import Site
 from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
@@ -28,8 +28,8 @@ from controller.policy.paths.relays import (
     predicted,
     traceroute,
 )
-from controller.protocol.orders import Choices, RelayChoice, WalkTo
-from controller.protocol.reports import Distance, RelayReport, SoughtDestination
+from controller.protocol.orders import Choices, DistanceTarget, RelayChoice
+from controller.protocol.reports import Distance, PendingDestination, RelayReport
 
 # Distances between agents and places, as last measured
 
@@ -188,7 +188,7 @@ class Destinations:
     def __init__(self) -> None:
         self.by_prefix: dict[str, Destination] = {}  # the most recently used last
 
-    def sought(self, one: SoughtDestination) -> Destination:
+    def sought(self, one: PendingDestination) -> Destination:
         place = self.by_prefix.pop(one.prefix, None)
         self.by_prefix[one.prefix] = place or Destination(one.prefix, one.address, one.port, due=True)
         return self.by_prefix[one.prefix]
@@ -277,20 +277,20 @@ class Seeking:
         places = self._places[site].by_prefix.values()
         return len(places), sum(each.choice is not None for each in places)
 
-    def seek(self, scene: Scene, one: SoughtDestination, now: float) -> None:
+    def seek(self, scene: Scene, one: PendingDestination, now: float) -> None:
         """Measure for a destination, unless the last measurements for it have not settled."""
         place = self._sought(scene, one)
         if not place.settles(now):
             place.walked_for_at = now
             self._walk(self._ways_for(scene, place), now)
 
-    def ask(self, scene: Scene, one: SoughtDestination, now: float, anew: bool) -> list[tuple[str, str]]:
+    def ask(self, scene: Scene, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
         """Measure for a destination, on request also known distances. Return the pairs of agent and address."""
         place = self._sought(scene, one)
         place.walked_for_at = now
         return self._walk(self._ways_for(scene, place), now, anew)
 
-    def _sought(self, scene: Scene, one: SoughtDestination) -> Destination:
+    def _sought(self, scene: Scene, one: PendingDestination) -> Destination:
         place = self._places[scene.site.name].sought(one)
         while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
             max(
@@ -298,16 +298,18 @@ class Seeking:
             ).forget_oldest()  # from the site with the most
         return place
 
-    def _ways_for(self, scene: Scene, place: Destination) -> Iterator[tuple[Walker, WalkTo]]:
-        there = WalkTo(place.address, place.port, scene.method is Choosing.TRACEROUTE)
+    def _ways_for(self, scene: Scene, place: Destination) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
+        there = DistanceTarget(place.address, place.port, scene.method is Choosing.TRACEROUTE)
         if scene.relays:
             yield scene.gateway.walker, there
         for name, each in scene.relays.items():
-            yield scene.gateway.walker, WalkTo(str(each.address), each.port)
+            yield scene.gateway.walker, DistanceTarget(str(each.address), each.port)
             if name in scene.relay_agents:
                 yield scene.relay_agents[name].walker, there
 
-    def _walk(self, ways: Iterable[tuple[Walker, WalkTo]], now: float, anew: bool = False) -> list[tuple[str, str]]:
+    def _walk(
+        self, ways: Iterable[tuple[DistanceProber, DistanceTarget]], now: float, anew: bool = False
+    ) -> list[tuple[str, str]]:
         walked = []
         for walker, to in ways:
             if anew or self.ways.is_due(walker.name, to.address, now, to.routers):

@@ -2,7 +2,7 @@
 """The relays, the terminals whose connections are intercepted, and the relay of each connection.
 
     overrides, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
-    gateways' reports ─► destinations ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
+    gateways' reports ─► destinations ─► MeasureDistances ─► DistancesMeasured ─► policy ─► Choices to gateways' agents
 
 Known distances end with the controller: they are measured again in seconds. Until then connections take the relay with
 the fastest connection setup.
@@ -20,18 +20,18 @@ from controller.model.config import Config
 from controller.model.known import RelayOverride, Wanted
 from controller.model.text import counted
 from controller.protocol.enrolment import Vouched
-from controller.protocol.orders import Direct, Tickets, WalkTo
+from controller.protocol.orders import Direct, DistanceTarget, Tickets
 from controller.protocol.reports import (
     AgentClosed,
     AgentEvent,
     AgentOpened,
     Distance,
+    DistancesMeasured,
+    InterceptionReport,
+    PendingDestination,
     Reported,
     Resulted,
     Role,
-    SoughtDestination,
-    Taking,
-    Walked,
 )
 from controller.protocol.requests import Impossible
 
@@ -111,7 +111,7 @@ class RelayManager:
             case Resulted() if who is not None:
                 who.resulted(event)
                 self._told(who.name, who.walker.resulted(event), now)
-            case Walked() if who is not None:
+            case DistancesMeasured() if who is not None:
                 self._told(who.name, who.walker.walked(event), now)
             case Reported() if who is not None:
                 if not self._reported(who, event, now):
@@ -142,7 +142,7 @@ class RelayManager:
             self._sought(scene, event.taking, now)
         return others
 
-    def _sought(self, scene: Scene, taking: Taking, now: float) -> None:
+    def _sought(self, scene: Scene, taking: InterceptionReport, now: float) -> None:
         if scene.method not in CHOOSE:
             return
         for one in taking.sought:
@@ -240,7 +240,7 @@ class RelayManager:
             raise Impossible(f"no gateway agent enrolled as {site or takers} is connected")
         return scenes
 
-    def walk(self, scenes: Iterable[Scene], to: SoughtDestination, anew: bool, now: float) -> Inquiry:
+    def walk(self, scenes: Iterable[Scene], to: PendingDestination, anew: bool, now: float) -> Inquiry:
         """Measure the distance of a place from these sites and the relays, on request also known distances."""
         inquiry = Inquiry()
         for scene in scenes:
@@ -251,7 +251,7 @@ class RelayManager:
         """Measure the distance of a relay from these sites, also if it is known."""
         inquiry, address = Inquiry(), str(relay.address)
         for walker in (scene.gateway.walker for scene in scenes):
-            walker.want(WalkTo(address, relay.port))
+            walker.want(DistanceTarget(address, relay.port))
             if walker.is_on_its_way(address):
                 inquiry.wait_for([(walker.name, address)])
         return self._awaited(inquiry)

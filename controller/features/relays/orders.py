@@ -16,14 +16,14 @@ from controller.model.known import RelayOverride, Wanted
 from controller.model.relaying import Fallback
 from controller.protocol.enrolment import Credential, Vouched
 from controller.protocol.orders import (
+    InterceptedTerminal,
+    InterceptRelay,
     InterceptUplink,
     LocalAddress,
     Onward,
     Relay,
     RelayClient,
     Take,
-    TakenTerminal,
-    TakingRelay,
 )
 from controller.protocol.reports import Role
 
@@ -85,7 +85,7 @@ class RelayOrders:
                 InterceptUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
             ),
             relays=tuple(
-                TakingRelay(
+                InterceptRelay(
                     name, str(each.address), each.port, each.draining, self._onward(name, joined), self._keys[name]
                 )
                 for name, each in sorted(self.standing.items())
@@ -103,9 +103,9 @@ def _relay(wished: RelayOverride, guests: tuple[RelayClient, ...]) -> Relay:
     return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
 
 
-def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> TakenTerminal:
+def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> InterceptedTerminal:
     places = locals_of(site, terminal, wanted.active_uplink(site, terminal))
-    return TakenTerminal(
+    return InterceptedTerminal(
         terminal.name,
         _texts(at.address for at in terminal.own),
         tuple(LocalAddress(uplink, _texts(addresses)) for uplink, addresses in places),

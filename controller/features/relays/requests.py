@@ -17,7 +17,7 @@ from controller.model.relaying import RELAYING
 from controller.model.settings import Endpoint
 from controller.model.traffic import Address, Family
 from controller.protocol.enrolment import CONTROLLER, NAME
-from controller.protocol.reports import SoughtDestination
+from controller.protocol.reports import PendingDestination
 from controller.protocol.requests import Impossible, UnknownRelay
 
 Carries = Callable[[str], str]  # the number of a relay's connections, as the end of a sentence
@@ -149,7 +149,7 @@ class Asked:
         if not address.is_global or address.is_multicast:
             raise Impossible(f"{address} is not an Internet address, and relays reach only those")
         prefix = ip_network((address, PREFIXES[address.version]), strict=False)
-        self._sought = SoughtDestination(str(prefix), str(address), HTTPS)
+        self._sought = PendingDestination(str(prefix), str(address), HTTPS)
         self.inquiry = relaying.walk(relaying.scenes(site), self._sought, anew, now)
 
     @property

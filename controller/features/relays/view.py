@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.model.relaying import Choosing, Fallback
-from controller.protocol.reports import RelayReport, TerminalTaken
+from controller.protocol.reports import RelayReport, TerminalInterception
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class InterceptionView:
     choose: Choosing
     fallback: Fallback
     why_not: str | None  # why it does not intercept as ordered, or is not known to; null: it does
-    terminals: tuple[TerminalTaken, ...]
+    terminals: tuple[TerminalInterception, ...]
     places: int  # recently used destinations
     chosen: int  # those with a choice
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from controller.model.text import counted
-from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHING, Evidence, Source, Tally, total
+from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHING, Evidence, LossCounts, Source, total
 from controller.policy.paths.health import DEAD_AFTER_MS
 
 WINDOW_S = 1.0  # recent evidence
@@ -77,9 +77,9 @@ class Watch:
     dead: str | None = None  # why the active uplink is dead, by other signs
     told_at: float = 0.0  # of the last evidence
     clean_since: float | None = None  # clean with copies since then
-    measured: Tally = NOTHING  # by peer sites and probes, since `clean_since`
+    measured: LossCounts = NOTHING  # by peer sites and probes, since `clean_since`
     measured_at: float | None = None
-    sent: Tally = NOTHING  # by senders, since `clean_since`
+    sent: LossCounts = NOTHING  # by senders, since `clean_since`
 
 
 def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
@@ -207,7 +207,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
     return None
 
 
-def is_losing(tally: Tally) -> bool:
+def is_losing(tally: LossCounts) -> bool:
     return _exceeds(tally.lost, tally.packets, LOSING_FROM)
 
 
@@ -232,7 +232,7 @@ def _is_measured(watch: Watch, now: float) -> bool:
     return watch.measured_at is not None and now - watch.measured_at <= MEASURED_S
 
 
-def _run(watch: Watch, now: float) -> Tally:
+def _run(watch: Watch, now: float) -> LossCounts:
     return watch.measured if _is_measured(watch, now) else watch.sent
 
 
@@ -244,7 +244,7 @@ def _pause(watch: Watch, now: float) -> float:
 # Sentences
 
 
-def _share(tally: Tally) -> str:
+def _share(tally: LossCounts) -> str:
     lost, late = min(max(tally.loss, 0.0), 1.0), min(tally.tail, 1.0)
     return f"{lost:.1%} of {counted(tally.packets, 'packets')} lost, {late:.1%} late"
 

@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LossCounts:
     packets: int = 0
     lost: int = 0
     late: int = 0
@@ -46,11 +46,11 @@ class Tally:
     def spoilt(self) -> bool:
         return not self.clean and max(self.lost, self.late) >= FEW
 
-    def plus(self, other: Tally) -> Tally:
-        return Tally(self.packets + other.packets, self.lost + other.lost, self.late + other.late)
+    def plus(self, other: LossCounts) -> LossCounts:
+        return LossCounts(self.packets + other.packets, self.lost + other.lost, self.late + other.late)
 
 
-NOTHING = Tally()
+NOTHING = LossCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Evidence:
 
     source: Source
     lasted_s: float
-    tally: Tally  # `lost` may be negative: packets in flight counted as lost in the previous report
+    tally: LossCounts  # `lost` may be negative: packets in flight counted as lost in the previous report
     stalled_ms: int = 0  # time with data in flight and no acknowledgement
 
 
-def total(tallies: Iterable[Tally]) -> Tally:
+def total(tallies: Iterable[LossCounts]) -> LossCounts:
     found = NOTHING
     for each in tallies:
         found = found.plus(each)
@@ -72,7 +72,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> Evidence:
     """Return senders' evidence. The reading leaves out queued segments, so `late_segments` are added."""
-    tally = Tally(reading.segments + late_segments, reading.retransmits, late_segments)
+    tally = LossCounts(reading.segments + late_segments, reading.retransmits, late_segments)
     return Evidence(Source.SENDERS, lasted_s, tally, reading.stalled_ms)
 
 
@@ -94,7 +94,7 @@ def of_copies(
     if not others:
         return None
     missing = sum(path.first for path in new.values()) - brought[active]
-    return Evidence(Source.COPIES, lasted_s, Tally(others, min(missing, others), _late(new[active])))
+    return Evidence(Source.COPIES, lasted_s, LossCounts(others, min(missing, others), _late(new[active])))
 
 
 def _since(before: PathCopies, after: PathCopies) -> PathCopies:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from controller.policy.copies.adaptive import is_losing
-from controller.policy.copies.tallies import Evidence, Source, Tally
+from controller.policy.copies.tallies import Evidence, LossCounts, Source
 from controller.program.program import Counters
 
 HISTORY_S = 30.0  # long enough to prove a loss of 4 % in a call
@@ -51,7 +51,7 @@ def certain_loss(history: History) -> Evidence | None:
     for at, first in enumerate(history[:-1]):
         bursts = sum(sorted(rises[at:])[-RISES:]) + max(0, largest_fall)
         lost = missing[-1] - missing[at] - bursts
-        tally = Tally(history[-1].sent.packets - first.sent.packets, lost)
+        tally = LossCounts(history[-1].sent.packets - first.sent.packets, lost)
         if is_losing(tally) and _is_like_sent(first, history[-1]):
             return Evidence(Source.TUNNEL, history[-1].at - first.at, tally)
     return None

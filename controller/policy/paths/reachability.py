@@ -80,7 +80,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AnswerCounts:
     answered: int
     lost: int
 
@@ -263,10 +263,10 @@ def _named(one: UplinkReach) -> str:
     return " or ".join(one.targets) or "its next hop"
 
 
-def _tally(one: UplinkReach, far: bool, since: float, now: float) -> Tally:
+def _tally(one: UplinkReach, far: bool, since: float, now: float) -> AnswerCounts:
     """Count the last settled questions since `since`."""
     settled = list(_settled(one, far, since, now))[-LAST_JUDGED:]
-    return Tally(sum(settled), len(settled) - sum(settled))
+    return AnswerCounts(sum(settled), len(settled) - sum(settled))
 
 
 def _settled(one: UplinkReach, far: bool, since: float, now: float) -> Iterator[bool]:
@@ -280,7 +280,7 @@ def _is_lost(question: Question, one: UplinkReach, far: bool, now: float) -> boo
     return not question.answered(far) and now - question.at >= max(LOST_AFTER_S, 2 * one.rtt_s if far else 0.0)
 
 
-def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, Tally] | None:
+def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, AnswerCounts] | None:
     """Return another uplink over which answers arrive, or None."""
     found = ((name, _tally(each, far, since, now)) for name, each in others.items())
     return next(((name, there) for name, there in found if there.works), None)

@@ -20,8 +20,18 @@ from controller.edges.trust.authority import Trust
 from controller.edges.trust.refusals import Refused
 from controller.model.known import WEB
 from controller.protocol.enrolment import Binding, Credential
-from controller.protocol.orders import Direct, Relay, RelayClient, Take, TakingRelay, TunnelOrder, Tunnels, Walk, WalkTo
-from controller.protocol.reports import Resulted, Role, SoughtDestination, Walked
+from controller.protocol.orders import (
+    Direct,
+    DistanceTarget,
+    InterceptRelay,
+    MeasureDistances,
+    Relay,
+    RelayClient,
+    Take,
+    TunnelOrder,
+    Tunnels,
+)
+from controller.protocol.reports import DistancesMeasured, PendingDestination, Resulted, Role
 from tests.controller.edges.agentlink.agent import Identity, new_key, request
 from tests.controller.edges.agentlink.house import House
 
@@ -112,14 +122,14 @@ def test_tunnel_key_depends_only_on_the_end_certificates(house: House) -> None:
 
 def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
-    house.agents.perform(Direct(opened.session, 5, Walk((WalkTo("192.0.2.1", 443, True),))))
+    house.agents.perform(Direct(opened.session, 5, MeasureDistances((DistanceTarget("192.0.2.1", 443, True),))))
     (to,) = stream.on_event().directive.walk.to
     assert (to.address, to.port, to.routers) == ("192.0.2.1", 443, True)
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True)))
     house.event(Resulted)
     way = pb.Way(address="192.0.2.1", rtt_us=900, routers=[pb.Router(address="", rtt_us=0)])
     stream.say(pb.FromAgent(walked=pb.Walked(directive=5, ways=[way])))
-    walked = house.event(Walked)
+    walked = house.event(DistancesMeasured)
     assert walked.ways[0].rtt_us == 900 and walked.ways[0].routers[0].address == ""
     stream.say(pb.FromAgent(walked=pb.Walked(directive=5)))
     assert stream.ended().said == "walked by directive 5, which was not sent or is already reported"
@@ -127,7 +137,7 @@ def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
 
 def test_take_order_arrives_complete(house: House) -> None:
     stream, opened = house.served(house.enrolled("home"))
-    relay = TakingRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
+    relay = InterceptRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
     order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
     house.agents.perform(Direct(opened.session, 5, order))
     take = stream.on_event().directive.take
@@ -179,7 +189,7 @@ def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
     for prefix, address in near:
         assert decode.taking(taking_of(prefix, address)).sought == ()
     assert decode.taking(taking_of("2a00:1::/48", "2A00:1::1")).sought == (
-        SoughtDestination("2a00:1::/48", "2a00:1::1", 443),
+        PendingDestination("2a00:1::/48", "2a00:1::1", 443),
     )
 
 

@@ -48,7 +48,7 @@ from controller.protocol.reports import (
     PathManager,
     RelayReport,
     Role,
-    TerminalTaken,
+    TerminalInterception,
     TunnelEnd,
 )
 from controller.protocol.requests import (
@@ -433,7 +433,7 @@ TAKING = InterceptionView(
     choose=Choosing.PREDICTED,
     fallback=Fallback.DIRECT,
     why_not=None,
-    terminals=(TerminalTaken("client", 3, 120, 4, 1, 10**6, 10**8),),
+    terminals=(TerminalInterception("client", 3, 120, 4, 1, 10**6, 10**8),),
     places=2,
     chosen=1,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controller.features.copies.loss_evidence import Probes
-from controller.policy.copies.tallies import Tally
+from controller.policy.copies.tallies import LossCounts
 from controller.protocol.reports import PathHealth, Reported
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
 from tests.controller.features.probing.test_manager import World
@@ -32,7 +32,9 @@ def test_invented_paths_are_ignored() -> None:
     for number in range(1, 100):
         event = with_paths(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
         found = probes.told(event, ["wifi", "lte"])
-        assert {name: each.tally for name, each in found.items()} == ({"wifi": Tally(10, 1, 0)} if number > 1 else {})
+        assert {name: each.tally for name, each in found.items()} == (
+            {"wifi": LossCounts(10, 1, 0)} if number > 1 else {}
+        )
 
 
 def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
@@ -40,7 +42,7 @@ def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
     for number in (1, 2):
         health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
         found = probes.told(replace(home.report(), health=health), ["wifi", "lte"])
-    assert {name: each.tally for name, each in found.items()} == {"wifi": Tally(), "lte": Tally(1, 1, 0)}
+    assert {name: each.tally for name, each in found.items()} == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
 
 
 @pytest.mark.parametrize(

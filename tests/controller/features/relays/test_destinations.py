@@ -11,11 +11,11 @@ from controller.features.relays.destinations import KEPT_S
 from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
-from controller.protocol.reports import SoughtDestination
+from controller.protocol.reports import PendingDestination
 from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, far_away, seeking, started
 from tests.controller.pair import Pair
 
-OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
+OTHER = PendingDestination("192.0.3.0/24", "192.0.3.80", 443)
 
 
 def test_relay_is_kept_although_its_measurement_is_older() -> None:

@@ -21,25 +21,25 @@ from controller.model.known import MOST_RELAYS, WEB, RelayOverride, Wanted
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import (
+    DistanceTarget,
+    InterceptedTerminal,
+    InterceptRelay,
     InterceptUplink,
     LocalAddress,
+    MeasureDistances,
     Onward,
     Relay,
     RelayClient,
     Take,
-    TakenTerminal,
-    TakingRelay,
-    Walk,
-    WalkTo,
 )
-from controller.protocol.reports import Role, SoughtDestination
+from controller.protocol.reports import PendingDestination, Role
 from controller.protocol.requests import Impossible, UnknownRelay
 from tests.controller import relayed_site, sites
 from tests.controller.pair import Pair
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
 
 RELAYS = {"oslo": "198.51.100.7", "tokyo": "198.51.100.9"}
-PLACE = SoughtDestination("192.0.2.0/24", "192.0.2.80", 443)
+PLACE = PendingDestination("192.0.2.0/24", "192.0.2.80", 443)
 PREFIX = PLACE.prefix
 
 
@@ -156,14 +156,14 @@ def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
     assert world.home.order == Take(
         port="rl-home",
         terminals=(
-            TakenTerminal("client", ("192.168.110.3", "192.168.210.3", "fd00:110::3"), client),
-            TakenTerminal("phone", ("10.1.0.7", "fd00:1::7"), phone),
+            InterceptedTerminal("client", ("192.168.110.3", "192.168.210.3", "fd00:110::3"), client),
+            InterceptedTerminal("phone", ("10.1.0.7", "fd00:1::7"), phone),
         ),
         uplinks=(
             InterceptUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
             InterceptUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
         ),
-        relays=tuple(TakingRelay(name, RELAYS[name], 443, key_sha256=b"\x11" * 32) for name in ("oslo", "tokyo")),
+        relays=tuple(InterceptRelay(name, RELAYS[name], 443, key_sha256=b"\x11" * 32) for name in ("oslo", "tokyo")),
         left_alone=("203.0.113.0/24",),
     )
     told = len(world.home.told) + len(world.relays["oslo"].told)
@@ -310,17 +310,19 @@ def test_relays_are_limited_in_number_and_unknown_ones_refused() -> None:
 def test_destination_is_walked_to_once_and_gets_the_best_relay() -> None:
     world = seeking()
     assert world.chosen() == {PREFIX: ("oslo",)}
-    near = {WalkTo(address, 443) for address in RELAYS.values()}
-    there = WalkTo(PLACE.address, 443)
-    assert [set(walk.to) for walk in world.home.orders_of(Walk) if isinstance(walk, Walk)] == [{there, *near}]
-    assert all(relay.orders_of(Walk) == [Walk((there,))] for relay in world.relays.values())
+    near = {DistanceTarget(address, 443) for address in RELAYS.values()}
+    there = DistanceTarget(PLACE.address, 443)
+    assert [set(walk.to) for walk in world.home.orders_of(MeasureDistances) if isinstance(walk, MeasureDistances)] == [
+        {there, *near}
+    ]
+    assert all(relay.orders_of(MeasureDistances) == [MeasureDistances((there,))] for relay in world.relays.values())
     world.seconds(60)
-    assert len(world.home.orders_of(Walk)) == 1
+    assert len(world.home.orders_of(MeasureDistances)) == 1
 
 
 def test_nearest_needs_no_walk_and_no_choice() -> None:
     world = seeking(choose=Choosing.NEAREST)
-    assert not world.home.orders_of(Walk) and not world.chosen()
+    assert not world.home.orders_of(MeasureDistances) and not world.chosen()
 
 
 def test_walks_wait_for_a_reachable_relay() -> None:
@@ -328,7 +330,7 @@ def test_walks_wait_for_a_reachable_relay() -> None:
     world.internet.dead.update(RELAYS)
     world.home.seeks.append(PLACE)
     world.seconds(3)
-    assert not world.home.orders_of(Walk) and not world.chosen()
+    assert not world.home.orders_of(MeasureDistances) and not world.chosen()
 
 
 def test_direct_path_is_chosen_if_fastest_unless_forbidden() -> None:
@@ -384,7 +386,7 @@ def test_unreachable_destination_is_retried_rarely() -> None:
     world.seconds(1)
     world.walk()
     world.seconds(50)
-    assert not world.chosen() and len(world.home.orders_of(Walk)) == 1
+    assert not world.chosen() and len(world.home.orders_of(MeasureDistances)) == 1
     world.internet.rtt_ms = far_away()
     world.seconds(20)
     world.walk()
@@ -464,8 +466,8 @@ def test_traceroute_walks_with_routers_and_applies_filters() -> None:
     world.seconds(1)
     world.walk()
     world.walk()
-    (walk,) = world.relays["oslo"].orders_of(Walk)
-    assert walk == Walk((WalkTo(PLACE.address, 443, routers=True),))
+    (walk,) = world.relays["oslo"].orders_of(MeasureDistances)
+    assert walk == MeasureDistances((DistanceTarget(PLACE.address, 443, routers=True),))
     assert world.chosen() == {PREFIX: ()}  # the shared router is 150 of 200 ms away, below 0.9
 
 
@@ -475,7 +477,7 @@ def test_oldest_of_too_many_destinations_is_dropped() -> None:
     assert scene is not None
     for number in range(MOST_PLACES + 10):
         at = f"192.{number // 250}.{number % 250}"
-        world.core.relaying.seeking.seek(scene, SoughtDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
+        world.core.relaying.seeking.seek(scene, PendingDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
     assert world.core.relaying.seeking.counted("home") == (MOST_PLACES, 0)
     assert world.core.relaying.seeking.place("home", "192.0.0.0/24") is None
 

@@ -15,8 +15,8 @@ from controller.features.relays import readout, requests
 from controller.features.relays.requests import Asked, Tried
 from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
-from controller.protocol.orders import AgentEffect, Direct, Walk
-from controller.protocol.reports import RelayReached, Reported, Taking
+from controller.protocol.orders import AgentEffect, Direct, MeasureDistances
+from controller.protocol.reports import InterceptionReport, RelayReached, Reported
 from controller.protocol.requests import Impossible, UnknownRelay
 from controller.protocol.switch_messages import Effect
 from tests.controller import relayed_site
@@ -104,7 +104,7 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     phone = FakeTaker("visitor", world.internet)
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
-    world.tell(replace(phone.report(), taking=Taking("", reached, (), ())))
+    world.tell(replace(phone.report(), taking=InterceptionReport("", reached, (), ())))
     told = readout.relays(world.core.relaying, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
@@ -142,7 +142,7 @@ def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytes
     def perform(effect: Effect | AgentEffect) -> None:
         if isinstance(effect, Direct):
             core.post(hands[effect.session].carry_out(effect))
-            if isinstance(effect.order, Walk):
+            if isinstance(effect.order, MeasureDistances):
                 core.post(hands[effect.session].walked())
 
     core = service.Service("gateway.yaml", relayed_site.config(), Store(str(tmp_path / "state.json")), perform)

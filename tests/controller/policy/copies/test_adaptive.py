@@ -27,7 +27,7 @@ from controller.policy.copies.adaptive import (
     moved,
     told,
 )
-from controller.policy.copies.tallies import Evidence, Source, Tally, of_copies, of_senders
+from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.paths.evidence import is_late
 from controller.policy.paths.health import UplinkReading
 from controller.protocol.reports import PathCopies, Subflow
@@ -41,7 +41,7 @@ Told = tuple[Watch, list[CopyDecision]]
 
 
 def piece(source: Source, packets: int, lost: int = 0, late: int = 0, stalled_ms: int = 0) -> Evidence:
-    return Evidence(source, PERIOD_S, Tally(packets, lost, late), stalled_ms)
+    return Evidence(source, PERIOD_S, LossCounts(packets, lost, late), stalled_ms)
 
 
 def sent(packets: int = 100, lost: int = 0, late: int = 0) -> Evidence:
@@ -306,7 +306,7 @@ PIECES = st.builds(
     Evidence,
     st.sampled_from(Source),
     st.floats(0.0, 2.0),
-    st.builds(Tally, st.integers(0, 5000), st.integers(-50, 5000), st.integers(0, 5000)),
+    st.builds(LossCounts, st.integers(0, 5000), st.integers(-50, 5000), st.integers(0, 5000)),
     st.integers(0, 2000),
 )
 USUAL = (sent(), sent(100, 5), came(), came(100, 5), probed(30), probed(3, 1), sent(9, late=5), sent(0), STALLED)
@@ -372,19 +372,19 @@ ZERO = {"wifi": arrivals(0, 0), "lte": arrivals(0, 0)}
 
 def test_packets_only_the_other_path_brought_count_as_lost() -> None:
     evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95, 0), "lte": arrivals(5, 94)}, 1.0)
-    assert evidence == Evidence(Source.COPIES, 1.0, Tally(99, 5, 0))
+    assert evidence == Evidence(Source.COPIES, 1.0, LossCounts(99, 5, 0))
 
 
 def test_uncopied_packets_are_no_evidence() -> None:
     evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95 + 5000, 0), "lte": arrivals(5, 94)}, 1.0)
-    assert evidence and evidence.tally == Tally(99, 5, 0)
+    assert evidence and evidence.tally == LossCounts(99, 5, 0)
 
 
 def test_counters_are_compared_with_the_previous_report() -> None:
     before = {"wifi": arrivals(100, 10, 0, (9, 1)), "lte": arrivals(7, 90, 0, (90,))}
     now = {"wifi": arrivals(200, 10, 0, (9, 1)), "lte": arrivals(7, 190, 0, (90, 100))}
     evidence = of_copies("wifi", before, now, 0.25)
-    assert evidence and evidence.tally == Tally(100, 0, 0)
+    assert evidence and evidence.tally == LossCounts(100, 0, 0)
 
 
 def test_copies_without_a_second_path_are_no_evidence() -> None:
@@ -397,7 +397,7 @@ def test_copies_without_a_second_path_are_no_evidence() -> None:
 def test_three_paths_count_each_lost_packet_once() -> None:
     after_all = {"wifi": arrivals(0, 0), "lte": arrivals(10, 0), "dsl": arrivals(10, 0)}
     evidence = of_copies("wifi", {**ZERO, "dsl": arrivals(0, 0)}, after_all, 1.0)
-    assert evidence and evidence.tally == Tally(10, 10, 0)
+    assert evidence and evidence.tally == LossCounts(10, 10, 0)
 
 
 def skewed(**by_power: int) -> tuple[int, ...]:
@@ -423,4 +423,4 @@ def test_lateness_of_a_thick_flow_is_its_own_queue() -> None:
 
 def test_queue_loss_is_reported_beside_path_loss() -> None:
     evidence = of_senders(UplinkReading(90, 9, 10**5, 300), 10, 0.25)
-    assert evidence == Evidence(Source.SENDERS, 0.25, Tally(100, 9, 10), 300)
+    assert evidence == Evidence(Source.SENDERS, 0.25, LossCounts(100, 9, 10), 300)

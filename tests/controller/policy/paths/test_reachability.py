@@ -10,7 +10,7 @@ import pytest
 
 from controller.policy.paths.reachability import (
     REST_S,
-    Tally,
+    AnswerCounts,
     UplinkReach,
     asked,
     counted,
@@ -252,5 +252,5 @@ def test_counter_reset_is_no_evidence() -> None:
     ],
 )
 def test_tally_decides_by_the_share_of_answers(answered: int, lost: int, fails: bool, works: bool) -> None:
-    tally = Tally(answered, lost)
+    tally = AnswerCounts(answered, lost)
     assert (tally.fails, tally.works) == (fails, works)
