@@ -20,7 +20,7 @@ from controller.policy.bandwidth.rates import (
     UNCALIBRATED,
     Alpha,
     FusedRate,
-    Measured,
+    MeasuredRate,
     Method,
     Rate,
     Unknown,
@@ -68,7 +68,7 @@ def told(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
     """Return the estimates as --json prints them."""
     by_packet, by_trains = rate(probed.samples, alpha), estimators.rate_of_trains(probed.trains)
     measured = [
-        Measured(method, each, 0.0)
+        MeasuredRate(method, each, 0.0)
         for method, each in ((Method.ONE_PACKET, by_packet), (Method.TRAINS, by_trains))
         if isinstance(each, Rate)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from cli import OK, Failure
 from cli.host import add_site, chosen, need_root
 from controller.model.config import Site
-from gateway.bridge import Outcome, Work, await_controllers, carry_out, failures, preparation, undoing
+from gateway.bridge import StepOutcome, Work, await_controllers, carry_out, failures, preparation, undoing
 from gateway.host import HostError
 
 
@@ -79,7 +79,7 @@ def _commands(work: Work, *, as_json: bool) -> None:
         print(shlex.join(command))
 
 
-def _carried_out(work: Work, *, as_json: bool) -> tuple[Outcome, ...]:
+def _carried_out(work: Work, *, as_json: bool) -> tuple[StepOutcome, ...]:
     done = []
     for outcome in carry_out(work):
         done.append(outcome)
@@ -88,7 +88,7 @@ def _carried_out(work: Work, *, as_json: bool) -> tuple[Outcome, ...]:
     return tuple(done)
 
 
-def _report(file: str, work: Work, done: tuple[Outcome, ...], failed: tuple[str, ...], *, as_json: bool) -> None:
+def _report(file: str, work: Work, done: tuple[StepOutcome, ...], failed: tuple[str, ...], *, as_json: bool) -> None:
     changed = sum(outcome.changed for outcome in done)
     if as_json:
         steps = [
@@ -122,7 +122,7 @@ def _report(file: str, work: Work, done: tuple[Outcome, ...], failed: tuple[str,
         print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: StepOutcome) -> str:
     step = outcome.step
     if not outcome.changed:
         return f"failed   {step.name}: {step.fault}" if step.fault else f"right    {step.name}: {step.found}"

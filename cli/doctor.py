@@ -13,7 +13,7 @@ from cli import OK, REFUSED
 from cli.host import add_site, chosen, need_root
 from gateway.doctor import examine
 from gateway.finding import Finding, State
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -32,7 +32,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     need_root("doctor")
-    scene = Scene(args.file, *chosen(args.file, args.site)) if args.file else Scene()
+    scene = CheckContext(args.file, *chosen(args.file, args.site)) if args.file else CheckContext()
     findings = []
     for finding in examine(scene):
         findings.append(finding)

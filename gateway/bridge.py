@@ -11,13 +11,13 @@ from gateway import links, ovs, sending, tls
 from gateway.host import HostError, ovs_vsctl, run, wait_for
 from gateway.plan import CONTROLLER_COLUMNS, plan, unmade
 from gateway.ports import awaited, made_by_agent, read_by_us, unopened
-from gateway.step import Plan, Refusal, Seen, Step
+from gateway.step import BridgePlan, HostState, Refusal, Step
 from gateway.undo import removal
 
 UNABLE = "Error detected while setting up"  # says ovs-vsctl, and succeeds
 
 
-class Refused(HostError):
+class UnsafeChange(HostError):
     """Something else would be harmed."""
 
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
@@ -30,7 +30,7 @@ class Refused(HostError):
 class Work:
     """All that is to be done on this host, refused by nobody."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[BridgePlan, ...]
     missing: tuple[str, ...]  # ports that are no interface of this host yet
     awaited: tuple[str, ...]  # and those that agents make
 
@@ -41,7 +41,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     step: Step
     said: tuple[str, ...]  # by commands that did it and had something to add
 
@@ -55,11 +55,11 @@ class Outcome:
         return bool(self.step.fault) or any(each in line for line in self.said for each in (UNABLE, sending.FAILED))
 
 
-def look(sites: Iterable[Site]) -> Seen:
+def look(sites: Iterable[Site]) -> HostState:
     here = {link.name: link for link in links.read()}
     ours = {name for site in sites for name in read_by_us(site)}
     offloads = {name: links.offloads(name) for name in sorted(ours & here.keys())}
-    return Seen(ovs.read(), here, offloads, sending.room() if ours else None)
+    return HostState(ovs.read(), here, offloads, sending.room() if ours else None)
 
 
 def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False) -> Work:
@@ -68,13 +68,13 @@ def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False)
     plans = tuple(plan(site, config.settings, files, seen) for site in sites)
     refusals = tuple(dict.fromkeys(refusal for each in plans for refusal in each.refusals))
     if any(not (force and refusal.forcible) for refusal in refusals):
-        raise Refused(refusals)
+        raise UnsafeChange(refusals)
     if files:
         making = tuple(
             Step(f"{made.pair.role} certificate {made.pair.certificate}", made.found, "present", made.commands)
             for made in tls.makings(files, config.settings)
         )
-        plans = (Plan("tls", making), *plans)
+        plans = (BridgePlan("tls", making), *plans)
     return Work(plans, absent(sites, seen), tuple(name for site in sites for name in awaited(site, seen.links)))
 
 
@@ -83,11 +83,11 @@ def undoing(sites: tuple[Site, ...]) -> Work:
     plans = tuple(removal(site, seen, going={each.bridge for each in sites}) for site in sites)
     refusals = tuple(refusal for each in plans for refusal in each.refusals)
     if refusals:
-        raise Refused(refusals)
+        raise UnsafeChange(refusals)
     return Work(plans, (), ())
 
 
-def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
+def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
     """Ports that neither this host nor OVS (whose patch ports are no interfaces) has, and nobody is to make."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
     names = dict.fromkeys(name for site in sites for name in site.ports if name not in made_by_agent(site))
@@ -127,7 +127,7 @@ def cramped() -> bool:
     return (sending.room() or 0) < sending.ROOM_BYTES
 
 
-def carry_out(work: Work) -> Iterator[Outcome]:
+def carry_out(work: Work) -> Iterator[StepOutcome]:
     for step in work.steps:
         said = tuple(run(command).complaint for command in step.commands)
-        yield Outcome(step, tuple(line for line in said if line and not (step.awaits and UNABLE in line)))
+        yield StepOutcome(step, tuple(line for line in said if line and not (step.awaits and UNABLE in line)))

@@ -21,9 +21,9 @@ from gateway.checks import (
 )
 from gateway.finding import Finding, State
 from gateway.host import HostError
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
-Check = Callable[[Scene], Iterator[Finding]]
+Check = Callable[[CheckContext], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     versions.tools,
@@ -60,7 +60,7 @@ CHECKS: tuple[Check, ...] = (
 NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_offloads)
 
 
-def examine(scene: Scene) -> Iterator[Finding]:
+def examine(scene: CheckContext) -> Iterator[Finding]:
     """Yield the findings of all checks. A check that cannot run is one; a silent Open vSwitch is one, not four."""
     silent = False
     for check in CHECKS:

@@ -16,7 +16,7 @@ from gateway import ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SOCKET_LINK, SeenBridge, SeenController, SeenOvs, socket_link
 from gateway.ports import UNMADE
-from gateway.step import Plan, Refusal, Seen, Step
+from gateway.step import BridgePlan, HostState, Refusal, Step
 from gateway.tls import Files
 
 PROTOCOL = "OpenFlow13"
@@ -49,9 +49,9 @@ def target(settings: Settings) -> str:
     return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings.openflow)}"
 
 
-def plan(site: Site, settings: Settings, files: Files | None, seen: Seen) -> Plan:
+def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -> BridgePlan:
     bridge = seen.ovs.bridge(site.bridge)
-    return Plan(
+    return BridgePlan(
         site.name,
         (
             *_tls(files, seen.ovs),
@@ -152,7 +152,7 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
     )
 
 
-def _room(site: Site, seen: Seen) -> Iterator[Step]:
+def _room(site: Site, seen: HostState) -> Iterator[Step]:
     """The socket is there as soon as it was sent by a port, so there must be one."""
     if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
         return
@@ -163,7 +163,7 @@ def _room(site: Site, seen: Seen) -> Iterator[Step]:
 
 
 def _refusals(
-    site: Site, settings: Settings, files: Files | None, bridge: SeenBridge | None, seen: Seen
+    site: Site, settings: Settings, files: Files | None, bridge: SeenBridge | None, seen: HostState
 ) -> Iterator[Refusal]:
     if bridge and not bridge.made:
         yield from _takeover(site, settings, bridge)
@@ -194,7 +194,7 @@ def _takeover(site: Site, settings: Settings, bridge: SeenBridge) -> Iterator[Re
         )
 
 
-def _port_refusals(site: Site, name: str, seen: Seen) -> Iterator[Refusal]:
+def _port_refusals(site: Site, name: str, seen: HostState) -> Iterator[Refusal]:
     home = seen.ovs.bridge_of(name)
     if home and home.name != site.bridge:
         line = f"ovs-vsctl del-port {home.name} {name}"

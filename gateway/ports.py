@@ -15,7 +15,7 @@ from controller.model.config import Datapath, Site
 from gateway.host import ovs_vsctl
 from gateway.links import Link, Offloads
 from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
-from gateway.step import Seen, Step
+from gateway.step import HostState, Step
 
 UNMADE = "requested, but Open vSwitch could not create it"
 HIGHEST = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
@@ -50,7 +50,7 @@ def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in made_by_agent(site) if name not in links)
 
 
-def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
+def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
     names = site.ports
     numbers = _numbers(names, bridge.ports if bridge else ())
     there = bridge is None or bridge.there

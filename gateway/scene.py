@@ -12,11 +12,11 @@ from controller.model.config import Config, Site
 from gateway import bridge, links, tls
 from gateway.host import HostError
 from gateway.links import Link
-from gateway.step import Seen
+from gateway.step import HostState
 from gateway.tls import Files
 
 
-class Scene:
+class CheckContext:
     def __init__(self, file: str | None = None, config: Config | None = None, sites: tuple[Site, ...] = ()) -> None:
         self.file = file
         self.config = config
@@ -27,7 +27,7 @@ class Scene:
         return {link.name: link for link in links.read()}
 
     @cached_property
-    def seen(self) -> Seen:
+    def seen(self) -> HostState:
         return bridge.look(self.sites)
 
     @cached_property

@@ -37,7 +37,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HostState:
     ovs: SeenOvs
     links: Mapping[str, Link]
     offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads, and that tunnels leave by
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BridgePlan:
     site: str
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...] = ()

@@ -27,7 +27,7 @@ VALID_DAYS = 3650
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CertificateFiles:
     role: str
     certificate: Path
     key: Path
@@ -47,13 +47,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    ca: Pair  # its key is only where certificates are made
-    controller: Pair
-    switch: Pair
-    elsewhere: tuple[Pair, ...]  # of bridges on other hosts, to be carried there
+    ca: CertificateFiles  # its key is only where certificates are made
+    controller: CertificateFiles
+    switch: CertificateFiles
+    elsewhere: tuple[CertificateFiles, ...]  # of bridges on other hosts, to be carried there
 
     @property
-    def all(self) -> tuple[Pair, ...]:
+    def all(self) -> tuple[CertificateFiles, ...]:
         return (self.ca, self.controller, self.switch, *self.elsewhere)
 
 
@@ -61,7 +61,7 @@ class Files:
 class Making:
     """A pair and the commands that make it; none: it is there, or not this host's."""
 
-    pair: Pair
+    pair: CertificateFiles
     found: str
     commands: tuple[tuple[str, ...], ...] = ()
 
@@ -73,8 +73,8 @@ def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -
     others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
     dpids = sorted({site.dpid for site in (*here, *others)})
     found = Files(
-        Pair("CA", ca, ca.with_name(f"{ca.stem}-signing.key")),
-        Pair("controller", Path(tls.certificate).absolute(), Path(tls.key).absolute()),
+        CertificateFiles("CA", ca, ca.with_name(f"{ca.stem}-signing.key")),
+        CertificateFiles("controller", Path(tls.certificate).absolute(), Path(tls.key).absolute()),
         _of_switch(ca, dpids),
         tuple(_of_switch(ca, [site.dpid]) for site in config.sites if site.dpid not in dpids),
     )
@@ -85,9 +85,9 @@ def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -
     return found
 
 
-def _of_switch(ca: Path, dpids: list[int]) -> Pair:
+def _of_switch(ca: Path, dpids: list[int]) -> CertificateFiles:
     name = "-".join(["switch", *(f"{dpid:x}" for dpid in dpids)])
-    return Pair("switch", ca.with_name(f"{name}.pem"), ca.with_name(f"{name}.key"), tuple(dpids))
+    return CertificateFiles("switch", ca.with_name(f"{name}.pem"), ca.with_name(f"{name}.key"), tuple(dpids))
 
 
 def makings(files: Files, settings: Settings) -> tuple[Making, ...]:
@@ -110,7 +110,7 @@ def makings(files: Files, settings: Settings) -> tuple[Making, ...]:
     return (_ca(files.ca), _controller(files, settings, may_sign), *switches)
 
 
-def _ca(pair: Pair) -> Making:
+def _ca(pair: CertificateFiles) -> Making:
     if pair.certificate.exists():
         return Making(pair, "present")
     extensions = ("basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign")
@@ -130,7 +130,7 @@ def _controller(files: Files, settings: Settings, may_sign: bool) -> Making:
     return Making(pair, "absent", (*_folder(pair), _openssl(pair, extensions, files.ca)))
 
 
-def _switch(files: Files, pair: Pair, may_sign: bool) -> Making:
+def _switch(files: Files, pair: CertificateFiles, may_sign: bool) -> Making:
     if pair.present:
         return Making(pair, "present")
     if not may_sign:
@@ -152,12 +152,12 @@ def _leaf(purpose: str) -> tuple[str, ...]:
     )
 
 
-def _folder(pair: Pair) -> tuple[tuple[str, ...], ...]:
+def _folder(pair: CertificateFiles) -> tuple[tuple[str, ...], ...]:
     folders = dict.fromkeys(path.parent for path in (pair.certificate, pair.key) if not path.parent.exists())
     return tuple(("install", "-d", "-m", "0700", str(folder)) for folder in folders)
 
 
-def _openssl(pair: Pair, extensions: tuple[str, ...], ca: Pair | None) -> tuple[str, ...]:
+def _openssl(pair: CertificateFiles, extensions: tuple[str, ...], ca: CertificateFiles | None) -> tuple[str, ...]:
     """openssl itself writes a private key with mode 0600."""
     signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key)) if ca else ()
     return (

@@ -8,17 +8,17 @@ from collections.abc import Set
 from controller.model.config import Site
 from gateway.host import ovs_vsctl
 from gateway.ovs import SeenOvs
-from gateway.step import Plan, Refusal, Step
+from gateway.step import BridgePlan, Refusal, Step
 
 
-def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
+def removal(site: Site, seen: SeenOvs, going: Set[str]) -> BridgePlan:
     """The way back: only what we made, and offloads as they were."""
     bridge = seen.bridge(site.bridge)
     if bridge is None:
-        return Plan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
+        return BridgePlan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
     if not bridge.made:
         sentence = f"{bridge.name} was not created by bicast: to delete it, run ovs-vsctl del-br {bridge.name}"
-        return Plan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
+        return BridgePlan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
     steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
     for port in bridge.ports:
         if port.offloads_taken:
@@ -30,4 +30,4 @@ def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
             steps.append(Step(f"{device} merging", "off", " ".join(taken), (command,)))
     if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
         steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
-    return Plan(site.name, tuple(steps))
+    return BridgePlan(site.name, tuple(steps))

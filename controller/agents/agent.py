@@ -17,7 +17,7 @@ from controller.policy.paths.evidence import Ledger, TerminalConnections, weigh
 from controller.policy.paths.failover import ArmedFailover
 from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.movers import Reach
-from controller.policy.paths.uplinks import Home, Paths, Way, way
+from controller.policy.paths.uplinks import AddressOwner, Paths, TerminalUplinks, way
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
 from controller.protocol.reports import (
     CAPS,
@@ -160,7 +160,7 @@ class Agent:
         self.listed = False  # role relay: listed in gateway.yaml, or added as a relay
         self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
         self.serves_strangers = False  # it has MPTCP connections of hosts outside the configuration
-        self.homes: dict[str, Home] = {}  # by address: the terminals that this host is
+        self.homes: dict[str, AddressOwner] = {}  # by address: the terminals that this host is
         self.owns: tuple[str, ...] = ()  # the names of these terminals
         self.concerns: frozenset[str] = frozenset()  # the terminals whose connections it reports
         self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
@@ -184,7 +184,7 @@ class Agent:
         self.capabilities, self.addresses = event.capabilities, event.addresses
         self.heard_at, self.since, self.silent = now, now, False
 
-    def settle(self, homes: dict[str, Home], why_not: str | None) -> None:
+    def settle(self, homes: dict[str, AddressOwner], why_not: str | None) -> None:
         owns = tuple(dict.fromkeys(home.terminal.name for home in homes.values()))
         if owns != self.owns:  # otherwise past traffic would count as recent
             self.ledger = None
@@ -206,12 +206,12 @@ class Agent:
         self.cost = event.cost
 
     def weigh(
-        self, event: Reported, sends: bool, homes: Mapping[str, Home], wanted: Wanted
-    ) -> tuple[Mapping[tuple[str, str], UplinkReading], Mapping[str, Way]]:
+        self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
+    ) -> tuple[Mapping[tuple[str, str], UplinkReading], Mapping[str, TerminalUplinks]]:
         """Return readings by terminal and uplink, and the way of each terminal."""
-        ways: dict[str, Way] = {}
+        ways: dict[str, TerminalUplinks] = {}
 
-        def way_of(home: Home) -> Way:
+        def way_of(home: AddressOwner) -> TerminalUplinks:
             name = home.terminal.name
             if name not in ways:
                 ways[name] = way(home.site, home.terminal, wanted)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from controller.model.config import Site
 from controller.model.known import RelayOverride
-from controller.policy.paths.uplinks import Home, homes
+from controller.policy.paths.uplinks import AddressOwner, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
 # Addresses of terminals, of a gateway's host, and of a server's peers
@@ -20,7 +20,7 @@ class AgentScope(NamedTuple):
     """The side of the connections that an agent reports, and the terminals concerned."""
 
     sends: bool  # `homes` are local addresses of the connections; otherwise remote ones
-    homes: Mapping[str, Home]  # terminals by address
+    homes: Mapping[str, AddressOwner]  # terminals by address
 
     @property
     def terminals(self) -> set[str]:
@@ -30,18 +30,18 @@ class AgentScope(NamedTuple):
 class AddressIndex:
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._homes = homes(sites)
-        self._by_relay: dict[str, dict[str, Home]] = {}  # by site: addresses on the gateway's host
+        self._by_relay: dict[str, dict[str, AddressOwner]] = {}  # by site: addresses on the gateway's host
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home
-        self._of_site: dict[str, dict[str, Home]] = {}  # by site: addresses of its terminals
+        self._of_site: dict[str, dict[str, AddressOwner]] = {}  # by site: addresses of its terminals
         for address, found in self._homes.items():
             for home in found:
                 self._of_site.setdefault(home.site.name, {})[address] = home
         self._names = {terminal.name for site in sites for terminal in site.terminals}
         self.alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
 
-    def speaker(self, role: Role, name: str, itself: Mapping[str, Home]) -> AgentScope | None:
+    def speaker(self, role: Role, name: str, itself: Mapping[str, AddressOwner]) -> AgentScope | None:
         """Return the scope of an agent's reports, or None if it has none. `itself`: the terminals of its own host."""
         match role:
             case Role.TERMINAL:
@@ -52,11 +52,11 @@ class AddressIndex:
             case Role.RELAY:
                 return AgentScope(False, self.alone)
 
-    def own_side(self, role: Role, name: str, itself: Mapping[str, Home]) -> Mapping[str, Home]:
+    def own_side(self, role: Role, name: str, itself: Mapping[str, AddressOwner]) -> Mapping[str, AddressOwner]:
         """Return the addresses that an agent is authoritative for: its site's for a gateway, otherwise its host's."""
         return self._of_site.get(name, {}) if role is Role.GATEWAY else itself
 
-    def at_host(self, terminal: str, addresses: Iterable[str]) -> dict[str, Home]:
+    def at_host(self, terminal: str, addresses: Iterable[str]) -> dict[str, AddressOwner]:
         """Return all addresses of the terminal if the host has at least one of them; the others may come up later.
 
         Otherwise return nothing.
@@ -72,7 +72,7 @@ class AddressIndex:
             return f"it was enrolled for the terminal {terminal}, which gateway.yaml does not have"
         return f"none of its addresses ({', '.join(addresses) or 'it has none'}) belongs to the terminal {terminal}"
 
-    def _all_of(self, one: Home) -> dict[str, Home]:
+    def _all_of(self, one: AddressOwner) -> dict[str, AddressOwner]:
         addresses = (str(at.address) for at in one.terminal.own)
         return {
             address: next(home for home in self._homes[address] if home.terminal is one.terminal)
@@ -93,7 +93,7 @@ class OwnershipArbiter:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
         self._bound: dict[str, str] = {}  # by agent: the terminal in its certificate
-        self._homes: dict[str, dict[str, Home]] = {}  # by agent: the terminal that it claims, by address
+        self._homes: dict[str, dict[str, AddressOwner]] = {}  # by agent: the terminal that it claims, by address
         self._claimants: dict[str, dict[str, None]] = {}  # by terminal: agents in order of connection
 
     def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
@@ -119,7 +119,7 @@ class OwnershipArbiter:
         self._bound.pop(agent, None)
         return changed
 
-    def homes(self, agent: str) -> dict[str, Home]:
+    def homes(self, agent: str) -> dict[str, AddressOwner]:
         """Return the addresses of the terminals that the agent speaks for."""
         homes = self._homes[agent]
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
@@ -175,7 +175,7 @@ def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
     return frozenset(proved)
 
 
-class Claim:
+class ConnectionClaim:
     """A connection with a terminal, as a server reports it."""
 
     __slots__ = ("agrees", "confirmed", "first", "last", "repeated")
@@ -191,7 +191,9 @@ class OwnSideReports:
     def __init__(self) -> None:
         self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal; keys begin with its end, values are times
         self._reported_at: dict[str, float] = {}  # by terminal: time of its own side's last report
-        self._claims: dict[tuple[str, str], dict[SubflowKey, Claim]] = {}  # by server and terminal, oldest first
+        self._claims: dict[
+            tuple[str, str], dict[SubflowKey, ConnectionClaim]
+        ] = {}  # by server and terminal, oldest first
 
     def keep(self, terminals: Iterable[str]) -> None:
         """Forget other terminals."""
@@ -199,7 +201,7 @@ class OwnSideReports:
         self._reported_at = {name: at for name, at in self._reported_at.items() if name in self._seen}
         self._claims = {pair: claims for pair, claims in self._claims.items() if pair[1] in self._seen}
 
-    def report(self, event: Reported, homes: Mapping[str, Home], now: float) -> None:
+    def report(self, event: Reported, homes: Mapping[str, AddressOwner], now: float) -> None:
         """Record a report of the terminals' own side. `homes`: the addresses that the agent speaks for."""
         keys = [subflow.key for connection in event.connections for subflow in connection.subflows]
         if event.capping is not None:
@@ -222,7 +224,7 @@ class OwnSideReports:
         server: str,
         own: Collection[str],
         connections: Iterable[Connection],
-        homes: Mapping[str, Home],
+        homes: Mapping[str, AddressOwner],
         now: float,
     ) -> tuple[frozenset[SubflowKey], frozenset[str]]:
         """Return the subflows of a server's report that count, and the terminals without any such subflow.
@@ -246,7 +248,7 @@ class OwnSideReports:
     def _counting(self, server: str, terminal: str, keys: Iterable[SubflowKey], now: float) -> list[SubflowKey]:
         claims = self._claims.setdefault((server, terminal), {})
         for key in keys:
-            claim = claims.setdefault(key, Claim(now))
+            claim = claims.setdefault(key, ConnectionClaim(now))
             claim.repeated = claim.repeated or claim.first < now
             claim.last = now
         seen = self._seen.get(terminal, {})
@@ -258,7 +260,7 @@ class OwnSideReports:
         counting = [key for key, claim in claims.items() if claim.last == now and claim.repeated and claim.agrees]
         return counting if guesses < AT_RANDOM + TIMES * len(counting) else []
 
-    def _forget(self, claims: dict[SubflowKey, Claim], terminal: str, now: float) -> int:
+    def _forget(self, claims: dict[SubflowKey, ConnectionClaim], terminal: str, now: float) -> int:
         """Forget claims that ended, except guesses, which are remembered. Return the number of guesses."""
         reported_at = self._reported_at.get(terminal)
         guesses = 0

@@ -25,7 +25,7 @@ from controller.model.known import Wanted
 from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.copies.budget import Moment
-from controller.policy.paths.uplinks import Home, Way, ridden, way
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, ridden, way
 from controller.program.diff import ModifyGroup
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import AgentEffect, Tickets
@@ -108,7 +108,7 @@ def groups_modified(effects: Iterable[Effect]) -> int:
 
 
 SPENT_KEPT_EVERY_S = 60.0
-Outcome = Effect | AgentEffect | Estimate
+CoreEffect = Effect | AgentEffect | Estimate
 
 
 class Core:
@@ -141,7 +141,7 @@ class Core:
         self._moves_by_switch: set[str] = set()  # homes where the switch has found a dead uplink
         self._kept_at = now
 
-    def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
+    def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[CoreEffect]:
         if isinstance(event, AgentEvent):
             yield from self._agent(event, now)
         elif isinstance(event, Estimated):
@@ -151,7 +151,7 @@ class Core:
 
     # Switches
 
-    def _switch(self, event: SwitchEvent, now: float) -> Iterator[Outcome]:
+    def _switch(self, event: SwitchEvent, now: float) -> Iterator[CoreEffect]:
         if isinstance(event, SwitchOpened):
             yield from self._opened(event, now)
             return
@@ -194,7 +194,7 @@ class Core:
             case EchoAnswered():
                 switch.echo_answered(event, now)
 
-    def tick(self, now: float) -> Iterator[Outcome]:
+    def tick(self, now: float) -> Iterator[CoreEffect]:
         yield from self._steer(self.steering.tick(self.wanted, now), now)
         self._decide_of_copies(self.copying.look(self.wanted, now), now)
         yield from self.within_budgets(now)
@@ -218,7 +218,7 @@ class Core:
         due += [self.moves.next_at, self.air.next_at, self.copying.next_at]
         return min((at for at in due if at is not None), default=None)
 
-    def rest(self, now: float) -> Iterator[Outcome]:
+    def rest(self, now: float) -> Iterator[CoreEffect]:
         """Do the work that one run does for many events. Called between bursts of events and at rests_at()."""
         self._decide_of_copies(self.copying.rest(self.wanted, now), now)
         for switch in self.switches.values():
@@ -228,7 +228,7 @@ class Core:
         yield from self._follow(now)
         yield from self.air.tend(now)
 
-    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Outcome]:
+    def _opened(self, event: SwitchOpened, now: float) -> Iterator[CoreEffect]:
         switch = self.switches.get(event.dpid)
         if switch is None:
             reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
@@ -239,24 +239,24 @@ class Core:
         else:
             yield from self._served(switch, event, now)
 
-    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Outcome]:
+    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[CoreEffect]:
         log.info("%s: switch %016x connected from %s", switch.site.name, event.dpid, event.peer)
         yield from switch.opened(event, now)
         yield from self._ports_seen(switch, now)
 
-    def _left(self, switch: Switch, now: float) -> Iterator[Outcome]:
+    def _left(self, switch: Switch, now: float) -> Iterator[CoreEffect]:
         switch.closed(now)
         newcomer = switch.duplicate_dpid.enter()
         if newcomer is not None:
             yield from self._served(switch, newcomer, now)
 
-    def _ports_seen(self, switch: Switch, now: float) -> Iterator[Outcome]:
+    def _ports_seen(self, switch: Switch, now: float) -> Iterator[CoreEffect]:
         yield from self._steer(self.steering.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
         yield from self.steering.tend(self.wanted, now)
 
     # Agents
 
-    def _agent(self, event: AgentEvent, now: float) -> Iterator[Outcome]:
+    def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
         event = self.steering.checked(event, self.wanted, now)
         whole = self.air.whole(event, now)
         match whole:
@@ -281,7 +281,7 @@ class Core:
             yield from self._copy(now)
         yield from self.steering.tend(self.wanted, now)
 
-    def _way_of(self, home: Home) -> Way:
+    def _way_of(self, home: AddressOwner) -> TerminalUplinks:
         return way(home.site, home.terminal, self.wanted)
 
     def _rides(self, terminal: str) -> str:
@@ -292,7 +292,7 @@ class Core:
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
         return ridden(site, steered.terminal, self.wanted, usable)
 
-    def _copy(self, now: float) -> Iterator[Outcome]:
+    def _copy(self, now: float) -> Iterator[CoreEffect]:
         """Update copies after a change at a peer site.
 
         A site copies all packets only while its peer site eliminates copies. An uplink without incoming copies counts
@@ -389,7 +389,7 @@ class Core:
 
     # Configuration
 
-    def reconfigure(self, config: Config, now: float) -> Iterator[Outcome]:
+    def reconfigure(self, config: Config, now: float) -> Iterator[CoreEffect]:
         """Apply a new configuration."""
         self.ends.reconfigure(config)
         self._others_eliminate(now)
@@ -418,7 +418,7 @@ class Core:
         changed, self.wanted = wanted != self.wanted, wanted
         return changed
 
-    def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
+    def vouch(self, vouched: Vouched, now: float) -> Iterator[CoreEffect]:
         """Apply a new list of enrolled agents."""
         yield from self.relaying.vouch(vouched, self.wanted, now)
         self.ends.tunnels.vouch(vouched)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.core.core import Core, Outcome, follow, groups_modified
+from controller.core.core import Core, CoreEffect, follow, groups_modified
 from controller.features.relays.requests import WishOfRelays
 from controller.features.steering.logbook import By, LogEntry, SwitchOutcome
 from controller.features.steering.manager import SteeringManager
@@ -148,7 +148,7 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
 
 def mode(
     core: Core, name: str, wished: Mode | None, now: float, traffic: str | None = None
-) -> tuple[OverrideResult, list[Outcome]]:
+) -> tuple[OverrideResult, list[CoreEffect]]:
     """Set the mode of terminals, or of one class of their traffic. `traffic` is the name of the class."""
     terminals = named(core.config.sites, name)
     if traffic is not None:
@@ -157,7 +157,7 @@ def mode(
     return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in said), [], now)
 
 
-def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[Outcome], list[LogEntry]]:
+def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
     """Set the active uplink of terminals. The entries show the agents' results once they have answered."""
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
@@ -169,7 +169,7 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
     return answer, effects, done.entries
 
 
-def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[Outcome]]:
+def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
     """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
     wanted, said = wish(core.config, core.wanted, core.relaying.carries)
     changed = core.want(wanted)
@@ -177,7 +177,7 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
     return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
 
 
-def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[Outcome]]:
+def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
     """Forget what copies have used of an uplink. Raise UnknownUplink or Impossible, and change nothing."""
     site = site_of_uplink(core.config.sites, gateway, uplink)
     if core.budgets.account(site.home, uplink) is None:
@@ -203,8 +203,8 @@ def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
 
 def _granted(
     core: Core, wanted: Wanted, terminals: list[Placed], said: tuple[str, ...], entries: list[LogEntry], now: float
-) -> tuple[OverrideResult, list[Outcome]]:
-    learned: list[Outcome] = list(core.rest(now))  # these messages do not belong to the override
+) -> tuple[OverrideResult, list[CoreEffect]]:
+    learned: list[CoreEffect] = list(core.rest(now))  # these messages do not belong to the override
     changed = core.want(wanted)
     effects: list[Effect] = []
     for dpid in _gateways(core, terminals):

@@ -61,7 +61,7 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CopyCounter:
     """One switch's counter of copies on an uplink with limits."""
 
     passed_bytes: int  # with a meter: since its last modification
@@ -75,7 +75,7 @@ class Spent:
     day: str
     copied_bytes: int = 0
     used_up: int | None = None  # budget in bytes, used up until the day ends; a larger budget is not
-    counted: Mapping[str, Counted] = field(default_factory=dict)  # counters as last read, by switch and table
+    counted: Mapping[str, CopyCounter] = field(default_factory=dict)  # counters as last read, by switch and table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.model.config import Site
-from controller.model.known import CopyRateLimit, Counted, Port
+from controller.model.known import CopyCounter, CopyRateLimit, Port
 from controller.model.uplink import UNLIMITED
 from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
 from controller.program.tables import FIRST_COPIES
@@ -41,7 +41,7 @@ def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
             yield Meter(METER_IDS[number], rate.kbps, rate.burst_kbits)
 
 
-def counted(site: Site, installed: Installed) -> dict[str, Counted]:
+def counted(site: Site, installed: Installed) -> dict[str, CopyCounter]:
     """Return the copied bytes of each uplink with limits, including tunnel headers.
 
     With a budget the meter counts: its counter is current, while a flow's counter lags and includes drops.
@@ -53,7 +53,7 @@ def counted(site: Site, installed: Installed) -> dict[str, Counted]:
         if uplink.limits.budget_bytes_per_day is not None:
             if meter is not None and meter.meter_id in installed.meter_passed:
                 outer_bytes = installed.meter_packets.get(meter.meter_id, 0) * uplink.outer_bytes
-                found[uplink.name] = Counted(installed.meter_passed[meter.meter_id] + outer_bytes, meter.rate_kbps)
+                found[uplink.name] = CopyCounter(installed.meter_passed[meter.meter_id] + outer_bytes, meter.rate_kbps)
         elif uplink.limits != UNLIMITED and offered is not None:
-            found[uplink.name] = Counted(offered.bytes + offered.packets * uplink.outer_bytes)
+            found[uplink.name] = CopyCounter(offered.bytes + offered.packets * uplink.outer_bytes)
     return found

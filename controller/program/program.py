@@ -166,7 +166,7 @@ EMPTY = Program()
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class PacketCounters:
     packets: int
     bytes: int
 
@@ -177,8 +177,8 @@ class Installed:
 
     program: Program
     foreign_flows: frozenset[FlowKey] = frozenset()
-    flow_counters: Mapping[FlowKey, Counters] = field(default_factory=dict)
-    bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
+    flow_counters: Mapping[FlowKey, PacketCounters] = field(default_factory=dict)
+    bucket_counters: Mapping[int, tuple[PacketCounters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
     meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
     meter_packets: Mapping[int, int] = field(default_factory=dict)  # packets of meter_passed
@@ -186,7 +186,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    received: Counters
-    sent: Counters
+    received: PacketCounters
+    sent: PacketCounters
     receive_drops: int
     send_drops: int

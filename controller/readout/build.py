@@ -15,7 +15,7 @@ from controller.model.config import Site, Terminal
 from controller.model.known import Wanted, in_class
 from controller.model.uplink import Uplink
 from controller.program.metering import through
-from controller.program.program import Bucket, Counters, Group, Output, ToGroup
+from controller.program.program import Bucket, Group, Output, PacketCounters, ToGroup
 from controller.program.readback import counting_ids
 from controller.program.render import Renderer
 from controller.readout.snapshot import (
@@ -167,7 +167,7 @@ def _terminals(core: Core, switch: Switch, now: float) -> Iterator[TerminalView]
 
 
 def _terminal(
-    switch: Switch, terminal: Terminal, wanted: Wanted, sent: Counters | None, received: Counters | None
+    switch: Switch, terminal: Terminal, wanted: Wanted, sent: PacketCounters | None, received: PacketCounters | None
 ) -> TerminalView:
     return TerminalView(
         name=terminal.name,
@@ -194,16 +194,16 @@ def _class(site: Site, terminal: Terminal, name: str, wanted: Wanted) -> ClassVi
     return ClassView(name, wanted.mode_of(terminal, name), wished, wanted.acting_of(site, terminal, name))
 
 
-def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) -> Counters | None:
+def _counted(by_group: dict[int, list[PacketCounters]], group_ids: tuple[int, ...]) -> PacketCounters | None:
     found = [counters for group_id in group_ids for counters in by_group.get(group_id, ())]
     if not found:
         return None
-    return Counters(sum(each.packets for each in found), sum(each.bytes for each in found))
+    return PacketCounters(sum(each.packets for each in found), sum(each.bytes for each in found))
 
 
-def _flows_counted(switch: Switch) -> dict[int, list[Counters]]:
+def _flows_counted(switch: Switch) -> dict[int, list[PacketCounters]]:
     """Return the counters of the flows to each group. A group's own counters restart when it is modified."""
-    by_group: dict[int, list[Counters]] = {}
+    by_group: dict[int, list[PacketCounters]] = {}
     for key, counters in switch.installed.flow_counters.items():
         flow = switch.installed.program.flows.get(key)
         for action in flow.actions if flow else ():

@@ -17,7 +17,7 @@ from controller.features.steering.logbook import By
 from controller.model.config import Mode
 from controller.model.traffic import Address, Interface
 from controller.policy.paths.health import UplinkHealth
-from controller.program.program import Counters, GroupKind, PortCounters
+from controller.program.program import GroupKind, PacketCounters, PortCounters
 from controller.protocol.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.switches.switch import GatewayState
 
@@ -68,7 +68,7 @@ class UplinkView:
 @dataclass(frozen=True, slots=True)
 class BucketView:
     uplink: str | None  # None: it delivers to a terminal
-    counters: Counters | None
+    counters: PacketCounters | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,8 @@ class TerminalView:
     active_by: ActiveBy
     mode_overridden: bool  # an override set the mode and takes precedence over the file, as active_by "people" does
     addresses: tuple[AddressView, ...]
-    sent: Counters | None
-    received: Counters | None
+    sent: PacketCounters | None
+    received: PacketCounters | None
     classes: tuple[ClassView, ...] = ()
     traffic: TrafficView = TrafficView(0.0, ())
 

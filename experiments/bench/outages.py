@@ -11,7 +11,7 @@ from lab.processes.openflow_spy import BARRIER_REPLY
 from lab.results.figures import Figure, Promise, below, exactly, middle, worst
 from lab.stage.command import run
 from lab.stage.failure import ExperimentFailed
-from lab.traffic.download import Received, flowing
+from lab.traffic.download import DownloadResult, flowing
 from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
 
@@ -47,12 +47,12 @@ PAUSE_PROMISED_MS = 200.0
 AT_MOST = Promise(f"<= {PAUSE_PROMISED_MS:g}", lambda value: value <= PAUSE_PROMISED_MS)
 
 
-def plain_download(lab: Lab, file: WebFile) -> Received:
+def plain_download(lab: Lab, file: WebFile) -> DownloadResult:
     with flowing(lab.net.machine("client"), file) as download:
         return download.received()
 
 
-def download_through_restart(lab: Lab, file: WebFile) -> Received:
+def download_through_restart(lab: Lab, file: WebFile) -> DownloadResult:
     with flowing(lab.net.machine("client"), file) as download:
         lab.controller.kill()
         lab.controller.start()

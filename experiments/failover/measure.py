@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.failover.plan import BLACK, UPLOAD, Task
 from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
-from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.agents import SETTINGS, TERMINAL, AgentProcess, agent
 from lab.processes.connections import await_none, await_paths, mptcp, paths
 from lab.processes.controller import LOOK_EVERY_S, pin_mode
 from lab.stage import isolate, ovs
@@ -117,7 +117,7 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
 
 
 @contextmanager
-def _armed_agent(lab: Laboratory, task: Task) -> Iterator[Agent]:
+def _armed_agent(lab: Laboratory, task: Task) -> Iterator[AgentProcess]:
     """Run the agent at the sender: only the sender sees that a path delivers nothing."""
     machine, role = (lab.client, "terminal") if task.direction == UPLOAD else (lab.server, "relay")
     with agent(lab.controller, machine, machine.name, role) as one:

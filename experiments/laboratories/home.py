@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lab.processes.agents import SETTINGS_FOR_HOSTS, Agent, agent
-from lab.processes.connections import Subflow, mptcp
+from lab.processes.agents import SETTINGS_FOR_HOSTS, AgentProcess, agent
+from lab.processes.connections import SubflowState, mptcp
 from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
 from lab.stage import command
 from lab.stage.failure import ExperimentFailed
@@ -41,7 +41,7 @@ def local(terminal: str, uplink: str) -> str:
 class RelayedHome:
     net: Stage
     controller: Controller
-    agents: Mapping[str, Agent]  # the gateway's agent by site name, and one per relay
+    agents: Mapping[str, AgentProcess]  # the gateway's agent by site name, and one per relay
     web: WebServer
 
     def machine(self, name: str) -> Machine:
@@ -59,7 +59,7 @@ class RelayedHome:
             lambda: self.seen(terminal) in expected, f"{terminal}: connections come from {' or '.join(expected)}"
         )
 
-    def await_active(self, terminal: str, relay: str, uplink: str) -> list[Subflow]:
+    def await_active(self, terminal: str, relay: str, uplink: str) -> list[SubflowState]:
         """Wait until the terminal's largest connection at this relay has a subflow on each uplink, with only this one
         active.
         """
@@ -80,7 +80,7 @@ class RelayedHome:
             f"pooled connections at {relay} for {terminal} use {uplink}",
         )
 
-    def subflows(self, terminal: str, relay: str) -> list[Subflow]:
+    def subflows(self, terminal: str, relay: str) -> list[SubflowState]:
         """Return the subflows of the terminal's largest connection at the relay; none without a connection."""
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
@@ -95,7 +95,7 @@ class RelayedHome:
             lambda: bool(self.seen(terminal) and self.passed_on()), "a connection has subflows through two relays"
         )
 
-    def _of(self, terminal: str, relay: str) -> list[list[Subflow]]:
+    def _of(self, terminal: str, relay: str) -> list[list[SubflowState]]:
         own = {local(terminal, uplink) for uplink in RELAYED}
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
@@ -129,14 +129,14 @@ class RelayedHome:
             time.sleep(LOOK_EVERY_S)  # there is no event to wait for
 
 
-def carried(relay: Machine) -> list[list[Subflow]]:
+def carried(relay: Machine) -> list[list[SubflowState]]:
     """Return the gateways' connections to a relay, each as its established subflows."""
     found = []
     for connection in json.loads(mptcp(relay, "list", "--json").stdout):
         those = [one for one in connection["subflows"] if connection["serves"] and one["established"]]
         found.append(
             [
-                Subflow(
+                SubflowState(
                     one["remote_address"],
                     one["backup_by_us"] or one["backup_by_peer"],
                     one["bytes_acked"] + one["bytes_received"],

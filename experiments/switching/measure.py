@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
 from experiments.switching.plan import QUEUES, Actor, Plan
-from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.agents import SETTINGS, TERMINAL, AgentProcess, agent
 from lab.processes.capture import captured
 from lab.processes.connections import await_paths, mptcp, paths
 from lab.processes.controller import LOOK_EVERY_S, pin_mode
@@ -133,7 +133,7 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
 class _Stage:
     lab: Laboratory
     actor: Actor
-    agent: Agent | None
+    agent: AgentProcess | None
     directory: Path
 
     def run(self, queue: str, number: int, switches: int, lasts_s: float) -> Run:

@@ -9,14 +9,14 @@ from pathlib import Path
 from controller.model.config import CapRule
 from gateway.finding import Finding, State, judged
 from gateway.host import run
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 AGENT = Path(__file__).resolve().parents[2] / "build" / "bicast-agent"
 NAME = "kernel caps"
 GATEWAYS = "window"  # the hand of a gateway: the others are of terminals
 
 
-def hands(scene: Scene) -> Iterator[Finding]:
+def hands(scene: CheckContext) -> Iterator[Finding]:
     """Yield a finding for each way. Terminals on other hosts are not checked."""
     ruled = [one.name for site in scene.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:

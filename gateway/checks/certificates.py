@@ -12,13 +12,13 @@ from pathlib import Path
 from gateway import tls
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
-from gateway.scene import Scene
-from gateway.tls import Files, Pair
+from gateway.scene import CheckContext
+from gateway.tls import CertificateFiles, Files
 
 SOON_S = 30 * 86400
 
 
-def certificates(scene: Scene) -> Iterator[Finding]:
+def certificates(scene: CheckContext) -> Iterator[Finding]:
     files = scene.files
     if files is None:
         return
@@ -30,7 +30,7 @@ def certificates(scene: Scene) -> Iterator[Finding]:
         yield from _pair(files, pair, purpose, scene)
 
 
-def _pair(files: Files, pair: Pair, purpose: str | None, scene: Scene) -> Iterator[Finding]:
+def _pair(files: Files, pair: CertificateFiles, purpose: str | None, scene: CheckContext) -> Iterator[Finding]:
     name = f"{pair.role} certificate"
     needed = (pair.certificate,) if purpose is None else (pair.certificate, pair.key)
     gone = [str(path) for path in needed if not path.exists()]
@@ -58,7 +58,7 @@ def _mode(key: Path) -> Finding:
     )
 
 
-def _signed(ca: Pair, pair: Pair, purpose: str, again: str | None) -> Finding:
+def _signed(ca: CertificateFiles, pair: CertificateFiles, purpose: str, again: str | None) -> Finding:
     command = ("openssl", "verify", "-no_check_time", "-purpose", purpose, "-CAfile", str(ca.certificate))
     try:
         run((*command, str(pair.certificate)))
@@ -87,7 +87,7 @@ def _public(path: Path, kind: str) -> str:
     return run(("openssl", kind, "-in", str(path), *words)).out
 
 
-def _makes(files: Files, scene: Scene) -> bool:
+def _makes(files: Files, scene: CheckContext) -> bool:
     """Return whether `bridge` would make the missing files rather than refuse."""
     assert scene.config is not None
     try:
@@ -96,7 +96,7 @@ def _makes(files: Files, scene: Scene) -> bool:
         return False
 
 
-def _again(files: Files, pair: Pair, scene: Scene) -> str | None:
+def _again(files: Files, pair: CertificateFiles, scene: CheckContext) -> str | None:
     """Return the commands that move the old files away and make new ones; with the CA go all certificates."""
     if not files.ca.key.exists():
         return None

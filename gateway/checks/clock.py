@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from controller.edges.runtime.process import TIME_ERROR, adjtimex
 from gateway.finding import Finding, State, judged
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 
-def clock(scene: Scene) -> Iterator[Finding]:
+def clock(scene: CheckContext) -> Iterator[Finding]:
     right = adjtimex() != TIME_ERROR
     found = "synchronized" if right else "not synchronized"
     yield judged("clock", right, found, "synchronized", "apt-get install -y chrony", else_=State.WARNING)

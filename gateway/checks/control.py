@@ -14,13 +14,13 @@ from gateway import nft
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
 from gateway.plan import meeting
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 PATIENCE_S = 1.0
 OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kernel shows its arguments
 
 
-def listeners(scene: Scene) -> Iterator[Finding]:
+def listeners(scene: CheckContext) -> Iterator[Finding]:
     if scene.config is None:
         return
     settings = scene.config.settings
@@ -33,7 +33,7 @@ def listeners(scene: Scene) -> Iterator[Finding]:
         yield Finding("OpenFlow listener", State.WARNING, settings.unproven, "a Unix socket, or TLS")
 
 
-def _here(scene: Scene, endpoint: Endpoint) -> bool:
+def _here(scene: CheckContext, endpoint: Endpoint) -> bool:
     address = ip_address(endpoint.host)
     own = {inside.ip for link in scene.links.values() for inside in link.addresses}
     return address.is_loopback or address.is_unspecified or address in own
@@ -69,7 +69,7 @@ def _holder(name: str, line: str, expected: str) -> Finding:
     return judged(name, right, f"in use by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
 
 
-def reached(scene: Scene) -> Iterator[Finding]:
+def reached(scene: CheckContext) -> Iterator[Finding]:
     """A refused connection came through; one that gets no answer at all was dropped on the way."""
     if scene.config is None or isinstance(scene.config.settings.openflow, LocalSocket):
         return
@@ -81,7 +81,7 @@ def reached(scene: Scene) -> Iterator[Finding]:
     yield judged("path to the controller", not dropped, found, expected, line, else_=State.BAD)
 
 
-def _led(scene: Scene) -> bool:
+def _led(scene: CheckContext) -> bool:
     """Return whether the bridges are connected: then no test connection to the controller is needed."""
     try:
         bridges = [scene.seen.ovs.bridge(site.bridge) for site in scene.sites]
@@ -110,7 +110,7 @@ def _opening() -> str | None:
     return " && ".join(lines) or None
 
 
-def drops(scene: Scene) -> Iterator[Finding]:
+def drops(scene: CheckContext) -> Iterator[Finding]:
     """nft chains that hang on a port itself; a bridge's packets pass no other."""
     for chain in nft.chains():
         for device in (name for name in chain.devices if name in scene.ports):

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from controller.model.config import Datapath
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, succeeds
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 MPTCP_SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)"  # IPPROTO_MPTCP
 EGRESS_HOOK = "table netdev t { chain c { type filter hook egress device lo priority 0; }; }"
 KERNEL = "another kernel: Debian 12 and 13 and Ubuntu 24.04 include this feature"
 
 
-def mptcp(scene: Scene) -> Iterator[Finding]:
+def mptcp(scene: CheckContext) -> Iterator[Finding]:
     can = able(sys.executable, "-c", MPTCP_SOCKET)
     expected = f"yes, for terminals and relays; a gateway forwards MPTCP without it: {KERNEL}"
     yield judged("kernel MPTCP", can, _yes(can), expected, else_=State.WARNING)
 
 
-def datapath(scene: Scene) -> Iterator[Finding]:
+def datapath(scene: CheckContext) -> Iterator[Finding]:
     can = able("genl", "ctrl", "get", "name", "ovs_datapath")
     needed = [site.name for site in scene.sites if site.datapath is Datapath.SYSTEM]
     if needed:
@@ -39,7 +39,7 @@ def datapath(scene: Scene) -> Iterator[Finding]:
         yield Finding("kernel openvswitch", state, found if unable else _yes(can), expected)
 
 
-def lab(scene: Scene) -> Iterator[Finding]:
+def lab(scene: CheckContext) -> Iterator[Finding]:
     """Labs shape their links with netem, or with a token bucket and nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")

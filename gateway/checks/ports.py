@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from gateway.finding import Finding, State, judged
 from gateway.ports import MERGING, made_by_agent
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 
-def addresses(scene: Scene) -> Iterator[Finding]:
+def addresses(scene: CheckContext) -> Iterator[Finding]:
     for name in scene.ports:
         link = scene.links[name]
         alone = not link.default_routes and not link.ssh
@@ -24,7 +24,7 @@ def addresses(scene: Scene) -> Iterator[Finding]:
         )
 
 
-def mtu(scene: Scene) -> Iterator[Finding]:
+def mtu(scene: CheckContext) -> Iterator[Finding]:
     """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
     for site in scene.sites:
         fitted = made_by_agent(site)  # whose room the agent tells the terminals
@@ -41,7 +41,7 @@ def mtu(scene: Scene) -> Iterator[Finding]:
         yield judged(f"{site.name} MTU", not longer, found, expected, line, else_=State.BAD)
 
 
-def stuck_offloads(scene: Scene) -> Iterator[Finding]:
+def stuck_offloads(scene: CheckContext) -> Iterator[Finding]:
     for name, offloads in scene.seen.offloads.items():
         stuck = [each for each in offloads.stuck if name in scene.ports or each in MERGING]
         yield judged(

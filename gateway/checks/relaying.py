@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from gateway.checks.kernel import KERNEL, MPTCP_SOCKET, able
 from gateway.finding import Finding, State, judged
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 TPROXY = "table inet t { chain c { type filter hook prerouting priority mangle; meta l4proto tcp tproxy to :1; }; }"
 
 
-def kernel(scene: Scene) -> Iterator[Finding]:
+def kernel(scene: CheckContext) -> Iterator[Finding]:
     names = [site.name for site in scene.sites if site.relaying]
     if not names:
         return

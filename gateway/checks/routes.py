@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 # RFC 5737, RFC 3849: somewhere behind the default routes, where nobody lives
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 FIRST_TABLE = 100
 
 
-def return_routes(scene: Scene) -> Iterator[Finding]:
+def return_routes(scene: CheckContext) -> Iterator[Finding]:
     for version in ELSEWHERE:
         ways, tables = _ways_out(version)
         if len(ways) < 2:

@@ -10,10 +10,10 @@ from gateway.finding import Finding, State, judged
 from gateway.host import START_OVS, HostError
 from gateway.plan import plan, target
 from gateway.ports import awaited, tunnels_of
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 
-def answers(scene: Scene) -> Iterator[Finding]:
+def answers(scene: CheckContext) -> Iterator[Finding]:
     expected = "it answers"
     try:
         version = scene.seen.ovs.version
@@ -28,7 +28,7 @@ def answers(scene: Scene) -> Iterator[Finding]:
         yield Finding("Open vSwitch", State.OK, f"answers, {version}".rstrip(", "), expected)
 
 
-def prepared(scene: Scene) -> Iterator[Finding]:
+def prepared(scene: CheckContext) -> Iterator[Finding]:
     """The plan of `bridge`, read instead of carried out."""
     if scene.config is None:
         return
@@ -43,7 +43,7 @@ def prepared(scene: Scene) -> Iterator[Finding]:
             yield Finding(refusal.name, State.BAD, refusal.sentence, "no side effects", refusal.mend)
 
 
-def interfaces(scene: Scene) -> Iterator[Finding]:
+def interfaces(scene: CheckContext) -> Iterator[Finding]:
     missing = bridge.absent(scene.sites, scene.seen)
     for name in missing:
         yield Finding(
@@ -62,7 +62,7 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
             )
 
 
-def connected(scene: Scene) -> Iterator[Finding]:
+def connected(scene: CheckContext) -> Iterator[Finding]:
     if scene.config is None:
         return
     wanted = target(scene.config.settings)

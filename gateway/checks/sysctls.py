@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from controller.model.config import Datapath
 from gateway.finding import Finding, State, judged
-from gateway.scene import Scene, sysctl
+from gateway.scene import CheckContext, sysctl
 
 STRICT = "1"
 NOT_STRICT = "0 or 2: with 1 the kernel silently drops a copy that arrives from the other side"
@@ -20,7 +20,7 @@ MPTCP = (
 )
 
 
-def rp_filter(scene: Scene) -> Iterator[Finding]:
+def rp_filter(scene: CheckContext) -> Iterator[Finding]:
     """The kernel takes the stricter of `all` and the interface's own, where loose (2) counts as the higher."""
     names = scene.ports if scene.config else tuple(name for name in scene.links if name != "lo")
     multihomed = sum(bool(link.addresses) for name, link in scene.links.items() if name != "lo") > 1
@@ -40,7 +40,7 @@ def effective_rp_filter(name: str) -> str:
     return max(sysctl(f"net/ipv4/conf/{each}/rp_filter") or "0" for each in ("all", name))
 
 
-def forwarding(scene: Scene) -> Iterator[Finding]:
+def forwarding(scene: CheckContext) -> Iterator[Finding]:
     """A userspace datapath's ports still feed this host's own stack, which would route a second copy."""
     ports = [name for site in scene.sites if site.datapath is Datapath.NETDEV for name in site.ports]
     everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
@@ -54,7 +54,7 @@ def forwarding(scene: Scene) -> Iterator[Finding]:
         yield judged(f"IPv6 forwarding {name}", not on, "on" if on else "off", expected, line, else_=State.BAD)
 
 
-def mptcp(scene: Scene) -> Iterator[Finding]:
+def mptcp(scene: CheckContext) -> Iterator[Finding]:
     """For the ends of connections: terminals, relays, servers. A gateway only passes them on."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)

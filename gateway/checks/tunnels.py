@@ -20,21 +20,21 @@ from gateway.checks.sysctls import STRICT, effective_rp_filter
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
 from gateway.ports import MERGING, tunnels_of, underlays_of
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 
 ELSEWHERE = "in another network namespace, like the agent"
 MARK = "bicast-tunnel "  # agent/tunnel/device.go begins the alias of what it makes with it
 NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
 
 
-def tunnels(scene: Scene) -> Iterator[tuple[Site, Uplink, Tunnel]]:
+def tunnels(scene: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
     for site in scene.sites:
         for uplink in site.uplinks:
             if uplink.tunnel:
                 yield site, uplink, uplink.tunnel
 
 
-def kernel(scene: Scene) -> Iterator[Finding]:
+def kernel(scene: CheckContext) -> Iterator[Finding]:
     if not any(tunnels(scene)):
         return
     for name, command in (
@@ -45,7 +45,7 @@ def kernel(scene: Scene) -> Iterator[Finding]:
         yield judged(f"kernel {name}", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
 
 
-def underlays(scene: Scene) -> Iterator[Finding]:
+def underlays(scene: CheckContext) -> Iterator[Finding]:
     elsewhere = {link["ifname"] for link in _vxlan() if "link_netnsid" in link}
     for site in scene.sites:
         for device, port in underlays_of(site).items():
@@ -58,7 +58,7 @@ def underlays(scene: Scene) -> Iterator[Finding]:
             yield judged(f"{device} underlay", found in ("up", ELSEWHERE), found, expected, line, else_=State.BAD)
 
 
-def apart(scene: Scene) -> Iterator[Finding]:
+def apart(scene: CheckContext) -> Iterator[Finding]:
     """At the end that starts: by one device all tunnels may well come in where the other end learns."""
     for site in scene.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
@@ -76,7 +76,7 @@ def apart(scene: Scene) -> Iterator[Finding]:
                 )
 
 
-def routes(scene: Scene) -> Iterator[Finding]:
+def routes(scene: CheckContext) -> Iterator[Finding]:
     for _, uplink, tunnel in tunnels(scene):
         if tunnel.remote is None or (tunnel.device and tunnel.device not in scene.links):
             continue
@@ -110,7 +110,7 @@ def _has_route(tunnel: Tunnel) -> bool:
     return any(each.get("type", "unicast") == "unicast" for each in json.loads(told.out or "[]"))
 
 
-def rp_filter(scene: Scene) -> Iterator[Finding]:
+def rp_filter(scene: CheckContext) -> Iterator[Finding]:
     """Only the device of the best route takes in what comes from the other end, where it is strict."""
     for device in (each for each in _devices(scene) if each in scene.links):
         value = effective_rp_filter(device)
@@ -122,7 +122,7 @@ def rp_filter(scene: Scene) -> Iterator[Finding]:
         yield judged(f"rp_filter {device}", value != STRICT, value, expected, line, else_=State.BAD)
 
 
-def merging(scene: Scene) -> Iterator[Finding]:
+def merging(scene: CheckContext) -> Iterator[Finding]:
     """Check merging (GRO) where tunnels without a `device` arrive. `bridge` turns it off for a written `device`."""
     for site in scene.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
@@ -145,12 +145,12 @@ def merging(scene: Scene) -> Iterator[Finding]:
         )
 
 
-def _ways_in(scene: Scene) -> list[str]:
+def _ways_in(scene: CheckContext) -> list[str]:
     """Interfaces by which this host is reached from outside."""
     return [name for name, link in scene.links.items() if link.default_routes and name not in scene.ports]
 
 
-def taken(scene: Scene) -> Iterator[Finding]:
+def taken(scene: CheckContext) -> Iterator[Finding]:
     """A kernel's socket is of another VXLAN device, of which there may be many with different numbers."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(scene)):
         yield _port_taken(number)
@@ -192,5 +192,5 @@ def _port_taken(number: int) -> Finding:
     return Finding(name, State.OK, "no process uses it", expected)
 
 
-def _devices(scene: Scene) -> tuple[str, ...]:
+def _devices(scene: CheckContext) -> tuple[str, ...]:
     return tuple(dict.fromkeys(device for site in scene.sites for device in underlays_of(site)))

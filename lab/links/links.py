@@ -27,7 +27,7 @@ __all__ = ["UNSHAPED", "Bursts", "Counters", "Lateness", "Shape", "ShapedLink"]
 OFFLOADS = ("tso", "gso", "gro", "tx", "rx")
 
 
-class Way(Protocol):
+class LinkDirection(Protocol):
     """One direction of a link, shaped by the kernel or an emulator."""
 
     shape: Shape
@@ -42,8 +42,8 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
     that of an emulated link keeps it, like a device behind an access point.
     """
 
-    forward: Way
-    backward: Way
+    forward: LinkDirection
+    backward: LinkDirection
 
     def __init__(
         self,

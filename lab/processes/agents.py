@@ -30,7 +30,7 @@ SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0
 NO_HOSTS: Mapping[str, Machine] = MappingProxyType({})
 
 
-class Agent:
+class AgentProcess:
     def __init__(self, controller: Controller, name: str, words: list[str], log: Path) -> None:
         self._controller, self._name, self._words, self._log = controller, name, words, log
 
@@ -101,7 +101,7 @@ class Agent:
 @contextmanager
 def agent(
     controller: Controller, machine: Machine | None, name: str, role: str, host: Machine | None = None
-) -> Iterator[Agent]:
+) -> Iterator[AgentProcess]:
     """Run an agent that observes and controls the namespace of `machine`, or the world's own (that of bridges) for
     None.
 
@@ -115,7 +115,7 @@ def agent(
         join_words = ("join", where, "--name", name, "--token", invitation["token"], "--directory", place)
         command.run(AGENT, *join_words, where=name, prefix=_netns_prefix(host))
         run = (AGENT, "run", "--role", role, "--directory", place, *_netns_options(machine, host))
-        one = Agent(
+        one = AgentProcess(
             controller, name, [*_netns_prefix(host), *_with_constant_load(Path(place)), *run], Path(place) / "log"
         )
         try:
@@ -150,7 +150,7 @@ def hosts(net: Stage) -> Mapping[str, Machine]:
 @contextmanager
 def eliminating(
     controller: Controller, *sites: str, hosts: Mapping[str, Machine] = NO_HOSTS
-) -> Iterator[dict[str, Agent]]:
+) -> Iterator[dict[str, AgentProcess]]:
     """Run agents at these sites that eliminate copies from the beginning of the block; yield them by name."""
     with ExitStack() as running:
         agents = {

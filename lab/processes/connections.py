@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Subflow:
+class SubflowState:
     """One subflow, identified by the client's address."""
 
     client: str
@@ -35,18 +35,18 @@ def netns(machine: Machine) -> str:
     return f"/proc/{machine.pid}/ns/net"
 
 
-def paths(server: Machine) -> list[Subflow]:
+def paths(server: Machine) -> list[SubflowState]:
     """Return the subflows of the one stream's connection as its server sees them; none without a connection."""
-    found: list[Subflow] = []
+    found: list[SubflowState] = []
     for connection in json.loads(mptcp(server, "list", "--json").stdout):
         for one in connection["subflows"]:
             if connection["serves"] and one["local_port"] == PORT and one["established"]:
                 backup = one["backup_by_us"] or one["backup_by_peer"]
-                found.append(Subflow(one["remote_address"], backup, one["bytes_acked"] + one["bytes_received"]))
+                found.append(SubflowState(one["remote_address"], backup, one["bytes_acked"] + one["bytes_received"]))
     return found
 
 
-def await_paths(server: Machine, *clients: str) -> list[Subflow]:
+def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
     """Wait until the stream has subflows from exactly these addresses."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:

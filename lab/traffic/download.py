@@ -18,7 +18,7 @@ PROGRAM = str(Path(__file__).with_name("pauses.py"))
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class DownloadResult:
     size_bytes: int
     sha256: str
     seconds: float
@@ -38,12 +38,12 @@ class Flowing:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def received(self) -> Received:
+    def received(self) -> DownloadResult:
         out, errors = self._process.communicate()
         if self._process.returncode != 0:
             raise CommandFailed(f"{self._where}: the download failed: {errors.strip()}")
         result = json.loads(out)
-        return Received(
+        return DownloadResult(
             result["bytes"],
             result["sha256"],
             result["seconds"],

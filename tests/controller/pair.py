@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.core.core import Core, Outcome
+from controller.core.core import Core, CoreEffect
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.probing.probe_evaluation import estimated
 from controller.model.config import Config
@@ -133,7 +133,7 @@ class Pair:
         self.now += seconds
         self.carry(self.core.tick(self.now))
 
-    def carry(self, effects: Iterable[Outcome]) -> None:
+    def carry(self, effects: Iterable[CoreEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Direct):
                 self._to_hands.append(effect)

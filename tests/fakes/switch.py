@@ -30,7 +30,6 @@ from controller.program.program import (
     GROUP_IDS,
     METER_IDS,
     Bucket,
-    Counters,
     Fields,
     Flow,
     FlowKey,
@@ -38,6 +37,7 @@ from controller.program.program import (
     GroupKind,
     Installed,
     Meter,
+    PacketCounters,
     PortCounters,
     Program,
     ToGroup,
@@ -57,7 +57,7 @@ from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet
 from tests.fakes.pipeline import Outcome, Way
 
-NOTHING = Counters(0, 0)
+NOTHING = PacketCounters(0, 0)
 Key = TypeVar("Key")
 
 
@@ -71,12 +71,12 @@ class FakeSwitch:
         self.exhausted: set[int] = set()  # meters through which nothing passes now
         self.changes: Counter[type[Change]] = Counter()  # by kind, without refused ones
         self._foreign: set[FlowKey] = set()
-        self._flow_counters: dict[FlowKey, Counters] = {}
-        self._bucket_counters: dict[tuple[int, int], Counters] = {}
+        self._flow_counters: dict[FlowKey, PacketCounters] = {}
+        self._bucket_counters: dict[tuple[int, int], PacketCounters] = {}
         self._meter_passed: dict[int, int] = {}  # bytes
         self._meter_packets: dict[int, int] = {}
-        self._received: dict[int, Counters] = {}
-        self._sent: dict[int, Counters] = {}
+        self._received: dict[int, PacketCounters] = {}
+        self._sent: dict[int, PacketCounters] = {}
 
     @classmethod
     def with_ports(cls, *names: str) -> FakeSwitch:
@@ -272,6 +272,6 @@ def _matches(match: Fields, headers: Mapping[str, int | str]) -> bool:
     return True
 
 
-def _count(counters: dict[Key, Counters], key: Key, packet: Packet) -> None:
+def _count(counters: dict[Key, PacketCounters], key: Key, packet: Packet) -> None:
     before = counters.get(key, NOTHING)
-    counters[key] = Counters(before.packets + 1, before.bytes + packet.size)
+    counters[key] = PacketCounters(before.packets + 1, before.bytes + packet.size)

@@ -19,7 +19,7 @@ from gateway import doctor, host, nft
 from gateway.checks import caps, certificates, clock, kernel, routes, sysctls, versions
 from gateway.doctor import Check
 from gateway.finding import Finding, State
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
 
@@ -57,13 +57,13 @@ DEFECTS = {
 }
 
 
-def findings(scene: Scene, check: Check | None = None) -> dict[str, Finding]:
+def findings(scene: CheckContext, check: Check | None = None) -> dict[str, Finding]:
     return {finding.name: finding for finding in (check(scene) if check else doctor.examine(scene))}
 
 
-def scene_of(file: str) -> Scene:
+def scene_of(file: str) -> CheckContext:
     config = load(file)
-    return Scene(file, config, config.sites)
+    return CheckContext(file, config, config.sites)
 
 
 @pytest.fixture
@@ -119,13 +119,13 @@ def test_suggested_routes_fix_a_host_with_two_uplinks() -> None:
         shell(f"ip route add default via 192.168.{net}.1 metric {net}")
         shell(f"ip -6 route add default via 2001:db8:{net}::1 metric {net}")
     wrong = {"return route 192.168.200.2", "return route 2001:db8:200::2"}
-    found = findings(Scene(), routes.return_routes)
+    found = findings(CheckContext(), routes.return_routes)
     assert {name for name, finding in found.items() if finding.state is State.BAD} == wrong
     for name in wrong:
         line = found[name].mend
         assert line is not None
         shell(line)
-    mended = findings(Scene(), routes.return_routes)
+    mended = findings(CheckContext(), routes.return_routes)
     assert all(finding.state is State.OK for finding in mended.values())
     assert wrong <= mended.keys()
 
@@ -133,16 +133,16 @@ def test_suggested_routes_fix_a_host_with_two_uplinks() -> None:
 def test_strict_rp_filter_is_bad_only_with_two_networks() -> None:
     shell("ip link add w type veth peer name l && sysctl -w net.ipv4.conf.all.rp_filter=1")
     shell("ip address add 192.168.100.2/24 dev w")
-    assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.WARNING
+    assert findings(CheckContext(), sysctls.rp_filter)["rp_filter l"].state is State.WARNING
     shell("ip address add 192.168.200.2/24 dev l")
-    assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.BAD
+    assert findings(CheckContext(), sysctls.rp_filter)["rp_filter l"].state is State.BAD
 
 
 def test_loose_rp_filter_wins_over_strict() -> None:
     """The kernel uses the higher of `all` and the interface's own value (ip-sysctl)."""
     shell("ip link add w type veth peer name l")
     shell("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.w.rp_filter=1")
-    assert findings(Scene(), sysctls.rp_filter)["rp_filter w"].state is State.OK
+    assert findings(CheckContext(), sysctls.rp_filter)["rp_filter w"].state is State.OK
 
 
 def test_the_suggested_fix_frees_an_occupied_port(gateway_file: Files) -> None:
@@ -235,9 +235,9 @@ def test_a_port_without_its_interface_is_bad(ovs: PrivateOvs, gateway_file: File
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = findings(Scene(), versions.tools)["tool ethtool"]
+    found = findings(CheckContext(), versions.tools)["tool ethtool"]
     assert (found.state, found.mend) == (State.BAD, "apt-get install -y ethtool")
-    blind = findings(Scene())["rp filter"]
+    blind = findings(CheckContext())["rp filter"]
     assert blind.state is State.BAD
     assert "is not installed: apt-get install -y iproute2" in blind.found
 
@@ -294,11 +294,11 @@ END"""
 
 def test_kernel_checks_leave_the_host_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     before = shell("ip -json link show; tc qdisc show; nft list ruleset")
-    told = findings(Scene(), kernel.lab)
+    told = findings(CheckContext(), kernel.lab)
     assert {finding.found for finding in told.values()} <= {"yes", "no"}
     assert told["kernel TBF"].found == "yes"
     monkeypatch.setattr(kernel, "EGRESS_HOOK", "table netdev t { chain c { type filter hook nowhere }; }")
-    assert findings(Scene(), kernel.lab)["kernel nft egress hook"].state is State.WARNING
+    assert findings(CheckContext(), kernel.lab)["kernel nft egress hook"].state is State.WARNING
     assert shell("ip -json link show; tc qdisc show; nft list ruleset") == before
 
 
@@ -309,7 +309,7 @@ def test_a_missing_kernel_datapath_is_bad_only_if_configured(gateway_file: Files
     Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
     wanted = findings(scene_of(file), kernel.datapath)["kernel openvswitch"]
     assert wanted.state is (State.OK if there else State.BAD)
-    unknown = findings(Scene(), kernel.datapath)["kernel openvswitch"]
+    unknown = findings(CheckContext(), kernel.datapath)["kernel openvswitch"]
     assert unknown.state is (State.OK if there else State.WARNING)
     assert there or "datapath: netdev" in unknown.found
 
@@ -351,5 +351,5 @@ def test_a_kernel_without_window_caps_is_a_warning(
 @pytest.mark.parametrize(("answer", "state"), [(0, State.OK), (clock.TIME_ERROR, State.WARNING)])
 def test_an_unsynchronized_clock_is_a_warning(monkeypatch: pytest.MonkeyPatch, answer: int, state: State) -> None:
     monkeypatch.setattr(clock, "adjtimex", lambda: answer)
-    (found,) = clock.clock(Scene())
+    (found,) = clock.clock(CheckContext())
     assert found.state is state

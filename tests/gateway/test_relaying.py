@@ -13,7 +13,7 @@ from controller.edges.config.load import load
 from gateway.checks import kernel, ports, relaying, switch
 from gateway.doctor import Check
 from gateway.finding import Finding, State
-from gateway.scene import Scene
+from gateway.scene import CheckContext
 from tests.gateway.conftest import shell
 
 GATEWAY = """\
@@ -65,5 +65,5 @@ def prepared(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def findings(file: Path, *checks: Check) -> dict[str, Finding]:
     config = load(str(file))
-    scene = Scene(str(file), config, config.sites)
+    scene = CheckContext(str(file), config, config.sites)
     return {finding.name: finding for check in checks for finding in check(scene)}

@@ -25,8 +25,8 @@ from gateway.doctor import Check
 from gateway.finding import Finding, State
 from gateway.ovs import SeenOvs
 from gateway.ports import read_by_us
-from gateway.scene import Scene
-from gateway.step import Seen, Step
+from gateway.scene import CheckContext
+from gateway.step import HostState, Step
 from tests.gateway.conftest import shell
 
 GATEWAY = """\
@@ -98,7 +98,7 @@ def prepare(file: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def findings(file: str, *checks: Check) -> dict[str, Finding]:
     config = load(file)
-    scene = Scene(file, config, (config.sites[0],))
+    scene = CheckContext(file, config, (config.sites[0],))
     every = checks or (
         tunnels.underlays,
         tunnels.apart,
@@ -152,7 +152,7 @@ def test_receive_merging_is_off_for_the_kernel_datapath(tmp_path: Path) -> None:
 
     def planned() -> dict[str, Step]:
         offloads = {name: links.offloads(name) for name in read_by_us(site)}
-        steps = ports.steps(site, None, Seen(SeenOvs("", (), None), here, offloads, None))
+        steps = ports.steps(site, None, HostState(SeenOvs("", (), None), here, offloads, None))
         return {step.name: step for step in steps if step.name.split()[-1] in ("merging", "offloads")}
 
     assert {name: step.right for name, step in planned().items()} == {"l0 merging": False, "w0 merging": False}

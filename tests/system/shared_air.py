@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.air.endpoints import PORT, End, uploading
 from experiments.air.laboratory import FILE
-from lab.processes.agents import SETTINGS, Agent, agent
+from lab.processes.agents import SETTINGS, AgentProcess, agent
 from lab.processes.controller import OPENFLOW, controlled
 from lab.stage import isolate
 from lab.stage.command import run
@@ -60,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Air(Home):
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, AgentProcess]
 
     def access_point(self) -> dict[str, Any]:
         (one,) = self.controller.client.get("caps")

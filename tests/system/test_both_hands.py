@@ -11,7 +11,7 @@ import pytest
 
 from cli.__main__ import main
 from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
-from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.agents import SETTINGS, TERMINAL, AgentProcess, agent
 from lab.processes.connections import await_paths, paths
 from lab.processes.controller import API
 from lab.traffic.streaming import streaming
@@ -28,7 +28,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
 
 
 @pytest.fixture
-def relay(lab: Laboratory) -> Iterator[Agent]:
+def relay(lab: Laboratory) -> Iterator[AgentProcess]:
     with agent(lab.controller, lab.server, RELAY, "relay") as running:
         running.await_session()
         yield running
@@ -36,7 +36,7 @@ def relay(lab: Laboratory) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def download(lab: Laboratory, relay: Agent) -> Iterator[None]:
+def download(lab: Laboratory, relay: AgentProcess) -> Iterator[None]:
     """Download over both paths, after the relay has reported the connection."""
     with streaming(lab.server, lab.client, SERVER) as stream:
         stream.await_flowing()
@@ -79,7 +79,7 @@ def test_a_switch_moves_gateway_and_relay_and_why_shows_both(
     assert until(lambda: active(lab) == set(UPLINKS.values())), "flags of ours are still there"
 
 
-def test_an_override_survives_a_controller_restart(lab: Laboratory, relay: Agent) -> None:
+def test_an_override_survives_a_controller_restart(lab: Laboratory, relay: AgentProcess) -> None:
     lab.controller.client.set_active(TERMINAL, "lte")
     lab.controller.kill()
     lab.controller.start()

@@ -12,7 +12,7 @@ import pytest
 from controller.edges.http.client import Client
 from lab.processes.controller import OPENFLOW, controlled
 from lab.stage.stage import raised
-from lab.traffic.download import Received, flowing
+from lab.traffic.download import DownloadResult, flowing
 from lab.traffic.web import web_server
 from tests.system.conftest import PAPER, Home, slowed
 from tests.system.evidence import gateway, program, reaches, snooping, until
@@ -77,7 +77,7 @@ def test_kill_9_pauses_a_download_for_less_than_a_second(home: Home) -> None:
         assert _killed_under_a_download(home, WIFI_BPS).longest_pause_s < LONGEST_PAUSE_S
 
 
-def _killed_under_a_download(home: Home, wifi_bps: int) -> Received:
+def _killed_under_a_download(home: Home, wifi_bps: int) -> DownloadResult:
     """Kill the controller during a download. Wi-Fi has this rate until the controller has returned."""
     before = program(BRIDGE)
     with web_server(home.net.machine("server"), SERVER) as web, snooping(BRIDGE) as snoop:

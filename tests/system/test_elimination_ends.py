@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.processes.agents import Agent, agent, eliminating
+from lab.processes.agents import AgentProcess, agent, eliminating
 from lab.processes.controller import TREE
 from lab.stage.command import run
 from tests.system.conftest import Home
@@ -23,7 +23,7 @@ def copied(bridge: str) -> bool:
 
 
 @contextmanager
-def both(twin: Home) -> Iterator[dict[str, Agent]]:
+def both(twin: Home) -> Iterator[dict[str, AgentProcess]]:
     with eliminating(twin.controller, "home", "far") as agents:
         assert copied(BRIDGE) and copied(FAR)
         yield agents

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.processes.agents import SETTINGS_FOR_HOSTS, Agent, eliminating, hosts
+from lab.processes.agents import SETTINGS_FOR_HOSTS, AgentProcess, eliminating, hosts
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.stage import raised
@@ -27,7 +27,7 @@ FULL = 1450  # bytes of an IP packet in a tunnel through 1500
 
 @dataclass(frozen=True)
 class Tunnelled(Home):
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, AgentProcess]
 
     def gateway(self, site: str) -> dict[str, Any]:
         gateways: list[dict[str, Any]] = self.controller.client.get("status")["gateways"]

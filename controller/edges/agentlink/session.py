@@ -49,7 +49,7 @@ TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its 
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
-class Ended(Exception):
+class StreamEnd(Exception):
     """The end of a stream, with its gRPC status code and reason."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
@@ -64,7 +64,7 @@ class AgentSession:
         self._stream, self._post = stream, post
         self._heard = asyncio.Event()  # a new event for each message, so that every waiter sees it
         self._heard_at = asyncio.get_running_loop().time()
-        self._verdict: Ended | None = None
+        self._verdict: StreamEnd | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
         self._saying: asyncio.Future[None] | None = None  # the last write that was started
@@ -90,7 +90,7 @@ class AgentSession:
         return word.hello
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
-        """Serve the stream until it ends, then raise Ended or Refused with the reason."""
+        """Serve the stream until it ends, then raise StreamEnd or Refused with the reason."""
         reason = BROKE_OFF
         self._say(encode.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
@@ -100,7 +100,7 @@ class AgentSession:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in done:
                 part.result()
-        except (Ended, Refused) as end:
+        except (StreamEnd, Refused) as end:
             reason = str(end)
             raise
         finally:
@@ -116,7 +116,7 @@ class AgentSession:
 
     def end(self, code: grpc.StatusCode, sentence: str) -> None:
         if self._verdict is None:
-            self._verdict = Ended(code, sentence)
+            self._verdict = StreamEnd(code, sentence)
             self._judged.set()
 
     def order(self, number: int, word: pb.FromController) -> None:
@@ -168,7 +168,7 @@ class AgentSession:
             if quiet_s < QUIET_S:
                 await asyncio.sleep(QUIET_S - quiet_s)
             elif not await self.answers(ANSWERS_WITHIN_S):
-                raise Ended(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
+                raise StreamEnd(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
 
     async def _speak(self) -> NoReturn:
         while True:
@@ -204,7 +204,7 @@ class AgentSession:
                 case _:
                     raise Refused(Reason.SPEECH, "sent a second hello")
         # gRPC may report a broken connection as an ended stream before it cancels the stream.
-        raise Ended(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
+        raise StreamEnd(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
 
     async def _read(self) -> pb.FromAgent | None:
         raw = await self._stream.read()

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode, encode
 from controller.edges.agentlink.listener import AgentConnections
-from controller.edges.agentlink.session import AgentSession, Ended, Post, Stream
+from controller.edges.agentlink.session import AgentSession, Post, Stream, StreamEnd
 from controller.edges.trust.authority import Shown, Trust
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals, Refused
 from controller.protocol.orders import Directive, Relay
@@ -158,7 +158,7 @@ class Sessions:
         except Refused as refused:
             self._refusals.note(guest.peer, refused.reason, str(refused), name=name)
             code, sentence = CODES[refused.reason], str(refused)
-        except Ended as ended:  # the core has received AgentClosed
+        except StreamEnd as ended:  # the core has received AgentClosed
             code, sentence = ended.code, str(ended)
         guest.leave(LAST_WORDS_S)
         await session.finished_saying()

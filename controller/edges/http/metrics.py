@@ -16,7 +16,7 @@ from controller.features.caps.view import AccessPointView
 from controller.features.probing.view import PathView
 from controller.features.relays.view import InterceptionView, RelayView
 from controller.model.config import Mode
-from controller.program.program import Counters
+from controller.program.program import PacketCounters
 from controller.readout.snapshot import AgentState, AgentView, GatewayView, Snapshot
 from controller.switches.switch import GatewayState
 
@@ -336,13 +336,13 @@ def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     """Yield counters of buckets towards uplinks. `_terminals` counts packets to terminals."""
     traffic = _Traffic("bicast_bucket", "a group's bucket", ["gateway", "group", "uplink"])
     for gateway in gateways:
-        sums: dict[tuple[str, str], Counters] = defaultdict(lambda: Counters(0, 0))
+        sums: dict[tuple[str, str], PacketCounters] = defaultdict(lambda: PacketCounters(0, 0))
         for group in gateway.groups:
             for bucket in group.buckets:
                 if bucket.uplink is not None and bucket.counters is not None:
                     place = (group.label, bucket.uplink)
                     before = sums[place]
-                    sums[place] = Counters(
+                    sums[place] = PacketCounters(
                         before.packets + bucket.counters.packets, before.bytes + bucket.counters.bytes
                     )
         for (group_label, uplink), counters in sums.items():
@@ -442,6 +442,6 @@ class _Traffic:
         self._bytes = CounterMetricFamily(f"{prefix}_bytes", f"Bytes through {place}", labels=labels)
         self.families: tuple[Family, ...] = (self._packets, self._bytes)
 
-    def add(self, labels: list[str], counters: Counters) -> None:
+    def add(self, labels: list[str], counters: PacketCounters) -> None:
         self._packets.add_metric(labels, counters.packets)
         self._bytes.add_metric(labels, counters.bytes)

@@ -16,7 +16,6 @@ from controller.program.program import (
     METER_IDS,
     Action,
     Bucket,
-    Counters,
     Fields,
     Flow,
     FlowKey,
@@ -24,6 +23,7 @@ from controller.program.program import (
     GroupKind,
     Installed,
     Meter,
+    PacketCounters,
     PortCounters,
     Program,
 )
@@ -87,14 +87,14 @@ class Understood:
         self.groups: dict[bytes, Group] = {}
 
 
-class BucketCounters(Mapping[int, tuple[Counters, ...]]):
+class BucketCounters(Mapping[int, tuple[PacketCounters, ...]]):
     """Bucket counters by group, decoded on first use: of thousands of readings few are ever queried."""
 
     def __init__(self, groups: list[bytes]) -> None:
         self._groups = groups
 
     @cached_property
-    def _counted(self) -> dict[int, tuple[Counters, ...]]:
+    def _counted(self) -> dict[int, tuple[PacketCounters, ...]]:
         counted = {}
         for data in self._groups:
             _, group_id, *_ = GROUP_STATS.unpack_from(data)
@@ -103,7 +103,7 @@ class BucketCounters(Mapping[int, tuple[Counters, ...]]):
                 counted[group_id] = tuple(_counters(*bucket) for bucket in buckets)
         return counted
 
-    def __getitem__(self, group_id: int) -> tuple[Counters, ...]:
+    def __getitem__(self, group_id: int) -> tuple[PacketCounters, ...]:
         return self._counted[group_id]
 
     def __iter__(self) -> Iterator[int]:
@@ -126,7 +126,7 @@ class SwitchReading:
         self._groups: list[Group] = []
         self._meters: list[Meter] = []
         self._foreign: set[FlowKey] = set()
-        self._flow_counters: dict[FlowKey, Counters] = {}
+        self._flow_counters: dict[FlowKey, PacketCounters] = {}
         self._groups_counted: list[bytes] = []
         self.port_counters: dict[int, PortCounters] = {}
         self._meter_passed: dict[int, int] = {}
@@ -180,7 +180,7 @@ class SwitchReading:
             flow = self._before.flows.get(place) or _flow(*place)
             self.understood.flows[place] = flow
             self._flows.append(flow)
-            self._flow_counters[flow.key] = Counters(packets, octets)
+            self._flow_counters[flow.key] = PacketCounters(packets, octets)
 
     def _take_groups(self, body: bytes) -> None:
         for data in self._each(body, GROUP.size, "group"):
@@ -238,8 +238,8 @@ def _counted(value: int) -> int:
     return 0 if value == NOT_COUNTED else value
 
 
-def _counters(packets: int, octets: int) -> Counters:
-    return Counters(_counted(packets), _counted(octets))
+def _counters(packets: int, octets: int) -> PacketCounters:
+    return PacketCounters(_counted(packets), _counted(octets))
 
 
 def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | None]:

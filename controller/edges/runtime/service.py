@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller.core import overrides
-from controller.core.core import Core, Outcome
+from controller.core.core import Core, CoreEffect
 from controller.edges.config.load import load
 from controller.edges.runtime.process import moment, notify
 from controller.edges.runtime.version import VERSION
@@ -270,7 +270,7 @@ class Service:
         return self._ask(lambda: self._kept(*overrides.of_relays(self._core, wish, time.monotonic())))
 
     def _made(
-        self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[Outcome], list[LogEntry]]]
+        self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect], list[LogEntry]]]
     ) -> OverrideResult:
         """Apply an override and wait up to HANDS_WITHIN_S for switches and agents. `decisions` has later answers."""
         answered = threading.Event()
@@ -318,7 +318,7 @@ class Service:
         """Handle an agent's message. If the core fails, end only that agent's session and return False."""
         if event.session in self._failed:
             return False
-        effects: list[Outcome] = []
+        effects: list[CoreEffect] = []
         failure = None
         try:
             for effect in self._core.handle(event, time.monotonic()):
@@ -373,7 +373,7 @@ class Service:
             if all(each.answered for each in awaited):
                 answered.set()
 
-    def _carry_out(self, effects: Iterable[Outcome]) -> None:
+    def _carry_out(self, effects: Iterable[CoreEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Estimate):
                 self._estimator.put(effect)
@@ -398,7 +398,7 @@ class Service:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _kept(self, answer: OverrideResult, effects: list[Outcome]) -> OverrideResult:
+    def _kept(self, answer: OverrideResult, effects: list[CoreEffect]) -> OverrideResult:
         self._carry_out(effects)
         try:
             self._memory.keep(_wall_offset_s())

@@ -18,11 +18,11 @@ from controller.edges.config.document import Mapped, Node
 from controller.edges.config.load import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
 from controller.edges.state import files
 from controller.features.probing.path_record import PathEstimate, by_clock
-from controller.features.probing.probed_paths import Sent
+from controller.features.probing.probed_paths import SentProbe
 from controller.features.probing.schedule import PathDirection
 from controller.model.config import ConfigError, Mode
-from controller.model.known import MOST_RANGES, MOST_RELAYS, Counted, PortRange, RelayOverride, Spent, Wanted
-from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
+from controller.model.known import MOST_RANGES, MOST_RELAYS, CopyCounter, PortRange, RelayOverride, Spent, Wanted
+from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 from controller.protocol.enrolment import CONTROLLER, NAME
 
 log = logging.getLogger(__name__)
@@ -70,17 +70,17 @@ def _alpha(place: Node) -> Alpha:
     return Alpha(files.number(keys["s_per_byte"]), files.number(keys["error"]))
 
 
-def _measurement(place: Node) -> Measured:
+def _measurement(place: Node) -> MeasuredRate:
     keys = place.mapping(required=("method", "at", "bps", "least_bps", "most_bps"))
     bps, least, most = (files.number(keys[name]) for name in ("bps", "least_bps", "most_bps"))
     if not 0 < least <= bps <= most:
         raise place.wrong("a rate above 0, between its lower and upper end")
-    return Measured(keys["method"].choice(METHODS), Rate(bps, least, most), files.moment(keys["at"]))
+    return MeasuredRate(keys["method"].choice(METHODS), Rate(bps, least, most), files.moment(keys["at"]))
 
 
-def _spent_on_probe(place: Node) -> Sent:
+def _spent_on_probe(place: Node) -> SentProbe:
     keys = place.mapping(required=("at", "bytes"))
-    return Sent(files.moment(keys["at"]), files.count(keys["bytes"]))
+    return SentProbe(files.moment(keys["at"]), files.count(keys["bytes"]))
 
 
 VERSION = 5
@@ -190,9 +190,9 @@ def _spent(place: Node) -> dict[str, Spent]:
     return found
 
 
-def _counted(place: Node) -> Counted:
+def _counted(place: Node) -> CopyCounter:
     keys = place.mapping(required=("passed_bytes", "rate_kbps"))
-    return Counted(files.count(keys["passed_bytes"]), files.count(keys["rate_kbps"]))
+    return CopyCounter(files.count(keys["passed_bytes"]), files.count(keys["rate_kbps"]))
 
 
 def _relays(place: Node) -> dict[str, RelayOverride]:

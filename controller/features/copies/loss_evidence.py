@@ -13,7 +13,7 @@ from controller.policy.copies.adaptive import MEASURED_S
 from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.copies.tunnel_loss import History, TunnelReading
 from controller.policy.paths.evidence import Ledger, weigh
-from controller.policy.paths.uplinks import Home, Leaves, Way, way
+from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, way
 from controller.program.program import Installed, PortCounters
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
 
@@ -31,7 +31,7 @@ class Senders:
         self._ledgers.pop(session, None)
 
     def told(
-        self, event: Reported, at_terminal: bool, homes: Mapping[str, Home], wanted: Wanted
+        self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
     ) -> dict[str, Evidence]:
         """Return the evidence by terminal.
 
@@ -39,9 +39,9 @@ class Senders:
         """
         active: dict[str, str] = {}  # by terminal with evidence
 
-        ways: dict[str, Way] = {}
+        ways: dict[str, TerminalUplinks] = {}
 
-        def way_of(home: Home) -> Way:
+        def way_of(home: AddressOwner) -> TerminalUplinks:
             """Return the way, with all packets on the active uplink, copied or not."""
             name = home.terminal.name
             if name not in ways:
@@ -63,10 +63,10 @@ class Senders:
         }
 
 
-def _mirrored(home_of: Callable[[str], Home | None]) -> Callable[[str], Home | None]:
+def _mirrored(home_of: Callable[[str], AddressOwner | None]) -> Callable[[str], AddressOwner | None]:
     """Wrap `home_of`: packets to a terminal take the same uplinks as its own, independent of the subnet."""
 
-    def found(address: str) -> Home | None:
+    def found(address: str) -> AddressOwner | None:
         home = home_of(address)
         return replace(home, uplink=None) if home is not None and home.site.other_end is not None else None
 

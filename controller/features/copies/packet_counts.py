@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from controller.model.config import Site
 from controller.model.known import without
-from controller.policy.paths.uplinks import Home, rides_none
+from controller.policy.paths.uplinks import AddressOwner, rides_none
 from controller.program.program import FlowKey, Group, GroupKind, Installed, ToGroup
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
@@ -31,7 +31,7 @@ class Downloads:
     def closed(self, session: int) -> None:
         self._before.pop(session, None)
 
-    def told(self, event: Reported, homes: Mapping[str, Home], sent: Mapping[str, int], now: float) -> None:
+    def told(self, event: Reported, homes: Mapping[str, AddressOwner], sent: Mapping[str, int], now: float) -> None:
         """Use a report of a terminal's own agent. `sent`: reported segments with data, by terminal."""
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):

@@ -15,13 +15,13 @@ from itertools import repeat
 
 from controller.features.probing import path_record, readout
 from controller.features.probing.path_record import Delivering, Estimate, Estimated, PathEstimate, WayOf
-from controller.features.probing.probed_paths import At, End, ProbedPath, Sent, Unmeasured, paths, wanted
+from controller.features.probing.probed_paths import At, End, ProbedPath, SentProbe, Unmeasured, paths, wanted
 from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
 from controller.features.probing.sessions import Host, Meetings
 from controller.features.probing.view import PathView
 from controller.model.config import Config
-from controller.policy.bandwidth.rates import FusedRate, Measured, said
-from controller.policy.paths.uplinks import Home
+from controller.policy.bandwidth.rates import FusedRate, MeasuredRate, said
+from controller.policy.paths.uplinks import AddressOwner
 from controller.protocol.orders import Direct, Tickets
 from controller.protocol.reports import (
     AgentClosed,
@@ -38,7 +38,7 @@ from controller.protocol.requests import Impossible, OverrideResult
 log = logging.getLogger(__name__)
 
 # By session: whether the agent is at the terminals' end, and the homes that it reports
-Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
+Speaker = Callable[[int], tuple[bool, Mapping[str, AddressOwner]] | None]
 
 
 class ProbingManager:
@@ -63,7 +63,7 @@ class ProbingManager:
         self._estimating: set[PathDirection] = set()
         self._timetable = Timetable(self._turns)
         self._delivering = Delivering()
-        self._delivered: dict[PathDirection, Measured] = {}  # the highest recent rate of a flow
+        self._delivered: dict[PathDirection, MeasuredRate] = {}  # the highest recent rate of a flow
         self.pages: Mapping[PathDirection, PathEstimate] = kept  # immutable; each change replaces the mapping
         self._paths: dict[At, ProbedPath] = {}
         self.watched: frozenset[At] = frozenset()  # paths whose loss another feature needs soon
@@ -213,7 +213,7 @@ class ProbingManager:
                 directive = self._tickets.draw()
                 page = self._page((at, down))
                 self._turns.begin(path, down, near.session, planned.lasts_s, page.spent, directive, now)
-                self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
+                self._write((at, down), replace(page, spent=SentProbe(now, planned.bytes)))
                 yield Direct(near.session, directive, planned.order(path, down, met.number))
 
     # Requests of people

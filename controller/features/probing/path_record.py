@@ -11,19 +11,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from controller.features.probing.probed_paths import Sent
+from controller.features.probing.probed_paths import SentProbe
 from controller.policy.bandwidth.rates import (
     DELIVERED_WITHIN_S,
     KEPT_S,
     Alpha,
     FusedRate,
-    Measured,
+    MeasuredRate,
     Method,
     Rate,
     Unknown,
     fused,
 )
-from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
+from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, rides_none
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
 # The estimation of a probe; probe_evaluation.py runs it outside the core's thread
@@ -58,7 +58,7 @@ class Estimated:
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
 
-WayOf = Callable[[Home], Way]
+WayOf = Callable[[AddressOwner], TerminalUplinks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Delivering:
         self._windows = {at: window for at, window in self._windows.items() if at[0] != session}
 
     def told(
-        self, event: Reported, at_terminal: bool, homes: Mapping[str, Home], way_of: WayOf, now: float
+        self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], way_of: WayOf, now: float
     ) -> Iterator[PathDelivery]:
         before, after = self._before.get(event.session, {}), dict[SubflowKey, tuple[_Where, int]]()
         for subflow in (each for connection in event.connections for each in connection.subflows):
@@ -116,7 +116,7 @@ class Delivering:
                 yield PathDelivery(site, uplink, sent, 8 * window.bytes / (now - window.begun_at))
 
 
-def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, Home], way_of: WayOf) -> _Where | None:
+def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, AddressOwner], way_of: WayOf) -> _Where | None:
     home = homes.get(subflow.local_address if at_terminal else subflow.remote_address)
     if home is None or (at_terminal and rides_none(home, subflow.remote_address)):
         return None
@@ -133,9 +133,9 @@ class PathEstimate:
     """Immutable estimates of one path and direction. Each probe returns a new value. Times are by the core's clock."""
 
     alpha: Alpha | None = None  # None: these hosts are not calibrated
-    measured: tuple[Measured, ...] = ()  # the last result of each method
+    measured: tuple[MeasuredRate, ...] = ()  # the last result of each method
     unknown: tuple[tuple[Method, str], ...] = ()  # methods without a result in the last probe, and why
-    spent: Sent | None = None  # by the last probe
+    spent: SentProbe | None = None  # by the last probe
     error: str = ""  # why the last probe was incomplete; empty: it was complete
     ended: int = 0  # probes in this run
     sent: int = 0  # single packets of the last probe
@@ -143,7 +143,7 @@ class PathEstimate:
     reordered: int = 0
     mtu_bytes: int | None = None  # of the longest that arrived
 
-    def figure(self, delivered: Measured | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
+    def figure(self, delivered: MeasuredRate | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
         """Return the fused rate. `delivered`: the highest recent rate of a flow."""
         return fused(self.measured if delivered is None else (*self.measured, delivered), now, kept_s)
 
@@ -169,7 +169,7 @@ def written(page: PathEstimate, told: Estimated) -> PathEstimate:
     found = {Method.ONE_PACKET: told.one_packet, Method.TRAINS: told.trains}
     if _several(told.one_packet, told.trains) or (isinstance(told.trains, Unknown) and _was_several(page)):
         found = {Method.SEVERAL_LINKS: told.one_packet, Method.TRAINS: told.trains}
-    rates = tuple(Measured(method, each, told.of.at) for method, each in found.items() if isinstance(each, Rate))
+    rates = tuple(MeasuredRate(method, each, told.of.at) for method, each in found.items() if isinstance(each, Rate))
     before = tuple(one for one in page.measured if one.method not in _replaced(rates) and not _over(one, told.trains))
     return replace(
         page,
@@ -191,11 +191,11 @@ def by_trains(page: PathEstimate, now: float) -> FusedRate | None:
     return figure if isinstance(figure, FusedRate) and Method.TRAINS in figure.methods else None
 
 
-def most(before: Measured | None, bps: float, now: float) -> Measured:
+def most(before: MeasuredRate | None, bps: float, now: float) -> MeasuredRate:
     """Return the higher of two recent delivered rates. A delivered rate is a lower bound."""
     if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:
         return before
-    return Measured(Method.DELIVERY, Rate(bps, bps, math.inf), now)
+    return MeasuredRate(Method.DELIVERY, Rate(bps, bps, math.inf), now)
 
 
 def by_clock(page: PathEstimate, moment: Callable[[float], float]) -> PathEstimate:
@@ -214,12 +214,12 @@ def _was_several(page: PathEstimate) -> bool:
     return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
 
 
-def _over(before: Measured, trains: Rate | Unknown) -> bool:
+def _over(before: MeasuredRate, trains: Rate | Unknown) -> bool:
     """Return whether trains find more than an earlier rate by single packets, which is then outdated."""
     return before.method is Method.ONE_PACKET and _several(before.rate, trains)
 
 
-def _replaced(rates: tuple[Measured, ...]) -> set[Method]:
+def _replaced(rates: tuple[MeasuredRate, ...]) -> set[Method]:
     """Return the methods that new rates replace. A rate by single packets is of one link or several: the newer wins."""
     methods = {one.method for one in rates}
     alone = {Method.ONE_PACKET, Method.SEVERAL_LINKS}

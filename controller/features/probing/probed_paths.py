@@ -37,7 +37,7 @@ AGAIN_AFTER_S = 30.0  # after a probe could not begin
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentProbe:
     at: float  # when the probe began
     bytes: int
 
@@ -48,7 +48,7 @@ def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> floa
     return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
 
 
-def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:
+def paid_at(spent: Iterable[SentProbe], wanted_bytes: int, budget_bytes: int) -> float | None:
     """Return the time when `wanted_bytes` fit into the probes' part of the budget, or None if they never fit.
 
     The limit holds for any period of a day: half of the part is for the last probe, and earlier probes were waited for.

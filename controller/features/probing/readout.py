@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.probed_paths import ProbedPath, Unmeasured
 from controller.features.probing.view import DirectionView, MethodView, PathHealthView, PathView
-from controller.policy.bandwidth.rates import FusedRate, Measured
+from controller.policy.bandwidth.rates import FusedRate, MeasuredRate
 from controller.protocol.reports import PathHealth
 
 
@@ -26,7 +26,7 @@ def unmeasured(one: Unmeasured) -> PathView:
 def direction(
     down: bool,
     page: PathEstimate,
-    delivered: Measured | None,
+    delivered: MeasuredRate | None,
     kept_s: float,
     running: bool,
     next_at: float | None,

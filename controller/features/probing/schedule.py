@@ -12,7 +12,7 @@ from controller.features.probing.probed_paths import (
     FIRST_AFTER_S,
     At,
     ProbedPath,
-    Sent,
+    SentProbe,
     paid_at,
     period_s,
 )
@@ -41,7 +41,7 @@ SMALL = 64 + HEADERS  # an answer, or the request for a long one
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProbePlan:
     shortest: int
     tries: int
     pause_us: int
@@ -83,18 +83,20 @@ class Plan:
         )
 
 
-def plan(down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False) -> Plan:
+def plan(
+    down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False
+) -> ProbePlan:
     """Return the plan. `bps`, `back_bps`: the last measurement per direction, or None. `new`: never probed."""
     shortest = SHORTEST_DOWN if down else SHORTEST_UP
     long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
     if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
-        return Plan(shortest, TRIES_FAST, max(PAUSE_FAST_US, small_us), TRAINS, TRAIN_PACKETS)
+        return ProbePlan(shortest, TRIES_FAST, max(PAUSE_FAST_US, small_us), TRAINS, TRAIN_PACKETS)
     pause_us = min(max(PAUSE_NEW_US if new else PAUSE_US, long_us, small_us), LONGEST_PAUSE_US)
     if paid:
-        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS_PAID)
+        return ProbePlan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS_PAID)
     if new or (bps is not None and bps < SLOW_BPS):
-        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS)
-    return Plan(shortest, TRIES, pause_us, TRAINS, TRAIN_PACKETS)
+        return ProbePlan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS)
+    return ProbePlan(shortest, TRIES, pause_us, TRAINS, TRAIN_PACKETS)
 
 
 def _apart_us(length: int, bps: float | None) -> int:
@@ -119,7 +121,7 @@ class Turn:
     session: int  # of the near end's agent
     until: float
     link_bps: float | None
-    before: Sent | None  # the previous probe
+    before: SentProbe | None  # the previous probe
 
     @property
     def heading(self) -> PathDirection:
@@ -152,7 +154,7 @@ class Turns:
         down: bool,
         session: int,
         lasts_s: float,
-        before: Sent | None,
+        before: SentProbe | None,
         directive: int,
         now: float,
     ) -> None:
@@ -234,7 +236,7 @@ class Timetable:
         paid = paid_at((one for one in spent if one is not None), self.plan(heading, pages).bytes, budget)
         return None if paid is None else max(due_at, paid)
 
-    def plan(self, heading: PathDirection, pages: Pages) -> Plan:
+    def plan(self, heading: PathDirection, pages: Pages) -> ProbePlan:
         """Return the plan of a probe. A request of a person always gets a full probe, regardless of cost."""
         (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.asked
         bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), _page(pages, (at, not down)).probed_bps()

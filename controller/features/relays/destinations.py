@@ -239,7 +239,7 @@ UplinkBps = Callable[[str, float], float | None]  # rate of a site's fastest upl
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RelayContext:
     """A site, and the relays that its connections may use."""
 
     site: Site
@@ -277,20 +277,20 @@ class Seeking:
         places = self._places[site].by_prefix.values()
         return len(places), sum(each.choice is not None for each in places)
 
-    def seek(self, scene: Scene, one: PendingDestination, now: float) -> None:
+    def seek(self, scene: RelayContext, one: PendingDestination, now: float) -> None:
         """Measure for a destination, unless the last measurements for it have not settled."""
         place = self._sought(scene, one)
         if not place.settles(now):
             place.walked_for_at = now
             self._walk(self._ways_for(scene, place), now)
 
-    def ask(self, scene: Scene, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
+    def ask(self, scene: RelayContext, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
         """Measure for a destination, on request also known distances. Return the pairs of agent and address."""
         place = self._sought(scene, one)
         place.walked_for_at = now
         return self._walk(self._ways_for(scene, place), now, anew)
 
-    def _sought(self, scene: Scene, one: PendingDestination) -> Destination:
+    def _sought(self, scene: RelayContext, one: PendingDestination) -> Destination:
         place = self._places[scene.site.name].sought(one)
         while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
             max(
@@ -298,7 +298,7 @@ class Seeking:
             ).forget_oldest()  # from the site with the most
         return place
 
-    def _ways_for(self, scene: Scene, place: Destination) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
+    def _ways_for(self, scene: RelayContext, place: Destination) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
         there = DistanceTarget(place.address, place.port, scene.method is Choosing.TRACEROUTE)
         if scene.relays:
             yield scene.gateway.walker, there
@@ -335,7 +335,7 @@ class Seeking:
     def touch(self, site: str) -> None:
         self._places[site].touch()
 
-    def choose(self, scene: Scene, now: float) -> None:
+    def choose(self, scene: RelayContext, now: float) -> None:
         way = CHOOSE.get(scene.method)
         if way is None:
             return
@@ -352,7 +352,7 @@ class Seeking:
             if place.choice is not None:
                 place.present = place.choice.relays
 
-    def question(self, scene: Scene, place: Destination, now: float) -> RelayQuery | None:
+    def question(self, scene: RelayContext, place: Destination, now: float) -> RelayQuery | None:
         """Return the inputs of a choice, or None if relays or the direct distance are missing."""
         name = scene.site.name
         direct = self.ways.leg(name, place.address, now)
@@ -364,11 +364,11 @@ class Seeking:
         there = tuple(each for each in candidates if each is not None)
         return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
 
-    def _is_compared(self, scene: Scene, place: Destination, now: float) -> bool:
+    def _is_compared(self, scene: RelayContext, place: Destination, now: float) -> bool:
         """Return whether the direct distance is still known. Once it expires, unused destinations are not measured."""
         return self.ways.leg(scene.site.name, place.address, now) is not None
 
-    def _is_open(self, scene: Scene, place: Destination, now: float) -> bool:
+    def _is_open(self, scene: RelayContext, place: Destination, now: float) -> bool:
         """Return whether a distance must be measured before a choice.
 
         A relay must not lose because its distance is older, or because it was away when the destination came up. New
@@ -387,13 +387,13 @@ class Seeking:
         parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
         return places.together() if places is not None and parallel else frozenset()
 
-    def choices(self, scene: Scene) -> Choices:
+    def choices(self, scene: RelayContext) -> Choices:
         if scene.method not in CHOOSE:
             return NONE
         return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
 
     def _candidate(
-        self, scene: Scene, name: str, place: Destination, direct: Leg, uplink_bps: float | None, now: float
+        self, scene: RelayContext, name: str, place: Destination, direct: Leg, uplink_bps: float | None, now: float
     ) -> Candidate | None:
         near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
         far = self.ways.leg(name, place.address, now)
@@ -403,7 +403,7 @@ class Seeking:
         told = figures.told if figures else None
         return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), told)
 
-    def _waits(self, scene: Scene, place: Destination) -> bool:
+    def _waits(self, scene: RelayContext, place: Destination) -> bool:
         """Return whether to wait for measurements, or for relays that have not reported since a restart."""
         if any(name not in scene.figures for name in scene.relays):
             return True
@@ -415,7 +415,7 @@ class Seeking:
         )
 
 
-def _moods(scene: Scene) -> tuple[tuple[str, bool, int, int], ...]:
+def _moods(scene: RelayContext) -> tuple[tuple[str, bool, int, int], ...]:
     """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
     told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
     return tuple(

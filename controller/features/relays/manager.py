@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent
-from controller.features.relays.destinations import CHOOSE, NONE, Scene, Seeking, UplinkBps
+from controller.features.relays.destinations import CHOOSE, NONE, RelayContext, Seeking, UplinkBps
 from controller.features.relays.orders import RelayOrders
 from controller.model.config import Config
 from controller.model.known import RelayOverride, Wanted
@@ -142,7 +142,7 @@ class RelayManager:
             self._sought(scene, event.taking, now)
         return others
 
-    def _sought(self, scene: Scene, taking: InterceptionReport, now: float) -> None:
+    def _sought(self, scene: RelayContext, taking: InterceptionReport, now: float) -> None:
         if scene.method not in CHOOSE:
             return
         for one in taking.sought:
@@ -200,7 +200,7 @@ class RelayManager:
 
     # Choices
 
-    def scene(self, site: str) -> Scene | None:
+    def scene(self, site: str) -> RelayContext | None:
         """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
@@ -208,7 +208,7 @@ class RelayManager:
         standing = self.orders.standing
         heard = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
         usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
-        return Scene(
+        return RelayContext(
             self.orders.takers[site],
             gateway,
             {name: standing[name] for name in sorted(usable, key=lambda name: (name not in heard, name))},
@@ -228,7 +228,7 @@ class RelayManager:
 
     # Requests of people
 
-    def scenes(self, site: str | None) -> list[Scene]:
+    def scenes(self, site: str | None) -> list[RelayContext]:
         """Return the scene of one site, or of all sites that intercept. Raise Impossible if there is none."""
         takers = ", ".join(self.orders.takers) or "none"
         if site is not None and site not in self.orders.takers:
@@ -240,14 +240,14 @@ class RelayManager:
             raise Impossible(f"no gateway agent enrolled as {site or takers} is connected")
         return scenes
 
-    def walk(self, scenes: Iterable[Scene], to: PendingDestination, anew: bool, now: float) -> Inquiry:
+    def walk(self, scenes: Iterable[RelayContext], to: PendingDestination, anew: bool, now: float) -> Inquiry:
         """Measure the distance of a place from these sites and the relays, on request also known distances."""
         inquiry = Inquiry()
         for scene in scenes:
             inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
         return self._awaited(inquiry)
 
-    def walk_to_relay(self, scenes: Iterable[Scene], relay: RelayOverride) -> Inquiry:
+    def walk_to_relay(self, scenes: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
         """Measure the distance of a relay from these sites, also if it is known."""
         inquiry, address = Inquiry(), str(relay.address)
         for walker in (scene.gateway.walker for scene in scenes):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controller.features.relays.agents import RelayClientAgent
-from controller.features.relays.destinations import Destination, Scene, by_all
+from controller.features.relays.destinations import Destination, RelayContext, by_all
 from controller.features.relays.manager import RelayManager
 from controller.features.relays.view import (
     ChoiceView,
@@ -94,7 +94,7 @@ def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None)
     )
 
 
-def destination(relaying: RelayManager, scene: Scene, place: Destination, now: float) -> DestinationView:
+def destination(relaying: RelayManager, scene: RelayContext, place: Destination, now: float) -> DestinationView:
     question = relaying.seeking.question(scene, place, now)
     would = by_all(question) if question is not None else {}
     made = scene.method in would
@@ -112,7 +112,7 @@ def destination(relaying: RelayManager, scene: Scene, place: Destination, now: f
     )
 
 
-def _nearest(scene: Scene) -> RelaySelection | None:
+def _nearest(scene: RelayContext) -> RelaySelection | None:
     reached = [one for name, one in scene.gateway.relays.items() if name in scene.relays and one.setup_us]
     if not reached:
         return None
@@ -122,7 +122,7 @@ def _nearest(scene: Scene) -> RelaySelection | None:
     )
 
 
-def _instead(direct: RelaySelection, scene: Scene) -> RelaySelection | None:
+def _instead(direct: RelaySelection, scene: RelayContext) -> RelaySelection | None:
     """Return the choice of a gateway that never sends directly, in place of the direct path."""
     nearest = _nearest(scene)
     forbidden = "`fallback: block` forbids direct connections"
@@ -133,7 +133,7 @@ def _choice(method: Choosing, one: RelaySelection) -> ChoiceView:
     return ChoiceView(method, one.relays, one.reason, one.predicted_bps, one.direct_bps)
 
 
-def _legs(relaying: RelayManager, scene: Scene, place: Destination, now: float) -> Iterator[LegView]:
+def _legs(relaying: RelayManager, scene: RelayContext, place: Destination, now: float) -> Iterator[LegView]:
     site = scene.site.name
     yield _leg(relaying, site, place.address, place.address, now)
     for name, wished in scene.relays.items():

@@ -23,7 +23,7 @@ class By(StrEnum):
 
 
 @dataclass(slots=True)
-class Outcome:
+class AgentOutcome:
     """The result of a decision at one agent, filled in when the agent answers."""
 
     agent: str
@@ -58,7 +58,7 @@ class LogEntry:
     hard: bool
     copies: bool | None = None  # copies begin or end; None: the decision is about the uplink
     gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
-    hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
+    hands: dict[str, AgentOutcome] = field(default_factory=dict)  # by agent
     unmoved: str | None = None  # why no agent got an order
     reporters: tuple[str, ...] = ()  # the agents whose reports caused it
 
@@ -75,7 +75,7 @@ class LogEntry:
         return tuple(f"{each.agent} could not: {each.said}" for each in self.hands.values() if each.done is False)
 
 
-def _says(terminal: str, outcome: Outcome) -> str:
+def _says(terminal: str, outcome: AgentOutcome) -> str:
     if outcome.done is None:
         return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` shows the result"
     return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
@@ -90,7 +90,7 @@ def reported_by(reporters: Iterable[str]) -> str:
 class Logbook:
     def __init__(self) -> None:
         self._entries: dict[str, deque[LogEntry]] = {}  # by terminal
-        self._directives: dict[int, Outcome] = {}  # without an answer
+        self._directives: dict[int, AgentOutcome] = {}  # without an answer
         self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by the switch's session and the ticket
         self._number = 0
 
@@ -136,10 +136,12 @@ class Logbook:
     def ordered(self, entry: LogEntry, agent: str, directive: int) -> None:
         entry.unmoved = None
         before = entry.hands.get(agent)
-        entry.hands[agent] = self._directives[directive] = Outcome(agent, orders=before.orders + 1 if before else 1)
+        entry.hands[agent] = self._directives[directive] = AgentOutcome(
+            agent, orders=before.orders + 1 if before else 1
+        )
 
     def fired(self, entry: LogEntry, agent: str, event: FailoverFired) -> None:
-        entry.hands[agent] = Outcome(agent, True, event.said, event.connections)
+        entry.hands[agent] = AgentOutcome(agent, True, event.said, event.connections)
 
     def resulted(self, event: Resulted) -> None:
         outcome = self._directives.pop(event.directive, None)

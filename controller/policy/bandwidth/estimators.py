@@ -39,22 +39,22 @@ NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinearFit:
     """A coefficient for each column, each with the error (one standard deviation) that the points' scatter explains."""
 
     coefficients: Numbers
     errors: Numbers
 
 
-def least_squares(columns: Numbers, values: Numbers) -> Line:
+def least_squares(columns: Numbers, values: Numbers) -> LinearFit:
     inverse = np.linalg.pinv(columns.T @ columns)
     coefficients = inverse @ (columns.T @ values)
     left = values - columns @ coefficients
     variance = float(left @ left) / max(1, len(values) - columns.shape[1])
-    return Line(coefficients, np.sqrt(np.diag(inverse) * variance))
+    return LinearFit(coefficients, np.sqrt(np.diag(inverse) * variance))
 
 
-def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
+def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> LinearFit:
     """Return the line that has the share `quantile` of the points below it (quantile regression).
 
     The check function is minimized by weighted least squares that majorize it. It is rounded off near zero, less with
@@ -74,7 +74,7 @@ def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
         if rounded <= NEAR * spread and np.abs(columns @ step).max() < NEAR * spread:
             break
         rounded = max(rounded * 0.8, NEAR * spread)
-    return Line(coefficients, _errors(columns, left, quantile))
+    return LinearFit(coefficients, _errors(columns, left, quantile))
 
 
 def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:

@@ -62,7 +62,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRate:
     method: Method
     rate: Rate
     at: float
@@ -82,7 +82,7 @@ class FusedRate:
         return max(0.0, now - self.at)
 
 
-def fused(measured: Iterable[Measured], now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
+def fused(measured: Iterable[MeasuredRate], now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
     newest = _newest(measured, now, kept_s)
     told = [one for method in (Method.ONE_PACKET, Method.TRAINS) if (one := newest.get(method))]
     delivered = newest.get(Method.DELIVERY)
@@ -98,8 +98,8 @@ def fused(measured: Iterable[Measured], now: float, kept_s: float = KEPT_S) -> F
     return Unknown(f"nothing was measured within {last}")
 
 
-def _newest(measured: Iterable[Measured], now: float, kept_s: float) -> dict[Method, Measured]:
-    newest: dict[Method, Measured] = {}
+def _newest(measured: Iterable[MeasuredRate], now: float, kept_s: float) -> dict[Method, MeasuredRate]:
+    newest: dict[Method, MeasuredRate] = {}
     for one in measured:
         counts_s = DELIVERED_WITHIN_S if one.method is Method.DELIVERY else kept_s
         if one.at <= now and now - one.at <= counts_s and (one.method not in newest or newest[one.method].at <= one.at):
@@ -107,7 +107,7 @@ def _newest(measured: Iterable[Measured], now: float, kept_s: float) -> dict[Met
     return newest
 
 
-def _together(told: list[Measured]) -> FusedRate:
+def _together(told: list[MeasuredRate]) -> FusedRate:
     lower, higher = told[0], told[-1]
     if lower.rate.bps > higher.rate.bps:
         lower, higher = higher, lower
@@ -123,7 +123,7 @@ def _width(rate: Rate) -> float:
     return math.log(rate.most_bps / rate.least_bps)
 
 
-def _at_least(figure: FusedRate, delivered: Measured) -> FusedRate:
+def _at_least(figure: FusedRate, delivered: MeasuredRate) -> FusedRate:
     """Return the delivered rate if it exceeds the figure: a flow has just got it."""
     got = delivered.rate
     if got.least_bps <= figure.most_bps:

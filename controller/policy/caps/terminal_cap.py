@@ -25,7 +25,7 @@ from controller.policy.caps.windows import (
     SEGMENT_US,
     TURNS_US,
     WON_SHARES,
-    Part,
+    AirtimeShare,
     Window,
     bounds,
     released,
@@ -38,7 +38,9 @@ from controller.policy.caps.witnesses import RttWitnesses
 MOST_PLACES = 3  # destinations in one sentence
 
 
-def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]) -> str:
+def account(
+    part: AirtimeShare, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]
+) -> str:
     """Return the sentence that explains the windows. There is at least one, with its round trips."""
     places = list({other: pair for pair in sorted(windows) for _, other in (pair,)}.items())
     rule = part.access_point.rule
@@ -54,7 +56,7 @@ def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int],
     return f"{head}: {part.active} active, {', '.join(each)}, {connections}{''.join(_besides(windows, srtt_us))}"
 
 
-def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
+def _ideal(part: AirtimeShare, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
     bandwidth = f"{part.bandwidth_bps / 1e6:.4g} Mbit/s"
     place = f" to {other}" if other else ""
     if one.released:
@@ -68,7 +70,7 @@ def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window
     return f"{bandwidth} x {way} ms{place} / {part.active} = {fitting} + 1 segments{parted}"
 
 
-def _paper(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
+def _paper(part: AirtimeShare, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
     by_number, by_growth = bounds(part, one)
     smaller = by_number.smaller(by_growth)
     place = f" to {other}" if other else ""
@@ -181,7 +183,7 @@ def _cap(
     known = _known(sharer, witnesses, old.shortest_us if old and old.rides == sharer.rides else {}, queue_us)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
-    part = Part(access_point, active, max(connections, 1))
+    part = AirtimeShare(access_point, active, max(connections, 1))
     # Hysteresis only covers changes of the terminal's own round trips. Others' changes and a new bandwidth act at once.
     same = before.access_point == access_point and before.active == active
     settled = old.held_windows if old and same and old.connections == connections else {}
@@ -304,7 +306,7 @@ def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | Non
     return sum(one.most for one in capped), sum(one.least for one in capped)
 
 
-def _because(sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, Window]) -> str:
+def _because(sharer: Sharer, part: AirtimeShare, known: _Known, windows: Mapping[Pair, Window]) -> str:
     if not sharer.active:
         return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
     if not sharer.live:

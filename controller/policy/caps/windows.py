@@ -152,7 +152,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AirtimeShare:
     """One terminal's share of an access point, and the connections that divide it."""
 
     access_point: AccessPoint
@@ -186,14 +186,14 @@ class Part:
         return self.access_point.bandwidth_bps
 
 
-def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
+def window(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
     """Return the window of a connection. `before` is None if more than round trips has changed."""
     if part.access_point.rule is CapRule.PAPER:
         return _paper(part, rtt_us, srtt_us, before)
     return _ideal(part, rtt_us, srtt_us, before)
 
 
-def released(part: Part, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
+def released(part: AirtimeShare, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
     """Return the window while caps are released (release.py).
 
     It allows `shares` equal shares at the current round trip, and at least `least_bps`.
@@ -205,13 +205,13 @@ def released(part: Part, one: Window, srtt_us: int, least_bps: float, shares: fl
     return replace(one, most=most, least=least, pace_bps=one.pace_bps if most == one.most else 0, released=True)
 
 
-def bounds(part: Part, one: Window) -> tuple[Bounds, Bounds]:
+def bounds(part: AirtimeShare, one: Window) -> tuple[Bounds, Bounds]:
     """Return the bounds of the paper's tables, by number and by ratio."""
     tables = part.access_point.tables
     return by_terminals(tables, one.case, part.active), by_ratio(tables, one.case, one.row)
 
 
-def _ideal(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
+def _ideal(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
     target = part.fitting(rtt_us) + 1
     most = min(max(FEWEST_SEGMENTS, -(-target // part.connections)), MOST_SEGMENTS)
     if before and LEFT_AT * before.most <= most < before.most:
@@ -232,7 +232,7 @@ def _queues(rtt_us: int, srtt_us: int, before: bool) -> bool:
     return srtt_us > (above_us * 3 // 4 if before else above_us)
 
 
-def _paper(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
+def _paper(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
     was_far = before is not None and before.case is Case.B
     case = Case.B if rtt_us >= CASE_B_FROM_US * (LEFT_AT if was_far else 1) else Case.A
     ratio = srtt_us / rtt_us

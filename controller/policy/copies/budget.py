@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.model.known import Counted, Spent
+from controller.model.known import CopyCounter, Spent
 from controller.model.uplink import Limits
 
 SHARE_S = 300.0  # "the last minutes"
@@ -41,7 +41,7 @@ class CounterReading:
     """A reading of the counters at one end's switch."""
 
     at: str  # identity of the counters: switch and table
-    copied: Counted
+    copied: CopyCounter
     carried: Mapping[int, int]  # bytes sent by uplink ports, by port number
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from controller.policy.copies.adaptive import is_losing
 from controller.policy.copies.tallies import Evidence, LossCounts, Source
-from controller.program.program import Counters
+from controller.program.program import PacketCounters
 
 HISTORY_S = 30.0  # long enough to prove a loss of 4 % in a call
 RISES = 2  # a burst can begin before a reading and end after it
@@ -25,12 +25,12 @@ class TunnelReading:
     """The counters of both ends for one direction of a tunnel, read at nearly the same moment."""
 
     at: float
-    sent: Counters
-    received: Counters
+    sent: PacketCounters
+    received: PacketCounters
 
     @property
-    def missing(self) -> Counters:
-        return Counters(self.sent.packets - self.received.packets, self.sent.bytes - self.received.bytes)
+    def missing(self) -> PacketCounters:
+        return PacketCounters(self.sent.packets - self.received.packets, self.sent.bytes - self.received.bytes)
 
 
 History = tuple[TunnelReading, ...]

@@ -23,7 +23,7 @@ from math import sqrt
 
 from controller.model.known import ONWARD_PORTS
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
+from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, rides_none
 from controller.protocol.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip: BBR and the like keep that much in flight
@@ -33,7 +33,7 @@ THIN_SEGMENTS = 10  # initial window; a sender with no more in flight did not ma
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SubflowReading:
     """One subflow at a report, kept until the next."""
 
     segments_sent: int
@@ -43,11 +43,11 @@ class Seen:
     waited_ms: int  # milliseconds without an acknowledgement, as seen across reports
 
 
-Ledger = Mapping[SubflowKey, Seen]
+Ledger = Mapping[SubflowKey, SubflowReading]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SubflowFlags:
     """A subflow of an MPTCP connection, and the ends that have flagged it as backup."""
 
     uplink: str
@@ -59,13 +59,13 @@ class Held:
 class TerminalConnections:
     """One terminal's MPTCP connections at one agent."""
 
-    connections: dict[int, list[Held]] = field(default_factory=dict)  # by token
+    connections: dict[int, list[SubflowFlags]] = field(default_factory=dict)  # by token
     srtt_us: dict[str, int] = field(default_factory=dict)  # of the slowest subflow, by uplink
 
 
 @dataclass(slots=True)
 class Weighed:
-    ledger: dict[SubflowKey, Seen] = field(default_factory=dict)
+    ledger: dict[SubflowKey, SubflowReading] = field(default_factory=dict)
     readings: dict[tuple[str, str], UplinkReading] = field(default_factory=dict)  # by terminal and uplink
     late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that queues delay, not in the readings
     standings: dict[str, TerminalConnections] = field(default_factory=dict)  # by terminal
@@ -89,8 +89,8 @@ def weigh(
     connections: tuple[Connection, ...],
     interval_ms: int,
     at_terminal: bool,
-    home_of: Callable[[str], Home | None],
-    way_of: Callable[[Home], Way],
+    home_of: Callable[[str], AddressOwner | None],
+    way_of: Callable[[AddressOwner], TerminalUplinks],
     confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
     """Return the evidence of one report.
@@ -100,7 +100,7 @@ def weigh(
     """
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
-    stalls: list[tuple[Way, str, int]] = []
+    stalls: list[tuple[TerminalUplinks, str, int]] = []
     for connection in connections:
         found = ((subflow, _home(subflow, at_terminal, home_of)) for subflow in connection.subflows)
         known = [(subflow, home) for subflow, home in found if home is not None]
@@ -116,7 +116,7 @@ def weigh(
             own = home.uplink or way.active
             if connection.token and (at_terminal or connection.serves):
                 standing = weighed.standings.setdefault(way.terminal, TerminalConnections())
-                held = Held(own, subflow.backup_by_us, subflow.backup_by_peer)
+                held = SubflowFlags(own, subflow.backup_by_us, subflow.backup_by_peer)
                 standing.connections.setdefault(connection.token, []).append(held)
                 standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
             if before is not None:
@@ -135,7 +135,7 @@ def weigh(
     return weighed
 
 
-def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | None]) -> Home | None:
+def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressOwner | None]) -> AddressOwner | None:
     """Return the configured address of a subflow's terminal.
 
     The result is None for an unknown address, and for a subflow that is on no single uplink: between two relays it has
@@ -148,25 +148,25 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | N
     return None if goes_on or rides_none(home, subflow.remote_address) else home
 
 
-def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:
+def _seen(old: SubflowReading | None, subflow: Subflow, interval_ms: int) -> SubflowReading:
     """Return the subflow's state. One report shows that it waits; only a series of reports shows for how long."""
     waiting = subflow.in_flight_segments > 0
     stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
     waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
-    return Seen(subflow.segments_sent, subflow.retransmits, subflow.bytes_acked, waiting, waited_ms)
+    return SubflowReading(subflow.segments_sent, subflow.retransmits, subflow.bytes_acked, waiting, waited_ms)
 
 
 def _count(
     sums: dict[tuple[str, str], _Sum],
     laid_to: str | None,
     own: str,
-    way: Way,
-    old: Seen | None,
-    now: Seen,
+    way: TerminalUplinks,
+    old: SubflowReading | None,
+    now: SubflowReading,
     subflow: Subflow,
 ) -> None:
     if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
-        old = Seen(0, 0, 0, False, 0)  # a new subflow, perhaps with the same ports
+        old = SubflowReading(0, 0, 0, False, 0)  # a new subflow, perhaps with the same ports
     acked = now.bytes_acked - old.bytes_acked
     if acked:
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
@@ -207,13 +207,13 @@ def is_late(subflow: Subflow) -> bool:
     return _queues(subflow) and subflow.in_flight_segments <= THIN_SEGMENTS
 
 
-def _laid_to(way: Way, own: str, at_terminal: bool) -> str | None:
+def _laid_to(way: TerminalUplinks, own: str, at_terminal: bool) -> str | None:
     if not at_terminal or way.leaves is Leaves.BY_OWN:
         return own
     return way.active if way.leaves is Leaves.BY_ACTIVE else None
 
 
-def _accused(way: Way, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
+def _accused(way: TerminalUplinks, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
     if way.leaves is not Leaves.BY_ACTIVE or own == way.active:
         return own
     active = sums.get((way.terminal, way.active))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.policy.paths.evidence import Held, TerminalConnections
+from controller.policy.paths.evidence import SubflowFlags, TerminalConnections
 from controller.protocol.reports import PathManager, Role
 
 
@@ -64,7 +64,7 @@ def astray(standing: TerminalConnections, uplink: str) -> frozenset[int]:
     return frozenset(token for token, held in standing.connections.items() if _strays(held, uplink))
 
 
-def _strays(subflows: list[Held], uplink: str) -> bool:
+def _strays(subflows: list[SubflowFlags], uplink: str) -> bool:
     there = [each for each in subflows if each.uplink == uplink]
     elsewhere = [each for each in subflows if each.uplink != uplink]
     if not there or all(each.by_peer for each in there):

@@ -41,7 +41,7 @@ class UplinkDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class AbandonedUplink:
     """The lossy uplink that a policy left last, and what it delivered."""
 
     uplink: str
@@ -57,10 +57,10 @@ class Course:
     returns_failed: int = 0
     returned: bool = False  # it came back to its default uplink, which can fail
     moves: tuple[float, ...] = ()  # times of the last moves
-    left: Left | None = None
-    regains: Left | None = None  # set if it has come back to the uplink that it left
+    left: AbandonedUplink | None = None
+    regains: AbandonedUplink | None = None  # set if it has come back to the uplink that it left
 
-    def moved(self, to: str, default: str, now: float, left: Left | None = None) -> Course:
+    def moved(self, to: str, default: str, now: float, left: AbandonedUplink | None = None) -> Course:
         moves = (*self.moves, now)[-MOST_MOVES:]
         regains = self.left if self.left is not None and self.left.uplink == to else None
         if to == default:
@@ -112,11 +112,11 @@ def _rank(path: UplinkPath, now: float) -> int:
     return RANK[UplinkHealth.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
 
 
-def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> Left | None:
+def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> AbandonedUplink | None:
     """Return the uplink that a decision leaves, with its rate, or None if it is not lossy."""
     if path.health is not UplinkHealth.LOSSY:
         return None
-    return Left(active, path.throughput.delivered_bps(decision.at))
+    return AbandonedUplink(active, path.throughput.delivered_bps(decision.at))
 
 
 def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) -> str | None:
@@ -148,7 +148,7 @@ def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: fl
     return carries < WORTH * course.delivers_bps(active, now)
 
 
-def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Left | None:
+def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> AbandonedUplink | None:
     """Return the uplink left before, if the active one, fully used since, carries less."""
     left, throughput = course.left, paths[course.active].throughput
     if left is None or left.uplink not in paths or paths[left.uplink].health is UplinkHealth.DEAD:
@@ -157,7 +157,7 @@ def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Left
     return left if measured and throughput.limit_bps < WORTH * left.delivered_bps else None
 
 
-def _outdone(active: str, path: UplinkPath, left: Left, now: float) -> str:
+def _outdone(active: str, path: UplinkPath, left: AbandonedUplink, now: float) -> str:
     return f"{_carries(active, path, now)}, and {left.uplink} delivered {said(left.delivered_bps)} when it was left"
 
 

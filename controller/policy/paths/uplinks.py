@@ -31,7 +31,7 @@ class Leaves(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TerminalUplinks:
     """The uplinks of one terminal's TCP at one moment."""
 
     terminal: str
@@ -40,7 +40,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class AddressOwner:
     """The site, terminal and uplink of one configured address."""
 
     site: Site
@@ -49,13 +49,13 @@ class Home:
     by_relay: bool = False  # the site's host has it, and relays for the terminal
 
 
-def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
+def way(site: Site, terminal: Terminal, wanted: Wanted) -> TerminalUplinks:
     mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
     leaves = {_leaves(mode, _holds_tcp(site.bicast))}
     leaves |= {_leaves(wanted.acting_of(site, terminal, each.name), True) for each in site.named if _holds_tcp(each)}
     if wanted.keeps_apart(site, terminal):
         leaves = {Leaves.BY_OWN if each is Leaves.BY_ACTIVE else each for each in leaves}
-    return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
+    return TerminalUplinks(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
 
 
 def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
@@ -90,9 +90,9 @@ def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
     return found if len(found) > 1 else {}
 
 
-def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
+def homes(sites: tuple[Site, ...]) -> dict[str, tuple[AddressOwner, ...]]:
     """Return the homes of each address. An address may be in several sites."""
-    found: dict[str, tuple[Home, ...]] = {}
+    found: dict[str, tuple[AddressOwner, ...]] = {}
     for site in sites:
         for terminal in site.terminals:
             returns_by = {
@@ -100,7 +100,7 @@ def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
             }
             for at in terminal.addresses:
                 address = str(at.address)
-                home = Home(site, terminal, returns_by.get(address), at.by_relay)
+                home = AddressOwner(site, terminal, returns_by.get(address), at.by_relay)
                 found[address] = (*found.get(address, ()), home)
     return found
 
@@ -111,7 +111,7 @@ def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
     return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
 
 
-def rides_none(home: Home, remote: str) -> bool:
+def rides_none(home: AddressOwner, remote: str) -> bool:
     """Return whether TCP to `remote` uses no uplink: it stays inside, or is intercepted and the host connects."""
     if _stays_inside(home.site, remote):
         return True

@@ -28,7 +28,7 @@ from experiments.air.plan import BBR, CUBIC
 from experiments.air.starvation import measure
 from experiments.air.starvation.measure import DATAGRAMS_BPS, PROGRAM, laboratory, released
 from experiments.air.starvation.plan import GUEST, HELD, PROMISED, RTTS_MS, RULES, server_at
-from lab.processes.agents import Agent
+from lab.processes.agents import AgentProcess
 from lab.stage import isolate
 from lab.stage.nodes import Machine
 from lab.traffic.streaming import till
@@ -128,7 +128,7 @@ def carry_out(mixes: Sequence[Drawn], logs: Path) -> Iterator[tuple[Run, Run]]:
                     yield off, ideal
 
 
-def _run(lab: Laboratory, agents: dict[str, Agent], mix: Drawn, rule: str) -> Run:
+def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Drawn, rule: str) -> Run:
     guest = agents.get(GUEST)
     if guest is not None and not guest.ended:
         guest.kill()

@@ -21,7 +21,7 @@ from experiments.air.endpoints import PORT, Received, received, sampled, uploadi
 from experiments.air.laboratory import FILE, SITE, WITHIN_S, Laboratory
 from experiments.air.plan import CUBIC
 from experiments.air.starvation.plan import GUEST, HELD, RTTS_MS, RULES, Guest, Mix, server_at
-from lab.processes.agents import SETTINGS, Agent, agent
+from lab.processes.agents import SETTINGS, AgentProcess, agent
 from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, controlled
 from lab.stage import isolate, ovs
 from lab.stage.failure import ExperimentFailed
@@ -74,7 +74,7 @@ def carry_out(mixes: Sequence[Mix], times: int, logs: Path) -> Iterator[Run]:
 
 
 @contextmanager
-def laboratory(by_gateway: bool, logs: Path) -> Iterator[tuple[Laboratory, dict[str, Agent]]]:
+def laboratory(by_gateway: bool, logs: Path) -> Iterator[tuple[Laboratory, dict[str, AgentProcess]]]:
     with (
         controlled(FILE, SETTINGS) as controller,
         raised(AccessPointTopo(len(HELD) + 1), controller=OPENFLOW) as net,
@@ -131,7 +131,7 @@ def _told(lab: Laboratory) -> dict[str, Any]:
     return dict(one)
 
 
-def _run(lab: Laboratory, agents: dict[str, Agent], mix: Mix, rule: str) -> Run:
+def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Mix, rule: str) -> Run:
     guest = agents.get(GUEST)
     if guest is not None and guest.ended and mix.guest is Guest.KILLED:
         guest.start()

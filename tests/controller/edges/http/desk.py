@@ -28,13 +28,13 @@ from controller.model.traffic import Address
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import (
     Bucket,
-    Counters,
     DecTtl,
     Flow,
     Group,
     GroupKind,
     Meter,
     Output,
+    PacketCounters,
     PortCounters,
     Program,
     SetField,
@@ -125,7 +125,7 @@ def _uplink(name: str, number: int, up: bool) -> UplinkView:
         up,
         (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
         (NextHopView(ip_address("192.168.100.1"), NEXT_HOP_MAC), NextHopView(ip_address("fd00:100::1"), None)),
-        PortCounters(Counters(1000 + number, 2000), Counters(3000 + number, 4000), 5, 6),
+        PortCounters(PacketCounters(1000 + number, 2000), PacketCounters(3000 + number, 4000), 5, 6),
         tunnel=None,
     )
 
@@ -150,9 +150,9 @@ HOME = GatewayView(
             0x62000001,
             "client bicast",
             GroupKind.ALL,
-            (BucketView("wifi", Counters(70, 7000)), BucketView("lte", Counters(71, 7100))),
+            (BucketView("wifi", PacketCounters(70, 7000)), BucketView("lte", PacketCounters(71, 7100))),
         ),
-        GroupView(0x62000002, "client delivery", GroupKind.ALL, (BucketView(None, Counters(9, 900)),)),
+        GroupView(0x62000002, "client delivery", GroupKind.ALL, (BucketView(None, PacketCounters(9, 900)),)),
     ),
     copies=CopiesView(
         copied=("tcp",),
@@ -213,8 +213,8 @@ def _terminal(name: str, address: str) -> TerminalView:
         access_point="air",
         mode_overridden=False,
         addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
-        sent=Counters(10, 1000),
-        received=Counters(20, 2000),
+        sent=PacketCounters(10, 1000),
+        received=PacketCounters(20, 2000),
         traffic=TRAFFIC,
     )
 

@@ -32,13 +32,13 @@ from controller.program.program import (
     GROUP_IDS,
     METER_IDS,
     Bucket,
-    Counters,
     DecTtl,
     Flow,
     Group,
     GroupKind,
     Meter,
     Output,
+    PacketCounters,
     Program,
     SetField,
     ToController,
@@ -214,7 +214,7 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridg
         ovs.receive("br1", frame)
     ovs.appctl("revalidator/purge")  # counters reach the tables when the cached flows are removed
     after = desk.read(bridge.session)
-    counted = Counters(3, 3 * len(frame))
+    counted = PacketCounters(3, 3 * len(frame))
     assert after.flow_counters[FLOW.key] == counted
     assert after.bucket_counters[G] == (counted,)
     assert after.port_counters[1].received.packets == before.port_counters[1].received.packets + 3

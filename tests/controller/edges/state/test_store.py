@@ -14,10 +14,10 @@ import pytest
 
 from controller.edges.state.store import Store, StoreError
 from controller.features.probing.path_record import PathEstimate
-from controller.features.probing.probed_paths import Sent
+from controller.features.probing.probed_paths import SentProbe
 from controller.model.config import Mode
-from controller.model.known import Counted, PortRange, RelayOverride, Spent, Wanted
-from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
+from controller.model.known import CopyCounter, PortRange, RelayOverride, Spent, Wanted
+from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 
 
 def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: W
 
 def test_copy_decisions_and_budgets_are_loaded(tmp_path: Path) -> None:
     spent = {
-        "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)}),
+        "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)}),
         "home/sat": Spent("2026-11-22"),
     }
     wanted = Wanted(copies={"phone": False, "client": True}, spent=spent)
@@ -86,9 +86,9 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 @pytest.mark.parametrize("number", [10**400, -(10**400), 1 << 63, -1, 1e308, float("inf"), float("nan"), "2026-13-01"])
 def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
-    spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)})}
+    spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)})}
     relays = {"tokyo": RelayOverride(ip_address("198.51.100.7"), 443)}
-    page = PathEstimate(Alpha(1e-9, 1e-10), (Measured(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), Sent(1e9, 7))
+    page = PathEstimate(Alpha(1e-9, 1e-10), (MeasuredRate(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), SentProbe(1e9, 7))
     Store(str(path)).save(Wanted(spent=spent, relays=relays), {(("home", "lte"), True): page})
     good = path.read_text()
     places = list(leaves(json.loads(good)))
@@ -145,10 +145,10 @@ UP, DOWN = ((("home", "wifi"), down) for down in (False, True))
 MEASURED = {
     UP: PathEstimate(
         alpha=Alpha(1.5e-10, 2e-11),
-        measured=(Measured(Method.TRAINS, Rate(98e6, 97e6, 99e6), 1.7e9),),
-        spent=Sent(1.7e9, 1_400_000),
+        measured=(MeasuredRate(Method.TRAINS, Rate(98e6, 97e6, 99e6), 1.7e9),),
+        spent=SentProbe(1.7e9, 1_400_000),
     ),
-    DOWN: PathEstimate(measured=(Measured(Method.SEVERAL_LINKS, Rate(8e6, 7e6, 9e6), 1.7e9),)),
+    DOWN: PathEstimate(measured=(MeasuredRate(Method.SEVERAL_LINKS, Rate(8e6, 7e6, 9e6), 1.7e9),)),
 }
 
 

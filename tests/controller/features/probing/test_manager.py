@@ -18,11 +18,11 @@ from controller.features.probing import probed_paths
 from controller.features.probing.manager import ProbingManager
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.probing.probed_paths import HEALTH_PORT, PROBE_PORTS
-from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, Plan, plan
+from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, ProbePlan, plan
 from controller.features.probing.view import DirectionView, PathView
 from controller.model.config import Mode
 from controller.policy.bandwidth.rates import KEPT_S, Rate, Unknown
-from controller.policy.paths.uplinks import Home, Way
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks
 from controller.protocol.orders import (
     AnswerProbes,
     AnswerSession,
@@ -467,7 +467,7 @@ def test_figures_survive_a_restart_without_a_new_probe() -> None:
 # Cost of probes
 
 
-def nobody_goes(_: Home) -> Way:
+def nobody_goes(_: AddressOwner) -> TerminalUplinks:
     raise AssertionError("no agent reports connections")
 
 
@@ -508,8 +508,8 @@ class Alone:
         order = direct.order
         if isinstance(order, Probe):
             numbers = (order.shortest_bytes, order.tries, order.pause_us, order.trains, order.train_packets)
-            self.probes[order.down].append((self.now, Plan(*numbers).bytes))
-            self.small[order.down].append(Plan(*numbers).packets * SMALL)
+            self.probes[order.down].append((self.now, ProbePlan(*numbers).bytes))
+            self.small[order.down].append(ProbePlan(*numbers).packets * SMALL)
             packet = ProbePacket(0, 1440, 0, 1, 1, 2)
             self.tell(ProbeReport(agent.session, direct.directive, "", "udp", False, (packet,)))
 

@@ -21,7 +21,7 @@ from controller.features.probing.probed_paths import (
     paths,
 )
 from controller.model.config import ConfigError
-from controller.policy.bandwidth.rates import Measured, Method, Rate
+from controller.policy.bandwidth.rates import MeasuredRate, Method, Rate
 from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay
 from controller.protocol.reports import Role
 from tests.controller import sites
@@ -181,7 +181,7 @@ class Probed(Shared):
 
     def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
         measuring = self.core.measuring
-        one = Measured(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
+        one = MeasuredRate(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
         measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
 
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from controller.policy.bandwidth.rates import KEPT_S, FusedRate, Measured, Method, Rate, Unknown, fused
+from controller.policy.bandwidth.rates import KEPT_S, FusedRate, MeasuredRate, Method, Rate, Unknown, fused
 
 NOW = 10_000.0
 MBPS = 1e6
 
 
-def measurement(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> Measured:
-    return Measured(method, Rate(mbps * MBPS, mbps * MBPS * (1 - part), mbps * MBPS * (1 + part)), at)
+def measurement(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> MeasuredRate:
+    return MeasuredRate(method, Rate(mbps * MBPS, mbps * MBPS * (1 - part), mbps * MBPS * (1 + part)), at)
 
 
-def figure(*measured: Measured, now: float = NOW) -> FusedRate:
+def figure(*measured: MeasuredRate, now: float = NOW) -> FusedRate:
     found = fused(measured, now)
     assert isinstance(found, FusedRate)
     return found
@@ -75,7 +75,7 @@ measured = some.builds(
 
 
 @given(some.lists(measured, max_size=10))
-def test_fused_is_within_its_interval_and_below_an_hour_old(those: list[Measured]) -> None:
+def test_fused_is_within_its_interval_and_below_an_hour_old(those: list[MeasuredRate]) -> None:
     found = fused(those, NOW)
     assert isinstance(found, Unknown) or (
         0 < found.least_bps <= found.bps * (1 + 1e-9)

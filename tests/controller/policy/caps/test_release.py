@@ -12,7 +12,7 @@ import pytest
 from controller.model.config import CapRule
 from controller.policy.caps.capacity import Use
 from controller.policy.caps.release import KEPT_S, QUEUED_S, REST_S, RETRY_S, TRIAL_S, Release
-from controller.policy.caps.windows import SEGMENT_US, Part, window
+from controller.policy.caps.windows import SEGMENT_US, AirtimeShare, window
 from controller.policy.caps.windows import released as released_window
 from tests.controller.sharing_terminals import BANDWIDTH_BPS, IDEAL
 from tests.controller.unheld_guests import Sender, SharedAir
@@ -169,7 +169,7 @@ def test_release_is_tested_after_a_while() -> None:
 
 def test_window_without_lower_limit_lets_two_shares_through() -> None:
     rtt_us, srtt_us = 16_000, 116_000
-    part = Part(IDEAL, 4, 1)
+    part = AirtimeShare(IDEAL, 4, 1)
     one = window(part, rtt_us, srtt_us, None)
     lets = [released_window(part, one, srtt_us, 0.0, shares).most * SEGMENT_US / srtt_us for shares in (0.95, 2.0)]
     assert lets == pytest.approx([0.95 * BANDWIDTH_BPS / 4, 2 * BANDWIDTH_BPS / 4], abs=SEGMENT_US / srtt_us)

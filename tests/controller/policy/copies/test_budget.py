@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.edges.runtime.process import moment
-from controller.model.known import Counted, Spent
+from controller.model.known import CopyCounter, Spent
 from controller.model.uplink import Limits
 from controller.policy.copies.budget import (
     LITTLE_BYTES,
@@ -37,7 +37,7 @@ def at(seconds: float, day: str = "2026-11-22") -> Moment:
 
 
 def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", port: int = 4) -> CounterReading:
-    return CounterReading(switch, Counted(copied, rate_kbps), {port: carried})
+    return CounterReading(switch, CopyCounter(copied, rate_kbps), {port: carried})
 
 
 def after_readings(account: Account, *readings: tuple[float, int, int]) -> Account:
@@ -56,7 +56,7 @@ def test_budget_ends_copies_early_and_keeps_them_ended() -> None:
 
 
 def test_bytes_copied_between_reads_are_no_rate() -> None:
-    kept = Spent("2026-11-22", 0, None, {"1": Counted(0, 0)})
+    kept = Spent("2026-11-22", 0, None, {"1": CopyCounter(0, 0)})
     assert barred(after_readings(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
 
 

@@ -14,7 +14,7 @@ from controller.features.copies.manager import COUNTED_S, SLOW_LOSS, SLOW_S
 from controller.policy.copies.adaptive import Watch, decide, told
 from controller.policy.copies.tallies import Evidence, LossCounts, Source
 from controller.policy.copies.tunnel_loss import History, TunnelReading, certain_loss, extended
-from controller.program.program import Counters
+from controller.program.program import PacketCounters
 
 SECONDS = 60
 BEGINS_S = 20.0  # the loss begins
@@ -49,13 +49,13 @@ class Tunnel:
         self._random = random
 
     @staticmethod
-    def _counter(packets: Iterable[Packet]) -> Callable[[float], Counters]:
+    def _counter(packets: Iterable[Packet]) -> Callable[[float], PacketCounters]:
         known = sorted(packets)
         times, sizes = [at for at, _ in known], [0, *accumulate(size for _, size in known)]
 
-        def counted(at: float) -> Counters:
+        def counted(at: float) -> PacketCounters:
             number = bisect_right(times, at)
-            return Counters(number, sizes[number])
+            return PacketCounters(number, sizes[number])
 
         return counted
 
@@ -122,8 +122,8 @@ def test_dropped_long_probes_are_no_loss_of_a_call() -> None:
 
 
 def test_counter_reset_is_no_loss() -> None:
-    whole = TunnelReading(1.0, Counters(1000, 10_000), Counters(1000, 10_000))
-    anew = TunnelReading(2.0, Counters(1050, 10_500), Counters(3, 30))
+    whole = TunnelReading(1.0, PacketCounters(1000, 10_000), PacketCounters(1000, 10_000))
+    anew = TunnelReading(2.0, PacketCounters(1050, 10_500), PacketCounters(3, 30))
     assert extended((whole,), anew) == (anew,)
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.model.config import Mode
 from controller.model.known import Wanted
-from controller.policy.paths.evidence import Held, Ledger, Weighed, weigh
+from controller.policy.paths.evidence import Ledger, SubflowFlags, Weighed, weigh
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.uplinks import Home, Way, homes, way
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, homes, way
 from controller.protocol.reports import Connection, Subflow
 from tests.controller import relayed_site, sites
 
@@ -41,7 +41,7 @@ class Reports:
         self._ledger: Ledger | None = None
 
     def tell(self, *subflows: Subflow, interval_ms: int = 1000) -> Weighed:
-        def way_of(home: Home) -> Way:
+        def way_of(home: AddressOwner) -> TerminalUplinks:
             return way(home.site, home.terminal, self._wanted)
 
         told = (Connection(7, not self._at_terminal, subflows),)
@@ -162,7 +162,9 @@ def test_stall_in_single_mode_blames_the_active_path(delivers: bool, accused: st
 
 def test_connections_list_who_set_backup_and_skip_plain_tcp() -> None:
     weighed = Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server(WIFI), at_server(LTE, backup_by_peer=True))
-    assert weighed.standings["client"].connections == {7: [Held("wifi", False, False), Held("lte", False, True)]}
+    assert weighed.standings["client"].connections == {
+        7: [SubflowFlags("wifi", False, False), SubflowFlags("lte", False, True)]
+    }
     assert not weighed.serves_strangers
     assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server("198.51.100.9")).serves_strangers
     plain = weigh(
@@ -184,7 +186,7 @@ def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
         connections = (Connection(7, not at_terminal, subflows),)
         return weigh({}, connections, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
 
-    by_itself, local = Held("wifi", False, False), "10.97.1.3"
+    by_itself, local = SubflowFlags("wifi", False, False), "10.97.1.3"
     at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
     at_relay = told(False, at_server(local), at_server("198.51.100.9", **LOST))
     for weighed in (at_gateway, at_relay):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy.paths.evidence import Held, TerminalConnections
+from controller.policy.paths.evidence import SubflowFlags, TerminalConnections
 from controller.policy.paths.failover import ArmedFailover, failover
 from controller.policy.paths.health import UplinkHealth, UplinkPath, UplinkReading
 from controller.policy.paths.movers import Reach, astray, choose
 from controller.protocol.reports import PathManager, Role
 
-HELD = st.builds(Held, st.sampled_from(["wifi", "lte"]), st.booleans(), st.booleans())
+HELD = st.builds(SubflowFlags, st.sampled_from(["wifi", "lte"]), st.booleans(), st.booleans())
 STANDINGS = st.builds(
     TerminalConnections, st.dictionaries(st.integers(1, 3), st.lists(HELD, min_size=1, max_size=3), min_size=1)
 )
@@ -42,19 +42,19 @@ def test_one_end_moves_and_only_if_it_can(reaches: list[Reach]) -> None:
         assert not moving
 
 
-def connections(*held: Held) -> TerminalConnections:
+def connections(*held: SubflowFlags) -> TerminalConnections:
     return TerminalConnections({1: list(held)})
 
 
 def test_connection_is_astray_if_it_could_prefer_the_path() -> None:
-    wifi, lte = Held("wifi", False, False), Held("lte", False, False)
+    wifi, lte = SubflowFlags("wifi", False, False), SubflowFlags("lte", False, False)
     assert astray(connections(wifi, lte), "lte") == {1}
-    assert astray(connections(Held("wifi", True, False), Held("lte", True, False)), "lte") == {1}
+    assert astray(connections(SubflowFlags("wifi", True, False), SubflowFlags("lte", True, False)), "lte") == {1}
     for content in (
-        connections(Held("wifi", True, False), lte),
-        connections(Held("wifi", False, True), lte),
+        connections(SubflowFlags("wifi", True, False), lte),
+        connections(SubflowFlags("wifi", False, True), lte),
         connections(wifi),
-        connections(wifi, Held("lte", False, True)),
+        connections(wifi, SubflowFlags("lte", False, True)),
     ):
         assert not astray(content, "lte")
 
