@@ -122,21 +122,21 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
-        self.ends = PeerSites(config, wanted.once, self._tickets, now)
-        self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
+        self.peer_sites = PeerSites(config, wanted.once, self._tickets, now)
+        self.switches = Switches(map(self.peer_sites.as_copied, config.sites), self._tickets, now)
         self.steering = SteeringManager(config, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.spent)
-        self.copying = CopiesManager(self.steering, self.ends, self.budgets, wanted)
-        self.measuring = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
+        self.copying = CopiesManager(self.steering, self.peer_sites, self.budgets, wanted)
+        self.probing = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
         self.air = CapsManager(
             config,
             self._tickets,
             self.steering.speaks_for,
             self._rides,
             self.copying.wants_often,
-            self.measuring.over_air,
+            self.probing.over_air,
         )
-        self.relaying = RelayManager(config, wanted, self._tickets, self.measuring.uplink_bps)
+        self.relaying = RelayManager(config, wanted, self._tickets, self.probing.uplink_bps)
         self.moves = PendingSettles()
         self._moves_by_switch: set[str] = set()  # homes where the switch has found a dead uplink
         self._kept_at = now
@@ -145,7 +145,7 @@ class Core:
         if isinstance(event, AgentEvent):
             yield from self._agent(event, now)
         elif isinstance(event, Estimated):
-            self.measuring.estimated(event, now)
+            self.probing.estimated(event, now)
         else:
             yield from self._switch(event, now)
 
@@ -186,7 +186,7 @@ class Core:
                 yield from self._ports_seen(switch, now)
             case NeighbourSeen():
                 where = switch.neighbour_seen(event, now)
-                self.ends.neighbour_seen(switch.site, where, event.mac, now)
+                self.peer_sites.neighbour_seen(switch.site, where, event.mac, now)
             case Solicited():
                 yield from switch.solicited(event, now)
             case PortsCounted():
@@ -209,8 +209,8 @@ class Core:
             yield from switch.tick(self.wanted, now)
         yield from self._copy(now)
         yield from self.steering.tend(self.wanted, now)
-        self.measuring.watched = self.copying.watched
-        yield from self.measuring.tend(now)
+        self.probing.watched = self.copying.watched
+        yield from self.probing.tend(now)
         yield from self.relaying.tend(self.wanted, now)
 
     def rests_at(self) -> float | None:
@@ -273,11 +273,11 @@ class Core:
             case FailoverFired():
                 yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
         self.air.on_event(event, now)
-        yield from self.measuring.on_event(event, now)
+        yield from self.probing.on_event(event, now)
         yield from self.relaying.on_event(event, self.wanted, now)
         self._decide_of_copies(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
-            self.ends.on_event(whole, self.wanted, self.switches.ports, now)
+            self.peer_sites.on_event(whole, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
         yield from self.steering.tend(self.wanted, now)
 
@@ -298,18 +298,18 @@ class Core:
         A site copies all packets only while its peer site eliminates copies. An uplink without incoming copies counts
         as dead.
         """
-        yield from self.ends.tend(now)
+        yield from self.peer_sites.tend(now)
         if self._others_eliminate(now):
-            yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
+            yield from self.switches.reconfigure(map(self.peer_sites.as_copied, self.config.sites), self.wanted, now)
         yield from self._leave_dead(now)
-        for dpid, uplinks in self.ends.screens(now):
+        for dpid, uplinks in self.peer_sites.screens(now):
             self.switches[dpid].screened = uplinks
             yield from self.switches[dpid].settle(self.wanted, now)
 
     def _leave_dead(self, now: float) -> Iterator[AgentEffect]:
         for switch in self.switches.values():
             switch.dead_changed = False
-        for site, silent in self.ends.silence_changed(self._brings_nothing):
+        for site, silent in self.peer_sites.silence_changed(self._brings_nothing):
             yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
 
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
@@ -328,9 +328,9 @@ class Core:
 
     def _others_eliminate(self, now: float) -> bool:
         """Store which sites eliminate copies and return whether that changed since the last call."""
-        changed = self.ends.changed(now)
+        changed = self.peer_sites.changed(now)
         if changed:
-            self.wanted = replace(self.wanted, once=self.ends.once)
+            self.wanted = replace(self.wanted, once=self.peer_sites.once)
         return changed
 
     def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
@@ -391,15 +391,15 @@ class Core:
 
     def reconfigure(self, config: Config, now: float) -> Iterator[CoreEffect]:
         """Apply a new configuration."""
-        self.ends.reconfigure(config)
+        self.peer_sites.reconfigure(config)
         self._others_eliminate(now)
-        yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
+        yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.steering.reconfigure(config, self.wanted, now)
         self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)
-        self.measuring.reconfigure(config)
+        self.probing.reconfigure(config)
         self.relaying.reconfigure(config, self.wanted)
         for switch in self.switches.values():
             if switch.session is not None:
@@ -421,5 +421,5 @@ class Core:
     def vouch(self, vouched: Vouched, now: float) -> Iterator[CoreEffect]:
         """Apply a new list of enrolled agents."""
         yield from self.relaying.vouch(vouched, self.wanted, now)
-        self.ends.tunnels.vouch(vouched)
+        self.peer_sites.tunnels.vouch(vouched)
         yield from self._copy(now)

@@ -160,7 +160,7 @@ class Site:
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
-    mirrors: str | None = None  # the peer site whose terminals it serves at the far end of the uplinks
+    peer_of: str | None = None  # the peer site whose terminals it serves at the far end of the uplinks
     other_end: str | None = None  # the peer site: the mirrored one, or the one that mirrors this site
     returned: tuple[Returned, ...] = ()  # addresses of the mirrored site's terminals
     named: tuple[TrafficClass, ...] = ()  # disjoint classes with modes of their own; `bicast` has the rest
@@ -181,7 +181,7 @@ class Site:
     @property
     def home(self) -> str:
         """Return the name of the site that both ends of the uplinks share."""
-        return self.mirrors or self.name
+        return self.peer_of or self.name
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -242,7 +242,7 @@ class Config:
     def ends(self, site: Site) -> tuple[int, ...]:
         """Return the dpids that an override for this site's terminals concerns: its own, and a mirroring site's."""
         other = self.other_end(site)
-        return (site.dpid, other.dpid) if other is not None and other.mirrors else (site.dpid,)
+        return (site.dpid, other.dpid) if other is not None and other.peer_of else (site.dpid,)
 
     def other_end(self, site: Site) -> Site | None:
         """Return the peer site, if this controller has it."""

@@ -43,7 +43,9 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
     """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
         version=version,
-        gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
+        gateways=tuple(
+            _gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values()
+        ),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.steering.agents.values()),
         config_path=config_path,
@@ -51,7 +53,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
         access_points=core.air.told(now),
-        paths=core.measuring.told(now),
+        paths=core.probing.told(now),
         relays=readout.relays(core.relaying, core.wanted, now),
         taking=readout.taking(core.relaying),
         openflow_unproven=core.config.settings.unproven,

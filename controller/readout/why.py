@@ -141,9 +141,9 @@ def _why_not_whole(core: Core, site: Site) -> str | None:
     other = core.config.other_end(site)
     if other is None:
         return f"no peer site mirrors {site.name}, so packets other than TCP would arrive twice"
-    if core.ends.eliminates(other.name):
+    if core.peer_sites.eliminates(other.name):
         return None  # the file limits it
-    return f"at {other.name} no agent eliminates duplicates: {core.ends.why_not(other.name)}"
+    return f"at {other.name} no agent eliminates duplicates: {core.peer_sites.why_not(other.name)}"
 
 
 def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -> TrafficView:

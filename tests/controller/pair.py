@@ -92,7 +92,7 @@ class Pair:
         hands, self.hands = list(self.hands.values()), {}
         self._to_hands.clear()
         self.estimates.clear()
-        self.core = Core(config or self.core.config, self.core.wanted, self.now, self.core.measuring.pages)
+        self.core = Core(config or self.core.config, self.core.wanted, self.now, self.core.probing.pages)
         for dpid in dpids:
             self.connect(dpid)
         for hand in hands:

@@ -195,7 +195,7 @@ def _site(name: str, place: Node) -> Site:
         subnets=(*subnets, *subnets_of(relaying)),
         terminals=terminals,
         access_points=access_points,
-        mirrors=keys.maybe("mirrors", Node.text, None),
+        peer_of=keys.maybe("mirrors", Node.text, None),
         named=named,
         relaying=relaying,
     )

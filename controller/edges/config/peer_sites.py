@@ -15,9 +15,9 @@ from controller.model.traffic import Family
 
 
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
-    mirrored_by = {site.mirrors: name for name, site in sites.items()}
+    mirrored_by = {site.peer_of: name for name, site in sites.items()}
     completed = (_completed(site, sites, places[name]) for name, site in sites.items())
-    return tuple(_with_end(site, sites.get(site.mirrors or mirrored_by.get(site.name, ""))) for site in completed)
+    return tuple(_with_end(site, sites.get(site.peer_of or mirrored_by.get(site.name, ""))) for site in completed)
 
 
 def _with_end(site: Site, other: Site | None) -> Site:
@@ -29,19 +29,19 @@ def _with_end(site: Site, other: Site | None) -> Site:
 
 def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
     _exit_in_place(site, place)
-    if site.mirrors is None:
+    if site.peer_of is None:
         return site
 
     def wrong(expected: str) -> ConfigError:
-        return ConfigError(place.file, f"{place.where}.mirrors", site.mirrors, expected)
+        return ConfigError(place.file, f"{place.where}.mirrors", site.peer_of, expected)
 
-    other = sites.get(site.mirrors)
+    other = sites.get(site.peer_of)
     if other is None or other is site:
         others = ", ".join(name for name in sites if name != site.name)
         raise wrong(f"another site of this file{f', such as {others}' if others else ''}")
-    if other.mirrors is not None:
-        raise wrong(f"a site without `mirrors`: {other.name} mirrors {other.mirrors}")
-    twin = next((each for each in sites.values() if each.mirrors == other.name and each is not site), None)
+    if other.peer_of is not None:
+        raise wrong(f"a site without `mirrors`: {other.name} mirrors {other.peer_of}")
+    twin = next((each for each in sites.values() if each.peer_of == other.name and each is not site), None)
     if twin is not None:
         raise wrong(f"a site that no other site mirrors: {twin.name} already does")
     ours, theirs = ({uplink.name for uplink in each.uplinks} for each in (site, other))
@@ -76,7 +76,7 @@ def _exit_in_place(site: Site, place: Node) -> None:
     exits = [terminal for terminal in site.terminals if terminal.exit]
     for terminal in exits:
         at = f"{place.where}.terminals.{terminal.name}"
-        if site.mirrors is None:
+        if site.peer_of is None:
             expected = "false: only a site with `mirrors` can have an exit"
             raise ConfigError(place.file, f"{at}.exit", "true", expected)
         if terminal is not exits[0]:

@@ -63,9 +63,9 @@ def can_be_relayed(sites: Sequence[Site], places: Mapping[str, Node], settings: 
         place = Node(places[site.name].file, f"{places[site.name].where}.relaying", "relaying")
         if settings.agents is None:
             raise place.wrong("`controller.agents` in the file: agents intercept and relay connections")
-        if site.mirrors is not None:
+        if site.peer_of is not None:
             raise place.wrong(
-                f"`relaying` at {site.mirrors}, which this site mirrors: that site connects to the relays"
+                f"`relaying` at {site.peer_of}, which this site mirrors: that site connects to the relays"
             )
     _networks_apart([(site, places[site.name]) for site in sites])
 

@@ -195,7 +195,7 @@ def _pairs(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settin
             if uplink.tunnel:
                 at = f"{places[site.name].where}.uplinks.{uplink.name}"
                 _check_tunnel(site, uplink, other, settings, places[site.name].file, at)
-        if site.mirrors is None and other is not None:
+        if site.peer_of is None and other is not None:
             yield site, other
 
 

@@ -161,7 +161,7 @@ class Service:
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
         self._core = Core(config, store.load(), now, measured(store, now, offset_s))
-        self._memory = Memory(store, lambda: (self._core.wanted, self._core.measuring.pages))
+        self._memory = Memory(store, lambda: (self._core.wanted, self._core.probing.pages))
         self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by API requests
         self._inbox = Inbox()
         self._failed: set[int] = set()  # agent sessions that end because the core failed at one of their messages
@@ -225,8 +225,8 @@ class Service:
         """
 
         def asked() -> OverrideResult:
-            answer = self._core.measuring.wish(site, uplink, link_bps)
-            self._carry_out(self._core.measuring.tend(time.monotonic()))
+            answer = self._core.probing.wish(site, uplink, link_bps)
+            self._carry_out(self._core.probing.tend(time.monotonic()))
             return answer
 
         return self._ask(asked)

@@ -129,7 +129,7 @@ class TunnelCounters:
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed, asked_at: float) -> dict[str, Evidence]:
         """Return evidence of loss by uplink, from the direction with the higher loss."""
-        at_home = site.mirrors is None
+        at_home = site.peer_of is None
         before, other = self._latest.get((site.home, at_home)), self._latest.get((site.home, not at_home))
         if before is not None and asked_at <= before.asked_at:
             return {}
@@ -192,7 +192,7 @@ class CopyArrivals:
         self, here: Site, there: Site, told: Elimination, lasted_s: float, wanted: Wanted, now: float
     ) -> dict[str, Evidence]:
         """Return the evidence by active uplink."""
-        home = here if here.mirrors is None else there  # a mode is for both directions
+        home = here if here.peer_of is None else there  # a mode is for both directions
         riding = frozenset(_ridden(home, each, wanted) for each in home.terminals)
         before = self._told.get(here.name)
         same = before is not None and before.riding == riding

@@ -174,7 +174,7 @@ class CopiesManager:
         if ends is None:
             return
         here, there = ends
-        lasted_s, home = event.interval_ms / 1000, here if here.mirrors is None else there
+        lasted_s, home = event.interval_ms / 1000, here if here.peer_of is None else there
         told = list(self._probes.told(event, [uplink.name for uplink in home.uplinks]).items())
         self._probed_at |= {(home.name, uplink): now for uplink, _ in told}
         if event.elimination is not None:

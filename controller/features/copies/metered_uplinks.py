@@ -37,7 +37,7 @@ class Budgets:
         self._limits = {
             (site.name, uplink.name): uplink.limits
             for site in config.sites
-            if site.mirrors is None
+            if site.peer_of is None
             for uplink in site.uplinks
             if uplink.limits != UNLIMITED
         }

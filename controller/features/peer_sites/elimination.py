@@ -102,7 +102,7 @@ class Silence:
 
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
     """Return whether every packet to `here` comes over each of its uplinks."""
-    home = here if here.mirrors is None else there  # a mode is for both directions
+    home = here if here.peer_of is None else there  # a mode is for both directions
     modes = (wanted.acting(home, each) for each in home.terminals)
     of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
     return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))

@@ -46,7 +46,7 @@ class PeerSites:
     def reconfigure(self, config: Config) -> None:
         self._config = config
         self.tunnels.reconfigure(config)
-        self._pairs = tuple((site, config.other_end(site)) for site in config.sites if site.mirrors is None)
+        self._pairs = tuple((site, config.other_end(site)) for site in config.sites if site.peer_of is None)
         both = (site for site in config.sites if config.other_end(site) is not None)
         self._orders = {site.name: _order(site) for site in both if len(site.uplinks) > 1}
 

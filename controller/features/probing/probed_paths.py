@@ -119,7 +119,7 @@ class Unmeasured:
 def paths(config: Config) -> Iterator[ProbedPath | Unmeasured]:
     for home in config.sites:
         far = config.other_end(home)
-        if home.mirrors is None and far is not None:
+        if home.peer_of is None and far is not None:
             for number, uplink in enumerate(sorted(home.uplinks, key=lambda each: each.name), 1):
                 yield _path(home, far, uplink, number)
     for site in config.sites:

@@ -230,4 +230,4 @@ def test_invented_tunnels_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
         home.invented = {f"fancy{number}": "nobody is heard"}
         ends.second()
     assert not [line for line in caplog.messages if "fancy" in line]
-    assert not [each for each in ends.core.ends.tunnels._down if "fancy" in each[1]]
+    assert not [each for each in ends.core.peer_sites.tunnels._down if "fancy" in each[1]]

@@ -59,7 +59,7 @@ class World(Ends):
             self.second()
 
     def path(self, uplink: str = "wifi") -> PathView:
-        return next(each for each in self.core.measuring.told(self.now) if each.uplink == uplink)
+        return next(each for each in self.core.probing.told(self.now) if each.uplink == uplink)
 
     def direction(self, uplink: str, direction: str) -> DirectionView:
         return next(each for each in self.path(uplink).directions if each.direction == direction)
@@ -155,7 +155,7 @@ def test_missing_device_is_measured_once_it_appears() -> None:
     world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
     world.seconds(12)
     assert "wlan0 is not there" in (world.path().why_not or "") and world.path("lte").why_not is None
-    world.core.measuring.wish(None, "lte", None)
+    world.core.probing.wish(None, "lte", None)
     home.absent.clear()
     world.seconds(int(AGAIN_AFTER_S) + 2)
     assert world.path().why_not is None
@@ -213,7 +213,7 @@ def test_new_device_of_an_uplink_changes_the_key() -> None:
 def test_figures_of_one_device_are_not_used_for_another() -> None:
     world, home, _ = both()
     world.probe_all(home)
-    world.core.measuring.wish(None, "wifi", None)
+    world.core.probing.wish(None, "wifi", None)
     world.second()
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
@@ -261,7 +261,7 @@ def test_path_without_answers_is_not_probed() -> None:
     world, home, _ = both(links={"wifi": Link(loses=1.0)})
     world.seconds(30)
     assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
-    told, asked = world.path("wifi").health, world.core.measuring.health("home", "wifi")
+    told, asked = world.path("wifi").health, world.core.probing.health("home", "wifi")
     assert told is not None and asked is not None and told.sent == told.lost == asked.lost > 200
 
 
@@ -349,7 +349,7 @@ def test_measurements_move_no_terminal() -> None:
 
 def test_requested_path_is_probed_first_and_both_ways() -> None:
     world, home, _ = both()
-    world.core.measuring.wish(None, "wifi", None)
+    world.core.probing.wish(None, "wifi", None)
     assert world.direction("wifi", "up").running
     world.second()
     ways = []
@@ -363,7 +363,7 @@ def test_requested_path_is_probed_first_and_both_ways() -> None:
 
 def test_link_of_known_rate_calibrates_the_hosts() -> None:
     world, home, _ = both(links={"wifi": Link(bps=90e6)})
-    world.core.measuring.wish("far", "wifi", 100e6)
+    world.core.probing.wish("far", "wifi", 100e6)
     world.second()
     assert world.over(home).tries == 100
     alpha = world.direction("wifi", "up").alpha_ns_per_byte
@@ -386,7 +386,7 @@ def test_request_that_cannot_be_measured_is_refused_with_reason(site: str | None
     world = World(measured())
     world.measurer("home")
     with pytest.raises(Impossible, match=reason):
-        world.core.measuring.wish(site, uplink, None)
+        world.core.probing.wish(site, uplink, None)
 
 
 # Delivery rates of flows
@@ -436,11 +436,11 @@ def test_uplink_rate_comes_from_probes_and_not_from_flows() -> None:
         subflow.server.bytes_acked += 1_000_000
         world.second()
     assert world.direction("lte", "down").methods == ("delivery",)
-    assert world.core.measuring.uplink_bps("home", world.now) is None
+    assert world.core.probing.uplink_bps("home", world.now) is None
     probed, home, _ = both()
     probed.probe_all(home)
     fastest = max(probed.direction(uplink, "down").bps or 0 for uplink in NUMBERS)
-    assert fastest and probed.core.measuring.uplink_bps("home", probed.now) == fastest
+    assert fastest and probed.core.probing.uplink_bps("home", probed.now) == fastest
 
 
 def test_delivery_rate_is_ignored_while_the_flow_moves() -> None:
@@ -616,7 +616,7 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
                 home.probes.clear()
             case "wish":
                 with suppress(Impossible):
-                    world.core.measuring.wish(None, "wifi", None)
+                    world.core.probing.wish(None, "wifi", None)
             case "other file":
                 files.reverse()
                 written = files[0]()
@@ -636,4 +636,4 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
         assert isinstance(health, HealthProbes)
         if home.session in world.hands and far.session in world.hands:
             assert {path.meeting for path in health.paths} <= answered
-    assert all(path.directions or path.why_not for path in world.core.measuring.told(world.now))
+    assert all(path.directions or path.why_not for path in world.core.probing.told(world.now))

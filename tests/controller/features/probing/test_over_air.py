@@ -84,9 +84,9 @@ def test_one_agent_answers_uplinks_and_air_separately() -> None:
     answer = agents["home"].orders_of(AnswerProbes)[-1]
     assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
     world.seconds(3)
-    assert all(path.why_not is None for path in world.core.measuring.told(world.now))
+    assert all(path.why_not is None for path in world.core.probing.told(world.now))
     assert {world.path(name).near for name in ("wifi", "lte")} == {"far"}
-    assert len(world.core.measuring.told(world.now)) == 2 + len(NAMES)
+    assert len(world.core.probing.told(world.now)) == 2 + len(NAMES)
     told = len(agents["home"].orders_of(AnswerProbes))
     world.seconds(20)
     assert len(agents["home"].orders_of(AnswerProbes)) == told
@@ -98,7 +98,7 @@ def test_path_over_air_needs_a_configured_address() -> None:
     del document["sites"]["home"]["access_points"]["air"]["measure"]
     world.carry(world.core.reconfigure(sites.loaded(document), world.now))
     world.seconds(2)
-    assert {path.uplink for path in world.core.measuring.told(world.now)} == {"wifi", "lte"}
+    assert {path.uplink for path in world.core.probing.told(world.now)} == {"wifi", "lte"}
     assert agents["home"].orders_of(AnswerProbes)[-1] == AnswerProbes()
     assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
 
@@ -119,7 +119,7 @@ def test_terminal_may_be_named_like_an_uplink_or_a_site() -> None:
     world, _ = over_air(document, "wifi", wifi=Link(loses=1.0))
     world.measurer("far")
     world.seconds(3)
-    dead, uplink = world.path("wifi@air").health, world.core.measuring.health("home", "wifi")
+    dead, uplink = world.path("wifi@air").health, world.core.probing.health("home", "wifi")
     assert dead is not None and dead.lost == dead.sent > 0
     assert uplink is not None and uplink.lost == 0 < uplink.sent
     assert "no terminal agent enrolled as far" in (world.path("far@air").why_not or "")
@@ -180,7 +180,7 @@ class Probed(Shared):
     """An access point with trains that report a given rate for each terminal."""
 
     def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
-        measuring = self.core.measuring
+        measuring = self.core.probing
         one = MeasuredRate(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
         measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
 
