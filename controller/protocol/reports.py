@@ -330,8 +330,8 @@ class Passing:
 class Capping:
     """The enforcement of caps at a host, and its observations."""
 
-    hand: str  # congestion-control, clamp or window; empty: none, only reports
-    held: int  # connections with a cap now
+    method: str  # congestion-control, clamp or window; empty: none, only reports
+    held_sockets: int  # connections with a cap now
     missing: tuple[tuple[str, str], ...]  # ports without a program, and why
     passing: tuple[Passing, ...] = ()  # at a gateway
 

@@ -48,7 +48,7 @@ def _spent_s(place: AccessPointState, second: int) -> float:
         told = [(terminal, _flows(terminal, now)) for terminal in place.terminals.values()]
         began = time.process_time()
         for terminal, flows in told:
-            place.heard(terminal, flows, terminal.name, PERIOD_S, now)
+            place.on_report(terminal, flows, terminal.name, PERIOD_S, now)
         place.decide(now, lambda *_: None)
         spent_s += time.process_time() - began
     return spent_s

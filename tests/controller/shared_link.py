@@ -114,8 +114,8 @@ class OneLink:
 
     def _heard(self, name: str, flow: TcpFlow, seconds: float) -> None:
         assert self.place.meter is not None
-        self.place.meter.told(name, [flow], seconds, self.now)
-        self.place.heard(self.place.terminals[name], [flow], name, REPORT_S, self.now)
+        self.place.meter.count_by_agent(name, [flow], seconds, self.now)
+        self.place.on_report(self.place.terminals[name], [flow], name, REPORT_S, self.now)
         self.place.decide(self.now, lambda *_: self.trains)
         for each, one in self.senders.items():
             windows = self.place.windows(each).values()

@@ -151,8 +151,8 @@ class SharedAir:
                 (own, 5000, SERVER.format(number + 1), 443), 0, int(one.bytes), srtt_us, round(one.rtt_s * 1e6), True
             )
             assert self.place.meter is not None
-            self.place.meter.told(name, [flow], self.now - self._read[name], self.now)
-            self.place.heard(self.place.terminals[name], [flow], name, PERIOD_S, self.now)
+            self.place.meter.count_by_agent(name, [flow], self.now - self._read[name], self.now)
+            self.place.on_report(self.place.terminals[name], [flow], name, PERIOD_S, self.now)
             self._read[name], self._due[name] = self.now, self.now + PERIOD_S
             self.place.decide(self.now, lambda *_: None)
             for each, holds in self.names.items():

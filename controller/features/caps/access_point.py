@@ -27,15 +27,15 @@ class CapacityMeter:
         self.rate = AirRate()
         # By terminal: the count of its gateway, and the terminal's own. The gateway's count takes precedence, so that
         # a terminal's own report cannot change the caps of others.
-        self._passed: dict[str, TerminalDelivery] = {}
-        self._told: dict[str, TerminalDelivery] = {}
+        self._by_gateway: dict[str, TerminalDelivery] = {}
+        self._by_agent: dict[str, TerminalDelivery] = {}
 
-    def passed(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
+    def count_by_gateway(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
         """Add the gateway's count. `seconds`: the time since its last report."""
-        _count(self._passed, terminal, flows, seconds, now)
+        _count(self._by_gateway, terminal, flows, seconds, now)
 
-    def told(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
-        _count(self._told, terminal, flows, seconds, now)
+    def count_by_agent(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
+        _count(self._by_agent, terminal, flows, seconds, now)
 
     def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
         """Return the terminals' current use of the airtime. `ruling` is in force."""
@@ -60,7 +60,7 @@ class CapacityMeter:
         return None if self.rate.bps is None else round(self.rate.bps)
 
     def _use(self, sharer: Sharer, ruling: Ruling, now: float) -> Use | None:
-        for counted in (self._passed, self._told):
+        for counted in (self._by_gateway, self._by_agent):
             one = counted.get(sharer.terminal)
             if one is not None and now - one.heard_at <= SILENT_PERIODS * sharer.period_s and one.bps is not None:
                 return use(sharer, one.bps, ruling.caps.get(sharer.terminal))
@@ -109,27 +109,27 @@ class AccessPointState:
         if self.access_point == other.access_point:
             self.ruling, self.meter, self.release = other.ruling, other.meter, other.release
 
-    def heard(
+    def on_report(
         self,
         terminal: Terminal,
         flows: Iterable[TcpFlow],
-        told_by: str | None,
+        reporter: str | None,
         period_s: float,
         now: float,
         cut: bool = False,
         rides: str = "",
     ) -> None:
-        """Record a report about a terminal. `told_by`: its own agent; None: the gateway's agent.
+        """Record a report about a terminal. `reporter`: its own agent; None: the gateway's agent.
 
         A new reporter counts from another start and may see another host, so earlier round trips are forgotten.
         `cut`: the report had more flows. `rides`: the uplinks that carry the terminal's packets.
         """
-        before, teller = self._sharers.get(terminal.name), told_by or ""
-        if before is not None and before.told_by != teller:
+        before, name = self._sharers.get(terminal.name), reporter or ""
+        if before is not None and before.reporter != name:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
         addresses = {str(at.address) for at in terminal.own}
         sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
-        self._sharers[terminal.name] = replace(sharer, told_by=teller)
+        self._sharers[terminal.name] = replace(sharer, reporter=name)
         self._stale = True
 
     def decide(self, now: float, probed: Probed) -> None:
@@ -161,7 +161,7 @@ class AccessPointState:
         one = self.release
         return Released(one.least_bps, one.queue_us) if one.is_on else None
 
-    def held(self, terminal: str, sockets: int | None, now: float) -> None:
+    def held_sockets(self, terminal: str, sockets: int | None, now: float) -> None:
         """Record the sockets that the terminal's own agent holds; None: it holds none.
 
         The agent counts a new connection late, so a shortage counts after SHORT_S.

@@ -72,7 +72,7 @@ class CapHolder:
         self._reporting = OrderStatus(SELDOM)
         self._capping = OrderStatus(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
-        self._heard_at: float | None = None  # or the time from which it reports often
+        self._reported_at: float | None = None  # or the time from which it reports often
         self._begins = True  # a rate needs two reports
         self._gathered_ms, self._whole_at = 0, 0.0
 
@@ -90,8 +90,8 @@ class CapHolder:
 
     def why_not(self, *capabilities: str) -> str:
         """Return why the agent has none of these capabilities."""
-        told = [reason for each in capabilities if (reason := self._able.get(each))]
-        return "; ".join(told) or f"it does not report this capability ({' or '.join(capabilities)})"
+        reasons = [reason for each in capabilities if (reason := self._able.get(each))]
+        return "; ".join(reasons) or f"it does not report this capability ({' or '.join(capabilities)})"
 
     @property
     def refused(self) -> str | None:
@@ -105,8 +105,8 @@ class CapHolder:
     # Reports
 
     def reported(self, event: Reported, now: float) -> None:
-        self._begins = not self.heard_of_late(now)
-        self.capping, self._heard_at = event.capping, now
+        self._begins = not self.reports_recently(now)
+        self.capping, self._reported_at = event.capping, now
 
     def whole(self, event: Reported, now: float) -> Reported | None:
         """Return the reports of the last second as one, or None if the second is not over."""
@@ -114,7 +114,7 @@ class CapHolder:
             self._whole_at = now
             return event
         self._gathered_ms += event.interval_ms
-        if self._heard_at is not None and now - self._whole_at < WHOLE_S:
+        if self._reported_at is not None and now - self._whole_at < WHOLE_S:
             return None
         gathered, self._gathered_ms, self._whole_at = self._gathered_ms, 0, now
         return replace(event, interval_ms=gathered)
@@ -124,18 +124,18 @@ class CapHolder:
         if self._reporting.answered(event):
             if event.done:
                 self.period_s = self._reporting.last.interval_ms / 1000
-                self._heard_at = now if self._heard_at is not None else None
+                self._reported_at = now if self._reported_at is not None else None
             return True
         return self._capping.answered(event)
 
     @property
     def rests(self) -> bool:
         """True if the agent holds no caps and reports at the normal interval."""
-        told = self._reporting.last == SELDOM and self._capping.last == NOTHING
-        return told and self.capping is None and not self._reporting.refused and not self._capping.refused
+        normal = self._reporting.last == SELDOM and self._capping.last == NOTHING
+        return normal and self.capping is None and not self._reporting.refused and not self._capping.refused
 
-    def heard_of_late(self, now: float) -> bool:
-        return self._heard_at is not None and now - self._heard_at <= MOST_PERIODS * self.period_s
+    def reports_recently(self, now: float) -> bool:
+        return self._reported_at is not None and now - self._reported_at <= MOST_PERIODS * self.period_s
 
     def owes(self, now: float) -> bool:
         """Return whether the answer to the last order about caps is overdue."""
@@ -155,21 +155,21 @@ class CapHolder:
         again = self._reporting.refused is not None
         if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
             yield self._direct(self._reporting, reporting, tickets, now)
-        waits = not self.heard_of_late(now) or (self._begins and order is not None)  # existing caps stay until then
+        waits = not self.reports_recently(now) or (self._begins and order is not None)  # existing caps stay until then
         if not waits and self._is_due(order, now) and self._capping.may_go(now):
             yield self._direct(self._capping, order or NOTHING, tickets, now)
 
     def _is_due(self, order: Caps | None, now: float) -> bool:
-        told = self._capping
+        status = self._capping
         if order is None:
-            undone = told.last == NOTHING and not told.refused
-            again = self.capping is not None and (told.at is None or now - told.at >= AGAIN_AFTER_S)
+            undone = status.last == NOTHING and not status.refused
+            again = self.capping is not None and (status.at is None or now - status.at >= AGAIN_AFTER_S)
             return not undone or again
-        return told.at is None or order != told.last or now - told.at >= RENEWED_AFTER_S
+        return status.at is None or order != status.last or now - status.at >= RENEWED_AFTER_S
 
-    def _direct(self, errand: OrderStatus[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+    def _direct(self, status: OrderStatus[Order], order: Order, tickets: Tickets, now: float) -> Direct:
         directive = tickets.draw()
-        errand.goes(order, directive, now)
+        status.goes(order, directive, now)
         return Direct(self.session, directive, order)
 
 
@@ -184,19 +184,19 @@ class CapExecutor:
     instead: str | None = None  # why the terminal's own agent does not hold the caps
 
 
-def hand(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
+def cap_executor(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
     """Return the agent that holds the terminal's caps, or why none can.
 
     `own` speaks for the terminal; `gateway` is the agent at its site.
     """
     instead = None
-    for who, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
-        able = next((each for each in capabilities if who is not None and who.can(each)), None)
-        if who is None:
+    for holder, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
+        able = next((each for each in capabilities if holder is not None and holder.can(each)), None)
+        if holder is None:
             continue
-        if able is not None and not who.refused and who.heard_of_late(now) and not who.owes(now):
-            return CapExecutor(who.session, who.name, able, instead)
-        instead = _cannot(f"its agent {who.name}", who, now, *capabilities)
+        if able is not None and not holder.refused and holder.reports_recently(now) and not holder.owes(now):
+            return CapExecutor(holder.session, holder.name, able, instead)
+        instead = _cannot(f"its agent {holder.name}", holder, now, *capabilities)
     whose = "no agent speaks for it" if own is None else _cannot(f"its agent {own.name}", own, now, CAPS, CLAMPS)
     if gateway is None:
         return f"{whose}, and no gateway agent enrolled as {site.name} is connected"
@@ -204,12 +204,12 @@ def hand(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: floa
     return f"{whose}, and {there}"
 
 
-def _cannot(name: str, who: CapHolder, now: float, *capabilities: str) -> str:
-    if not any(map(who.can, capabilities)):
-        return f"{name} cannot: {who.why_not(*capabilities)}"
-    if who.refused:
-        return f"{name} could not: {who.refused}"
-    if who.heard_of_late(now):
+def _cannot(name: str, holder: CapHolder, now: float, *capabilities: str) -> str:
+    if not any(map(holder.can, capabilities)):
+        return f"{name} cannot: {holder.why_not(*capabilities)}"
+    if holder.refused:
+        return f"{name} could not: {holder.refused}"
+    if holder.reports_recently(now):
         return f"{name} has not confirmed the order for {LEASE_MS // 1000} s"
     return f"{name} has not reported for three periods"
 
@@ -229,9 +229,9 @@ class CapsDraft:
     def watch(self, ports: Iterable[str]) -> None:
         self._ports.update(ports)
 
-    def share(self, place: AccessPointState) -> None:
-        if place.ruling.active >= self._sharers:  # of several access points, the one with the most active terminals
-            self._sharers, self._block_bytes = place.ruling.active, place.ruling.block_bytes
+    def share(self, state: AccessPointState) -> None:
+        if state.ruling.active >= self._sharers:  # of several access points, the one with the most active terminals
+            self._sharers, self._block_bytes = state.ruling.active, state.ruling.block_bytes
 
     def hold(self, terminal: str, windows: Mapping[Pair, Window]) -> None:
         self._windows[terminal] = windows

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
 from controller.features.caps.access_point import TICK_S, AccessPointState, Probed
-from controller.features.caps.holder import CapExecutor, CapHolder, CapsDraft, hand
-from controller.features.caps.readout import told
+from controller.features.caps.holder import CapExecutor, CapHolder, CapsDraft, cap_executor
+from controller.features.caps.readout import access_point_views
 from controller.features.caps.view import AccessPointView
 from controller.model.config import CapRule, Config
 from controller.policy.caps.flows import TcpFlow, of_connections, of_passing
@@ -57,86 +57,92 @@ class CapsManager:
         self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
         self._probed = probed
         self._here: dict[int, CapHolder] = {}  # by session
-        self._places: dict[tuple[str, str], AccessPointState] = {}  # by site and access point; only those with a rule
-        self._hands: dict[str, CapExecutor | str] = {}  # by terminal: the agent that holds its caps, or why none does
+        self._access_points: dict[
+            tuple[str, str], AccessPointState
+        ] = {}  # by site and access point; only those with a rule
+        self._executors: dict[
+            str, CapExecutor | str
+        ] = {}  # by terminal: the agent that holds its caps, or why none does
         self.next_at: float | None = None  # time of the next tend(); None: nothing to do
         self._tended_at = float("-inf")
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        self._config, before = config, self._places
+        self._config, before = config, self._access_points
         ruled = (
             AccessPointState(site, each)
             for site in config.sites
             for each in site.access_points
             if each.rule is not CapRule.OFF
         )
-        self._places = {(place.site.name, place.access_point.name): place for place in ruled}
-        for at, place in self._places.items():
+        self._access_points = {(state.site.name, state.access_point.name): state for state in ruled}
+        for at, state in self._access_points.items():
             if at in before:
-                place.resume(before[at])
-        self._place_of = {name: place for place in self._places.values() for name in place.terminals}
+                state.resume(before[at])
+        self._state_of = {name: state for state in self._access_points.values() for name in state.terminals}
         self._whose: dict[str, set[str]] = {}  # by address: terminals
         for terminal in chain.from_iterable(site.terminals for site in config.sites):
             for own in terminal.own:
                 self._whose.setdefault(str(own.address), set()).add(terminal.name)
         self.next_at = 0.0 if self._here else None
         if not before:
-            for who in self._here.values():
-                self._say_who_cannot(who)
+            for holder in self._here.values():
+                self._log_inability(holder)
 
     # Events of agents
 
     def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
         """Return the event for features that expect one report per second. More frequent reports are merged."""
-        who = self._here.get(event.session)
-        return who.whole(event, now) if who is not None and isinstance(event, Reported) else event
+        holder = self._here.get(event.session)
+        return holder.whole(event, now) if holder is not None and isinstance(event, Reported) else event
 
     def on_event(self, event: AgentEvent, now: float) -> None:
-        who = self._here.get(event.session)
+        holder = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.TERMINAL | Role.GATEWAY):
                 self._here[event.session] = CapHolder(event)
-                self._say_who_cannot(self._here[event.session])
+                self._log_inability(self._here[event.session])
             case AgentClosed():
                 self._here.pop(event.session, None)
-            case Reported() if who:
-                self._reported(who, event, now)
-            case Resulted() if who:
-                self._resulted(who, event, now)
+            case Reported() if holder:
+                self._reported(holder, event, now)
+            case Resulted() if holder:
+                self._resulted(holder, event, now)
             case _:
                 return
         self._wake(now)
 
-    def _reported(self, who: CapHolder, event: Reported, now: float) -> None:
-        who.reported(event, now)
-        if not self._places:
+    def _reported(self, holder: CapHolder, event: Reported, now: float) -> None:
+        holder.reported(event, now)
+        if not self._access_points:
             return
-        if who.role is Role.TERMINAL and who.sees:
-            self._seen_by_itself(who, event, now)
-        elif who.role is Role.GATEWAY and event.capping is not None:
-            self._seen_passing(who, event, now)
+        if holder.role is Role.TERMINAL and holder.sees:
+            self._record_own_report(holder, event, now)
+        elif holder.role is Role.GATEWAY and event.capping is not None:
+            self._record_passing(holder, event, now)
 
-    def _seen_by_itself(self, who: CapHolder, event: Reported, now: float) -> None:
+    def _record_own_report(self, holder: CapHolder, event: Reported, now: float) -> None:
         """Record an agent's report about its own terminals.
 
         Flows from unconfigured addresses of its host are dropped. Flows from the address of a terminal that it does not
         speak for are kept: policy/caps/sharers.py counts them as doubts.
         """
-        own = self._spoken_for(who, now)
+        own = self._spoken_for(holder, now)
         flows = of_connections(event.connections) if own else ()
         for name in own:
-            place = self._place_of[name]
+            state = self._state_of[name]
             theirs = [flow for flow in flows if self._concerns(name, own, flow.terminal_address)]
-            if place.meter is not None:
-                place.meter.told(name, theirs, event.interval_ms / 1000, now)
-            place.heard(place.terminals[name], theirs, who.name, who.period_s, now, event.cut, self._rides(name))
+            if state.meter is not None:
+                state.meter.count_by_agent(name, theirs, event.interval_ms / 1000, now)
+            state.on_report(
+                state.terminals[name], theirs, holder.name, holder.period_s, now, event.cut, self._rides(name)
+            )
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
         whose = self._whose.get(address, set())
         return name in whose or (bool(whose) and whose.isdisjoint(own))
 
-    def _seen_passing(self, who: CapHolder, event: Reported, now: float) -> None:
+    def _record_passing(self, holder: CapHolder, event: Reported, now: float) -> None:
         assert event.capping is not None
         own = self._speakers(now)
         unseen = Counter(
@@ -147,31 +153,31 @@ class CapsManager:
         by_address: dict[str, list[TcpFlow]] = {}
         for flow in of_passing(event.capping.passing):
             by_address.setdefault(flow.terminal_address, []).append(flow)
-        for place in (each for each in self._places.values() if each.site.name == who.name):
-            place.unseen = {
-                name: sum(unseen[str(at.address)] for at in terminal.own) for name, terminal in place.terminals.items()
+        for state in (each for each in self._access_points.values() if each.site.name == holder.name):
+            state.unseen = {
+                name: sum(unseen[str(at.address)] for at in terminal.own) for name, terminal in state.terminals.items()
             }
-            for terminal in place.terminals.values():
+            for terminal in state.terminals.values():
                 theirs = [flow for at in terminal.own for flow in by_address.get(str(at.address), ())]
-                if place.meter is not None:
-                    place.meter.passed(terminal.name, theirs, event.interval_ms / 1000, now)
+                if state.meter is not None:
+                    state.meter.count_by_gateway(terminal.name, theirs, event.interval_ms / 1000, now)
                 itself = own.get(terminal.name)
-                if itself is None or not itself.sees or not itself.heard_of_late(now):
-                    place.heard(terminal, theirs, None, who.period_s, now, rides=self._rides(terminal.name))
+                if itself is None or not itself.sees or not itself.reports_recently(now):
+                    state.on_report(terminal, theirs, None, holder.period_s, now, rides=self._rides(terminal.name))
 
-    def _resulted(self, who: CapHolder, event: Resulted, now: float) -> None:
-        refused = who.refused
-        who.resulted(event, now)
-        if who.refused and who.refused != refused:
-            log.warning("agent %s could not enforce caps: %s", who.name, who.refused)
+    def _resulted(self, holder: CapHolder, event: Resulted, now: float) -> None:
+        refused = holder.refused
+        holder.resulted(event, now)
+        if holder.refused and holder.refused != refused:
+            log.warning("agent %s could not enforce caps: %s", holder.name, holder.refused)
 
-    def _say_who_cannot(self, who: CapHolder) -> None:
-        needed = (CAPS, CLAMPS) if who.role is Role.TERMINAL else (NARROWS,)
-        if self._places and not any(map(who.can, needed)):
-            log.info("agent %s reports connections but cannot enforce caps: %s", who.name, who.why_not(*needed))
+    def _log_inability(self, holder: CapHolder) -> None:
+        needed = (CAPS, CLAMPS) if holder.role is Role.TERMINAL else (NARROWS,)
+        if self._access_points and not any(map(holder.can, needed)):
+            log.info("agent %s reports connections but cannot enforce caps: %s", holder.name, holder.why_not(*needed))
 
-    def told(self, now: float) -> tuple[AccessPointView, ...]:
-        return tuple(told(self._config, self._places, self._hands, self._here, now))
+    def view(self, now: float) -> tuple[AccessPointView, ...]:
+        return tuple(access_point_views(self._config, self._access_points, self._executors, self._here, now))
 
     # Orders
 
@@ -179,17 +185,17 @@ class CapsManager:
         if self.next_at is None or now < self.next_at:
             return
         self._tended_at = now
-        for place in self._places.values():
-            place.decide(now, self._probed)
+        for state in self._access_points.values():
+            state.decide(now, self._probed)
         drafts = self._drafts(now)
-        seen = self._speakers(now).values() if self._places else ()
-        often = {who.session for who in seen} | drafts.keys()
-        for who in self._here.values():
-            draft = drafts.get(who.session)
-            is_often = who.session in often or self._often(who.session)
-            yield from who.tell(is_often, draft.order() if draft else None, self._tickets, now)
-        self.next_at = now + TICK_S if self._places else None
-        if not self._places and any(not who.rests for who in self._here.values()):
+        seen = self._speakers(now).values() if self._access_points else ()
+        often = {holder.session for holder in seen} | drafts.keys()
+        for holder in self._here.values():
+            draft = drafts.get(holder.session)
+            is_often = holder.session in often or self._often(holder.session)
+            yield from holder.tell(is_often, draft.order() if draft else None, self._tickets, now)
+        self.next_at = now + TICK_S if self._access_points else None
+        if not self._access_points and any(not holder.rests for holder in self._here.values()):
             self.next_at = now + UNDONE_S
 
     def _wake(self, now: float) -> None:
@@ -200,23 +206,23 @@ class CapsManager:
         """Return the orders by session, for every agent with an access point, also if it has no caps to hold."""
         drafts: dict[int, CapsDraft] = {}
         speakers = self._speakers(now)
-        self._hands = {}
-        for place in self._places.values():
-            gateway = self._gateway(place)
+        self._executors = {}
+        for state in self._access_points.values():
+            gateway = self._gateway(state)
             if gateway is not None and gateway.can(NARROWS):
-                drafts.setdefault(gateway.session, CapsDraft()).watch(place.ports)
-            unheld = place.unheld = set[str]()
-            for name in place.terminals:
+                drafts.setdefault(gateway.session, CapsDraft()).watch(state.ports)
+            unheld = state.unheld = set[str]()
+            for name in state.terminals:
                 own = speakers.get(name)
-                chosen = self._hands[name] = hand(place.site, own, gateway, now)
+                chosen = self._executors[name] = cap_executor(state.site, own, gateway, now)
                 if not isinstance(chosen, CapExecutor):
                     unheld.add(name)
                 itself = own if isinstance(chosen, CapExecutor) and own and chosen.session == own.session else None
-                place.held(name, itself.capping.held if itself and itself.capping else None, now)
-                windows = place.windows(name)
+                state.held_sockets(name, itself.capping.held_sockets if itself and itself.capping else None, now)
+                windows = state.windows(name)
                 if own is not None and own.knows(CAPS, CLAMPS):
                     draft = drafts.setdefault(own.session, CapsDraft())
-                    draft.share(place)
+                    draft.share(state)
                     if own.can(CAPS) or own.can(CLAMPS):
                         draft.hold(name, windows)  # also after a refusal: the order is repeated
                 if isinstance(chosen, CapExecutor) and itself is None:
@@ -225,22 +231,24 @@ class CapsManager:
 
     def _speakers(self, now: float) -> dict[str, CapHolder]:
         """Return the agent that speaks for each terminal with a rule."""
-        terminals = (who for who in self._here.values() if who.role is Role.TERMINAL)
-        return {name: who for who in terminals for name in self._spoken_for(who, now)}
+        terminals = (holder for holder in self._here.values() if holder.role is Role.TERMINAL)
+        return {name: holder for holder in terminals for name in self._spoken_for(holder, now)}
 
-    def _spoken_for(self, who: CapHolder, now: float) -> list[str]:
+    def _spoken_for(self, holder: CapHolder, now: float) -> list[str]:
         """Return the terminals with a rule that an agent may report.
 
         An enrolled agent could claim to be a phone without an agent. If the gateway sees the terminal's traffic, only
         the agent of the terminal's own name counts.
         """
-        named = ((name, self._place_of.get(name)) for name in self._speaks_for(who.session))
-        return [name for name, place in named if place and (name == who.name or not self._is_watched(place, now))]
+        named = ((name, self._state_of.get(name)) for name in self._speaks_for(holder.session))
+        return [name for name, state in named if state and (name == holder.name or not self._is_watched(state, now))]
 
-    def _is_watched(self, place: AccessPointState, now: float) -> bool:
-        gateway = self._gateway(place)
-        return gateway is not None and gateway.capping is not None and gateway.heard_of_late(now)
+    def _is_watched(self, state: AccessPointState, now: float) -> bool:
+        gateway = self._gateway(state)
+        return gateway is not None and gateway.capping is not None and gateway.reports_recently(now)
 
-    def _gateway(self, place: AccessPointState) -> CapHolder | None:
-        there = (who for who in self._here.values() if who.role is Role.GATEWAY and who.name == place.site.name)
+    def _gateway(self, state: AccessPointState) -> CapHolder | None:
+        there = (
+            holder for holder in self._here.values() if holder.role is Role.GATEWAY and holder.name == state.site.name
+        )
         return next(there, None)

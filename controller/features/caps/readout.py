@@ -20,18 +20,18 @@ DELIVERED = "delivered"
 EVERY_PORT = "all"  # an agent's name for all ports, if it cannot distinguish them
 
 
-def told(
+def access_point_views(
     config: Config,
     places: Mapping[tuple[str, str], AccessPointState],
-    hands: Mapping[str, CapExecutor | str],
+    executors: Mapping[str, CapExecutor | str],
     here: Mapping[int, CapHolder],
     now: float,
 ) -> Iterator[AccessPointView]:
-    """Yield the views. `hands`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
+    """Yield the views. `executors`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
     for site in config.sites:
         for each in site.access_points:
-            place = places.get((site.name, each.name))
-            yield _place(site, place, hands, here, now) if place else _off(site, each)
+            state = places.get((site.name, each.name))
+            yield _view(site, state, executors, here, now) if state else _off(site, each)
 
 
 def _off(site: Site, one: AccessPoint) -> AccessPointView:
@@ -39,15 +39,17 @@ def _off(site: Site, one: AccessPoint) -> AccessPointView:
     return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, None, 0, None, None, (), unheard)
 
 
-def _place(
+def _view(
     site: Site,
-    place: AccessPointState,
-    hands: Mapping[str, CapExecutor | str],
+    state: AccessPointState,
+    executors: Mapping[str, CapExecutor | str],
     here: Mapping[int, CapHolder],
     now: float,
 ) -> AccessPointView:
-    one, ruling = place.access_point, place.ruling
-    gateway = next((who for who in here.values() if who.role is Role.GATEWAY and who.name == site.name), None)
+    one, ruling = state.access_point, state.ruling
+    gateway = next(
+        (holder for holder in here.values() if holder.role is Role.GATEWAY and holder.name == site.name), None
+    )
     missing = gateway.capping.missing if gateway is not None and gateway.capping is not None else ()
     return AccessPointView(
         name=one.name,
@@ -55,36 +57,40 @@ def _place(
         rule=one.rule,
         tables=one.tables if one.rule is CapRule.PAPER else None,
         bandwidth_bps=ruling.access_point.bandwidth_bps,
-        measured=_measured(place, now),
+        measured=_measured(state, now),
         active=ruling.active,
         block_bytes=ruling.block_bytes or None,
-        released=place.release.reason,
-        missing=tuple((port, reason) for port, reason in missing if port in (*place.ports, EVERY_PORT)),
-        terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
+        released=state.release.reason,
+        missing=tuple((port, reason) for port, reason in missing if port in (*state.ports, EVERY_PORT)),
+        terminals=tuple(_sharer(state, name, executors.get(name, UNHEARD), here) for name in state.terminals),
     )
 
 
-def _measured(place: AccessPointState, now: float) -> MeasuredView | None:
-    rate = place.meter.rate if place.meter is not None else None
+def _measured(state: AccessPointState, now: float) -> MeasuredView | None:
+    rate = state.meter.rate if state.meter is not None else None
     if rate is None or rate.bps is None:
         return None
     by = str(Method.TRAINS) if rate.probed else DELIVERED
     return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at), by)
 
 
-def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: Mapping[int, CapHolder]) -> SharerView:
-    cap = place.ruling.caps.get(name)
+def _sharer(
+    state: AccessPointState, name: str, executor: CapExecutor | str, here: Mapping[int, CapHolder]
+) -> SharerView:
+    cap = state.ruling.caps.get(name)
     if cap is None:
-        return _unheard(name, hand if isinstance(hand, str) else UNHEARD)
-    holder = here.get(hand.session) if isinstance(hand, CapExecutor) else None
-    by = hand if isinstance(hand, CapExecutor) and holder is not None and cap.windows else None
+        return _unheard(name, executor if isinstance(executor, str) else UNHEARD)
+    holder = here.get(executor.session) if isinstance(executor, CapExecutor) else None
+    by = executor if isinstance(executor, CapExecutor) and holder is not None and cap.windows else None
     reason = (
-        cap.reason if isinstance(hand, CapExecutor) or not cap.windows else (f"{hand}; the cap would be {cap.reason}")
+        cap.reason
+        if isinstance(executor, CapExecutor) or not cap.windows
+        else (f"{executor}; the cap would be {cap.reason}")
     )
-    unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
+    unseen = state.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
     if unseen:
         reason += f"; {counted(unseen, 'connections')} opened before the gateway's agent started and have no cap"
-    short = by is not None and name in place.short
+    short = by is not None and name in state.short
     if short:
         reason += "; its agent caps fewer sockets than it has sending connections"
     return SharerView(
@@ -111,10 +117,10 @@ def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: M
     )
 
 
-def _how(hand: CapExecutor, holder: CapHolder | None) -> str:
+def _how(executor: CapExecutor, holder: CapHolder | None) -> str:
     """Return how caps are held: as the agent reports it, or before a report as expected."""
-    said = holder.capping.hand if holder is not None and holder.capping is not None else ""
-    return said or NAMES[hand.capability]
+    reported = holder.capping.method if holder is not None and holder.capping is not None else ""
+    return reported or NAMES[executor.capability]
 
 
 def _unheard(name: str, reason: str) -> SharerView:

@@ -264,10 +264,10 @@ class ProbingManager:
         bounded = (figure for figure in figures if isinstance(figure, FusedRate) and math.isfinite(figure.most_bps))
         return max((figure.bps for figure in bounded), default=None)
 
-    def told(self, now: float) -> tuple[PathView, ...]:
-        return (*map(self._told, self._paths.values(), repeat(now)), *map(readout.unmeasured, self._unmeasured))
+    def view(self, now: float) -> tuple[PathView, ...]:
+        return (*map(self._path_view, self._paths.values(), repeat(now)), *map(readout.unmeasured, self._unmeasured))
 
-    def _told(self, path: ProbedPath, now: float) -> PathView:
+    def _path_view(self, path: ProbedPath, now: float) -> PathView:
         directions = (
             readout.direction(
                 down,

@@ -130,12 +130,12 @@ class Sharer:
     rides: str = ""  # key of the uplinks of its packets
     rides_since: float = float("-inf")
     older: frozenset[TcpFlowKey] = frozenset()  # connections that began before `rides_since`
-    told_by: str = ""  # the agent that reports it, perhaps with other terminals; empty: its gateway
+    reporter: str = ""  # the agent that reports it, perhaps with other terminals; empty: its gateway
 
     @property
     def witness(self) -> str:
         """Return the name of the witness. An agent that reports several terminals is one witness."""
-        return self.told_by or self.terminal
+        return self.reporter or self.terminal
 
     @property
     def active(self) -> bool:

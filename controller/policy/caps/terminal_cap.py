@@ -191,7 +191,7 @@ def _cap(
     held = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
     windows = held
     if release is not None:
-        has_floor = bool(sharer.told_by)  # its own agent enforces the lower limit
+        has_floor = bool(sharer.reporter)  # its own agent enforces the lower limit
         shares = RELEASED_SHARE if has_floor else WON_SHARES
         windows = {
             pair: released(part, one, known.srtt_us[pair], release.least_bps, shares) for pair, one in held.items()

@@ -59,7 +59,7 @@ class World(Ends):
             self.second()
 
     def path(self, uplink: str = "wifi") -> PathView:
-        return next(each for each in self.core.probing.told(self.now) if each.uplink == uplink)
+        return next(each for each in self.core.probing.view(self.now) if each.uplink == uplink)
 
     def direction(self, uplink: str, direction: str) -> DirectionView:
         return next(each for each in self.path(uplink).directions if each.direction == direction)
@@ -558,7 +558,7 @@ def test_probes_use_at_most_a_hundredth_of_a_budget(budget_bytes: int) -> None:
 def test_figure_of_a_rare_probe_is_kept_until_the_next() -> None:
     alone = Alone(20e6, 100_000_000)
     alone.pass_time(30, 300.0)
-    (path,) = alone.measuring.told(alone.now)
+    (path,) = alone.measuring.view(alone.now)
     assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in path.directions] == [(20e6, True)] * 2
 
 
@@ -636,4 +636,4 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
         assert isinstance(health, HealthProbes)
         if home.session in world.hands and far.session in world.hands:
             assert {path.meeting for path in health.paths} <= answered
-    assert all(path.directions or path.why_not for path in world.core.probing.told(world.now))
+    assert all(path.directions or path.why_not for path in world.core.probing.view(world.now))

@@ -84,9 +84,9 @@ def test_one_agent_answers_uplinks_and_air_separately() -> None:
     answer = agents["home"].orders_of(AnswerProbes)[-1]
     assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
     world.seconds(3)
-    assert all(path.why_not is None for path in world.core.probing.told(world.now))
+    assert all(path.why_not is None for path in world.core.probing.view(world.now))
     assert {world.path(name).near for name in ("wifi", "lte")} == {"far"}
-    assert len(world.core.probing.told(world.now)) == 2 + len(NAMES)
+    assert len(world.core.probing.view(world.now)) == 2 + len(NAMES)
     told = len(agents["home"].orders_of(AnswerProbes))
     world.seconds(20)
     assert len(agents["home"].orders_of(AnswerProbes)) == told
@@ -98,7 +98,7 @@ def test_path_over_air_needs_a_configured_address() -> None:
     del document["sites"]["home"]["access_points"]["air"]["measure"]
     world.carry(world.core.reconfigure(sites.loaded(document), world.now))
     world.seconds(2)
-    assert {path.uplink for path in world.core.probing.told(world.now)} == {"wifi", "lte"}
+    assert {path.uplink for path in world.core.probing.view(world.now)} == {"wifi", "lte"}
     assert agents["home"].orders_of(AnswerProbes)[-1] == AnswerProbes()
     assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
 

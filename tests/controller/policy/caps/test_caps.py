@@ -276,7 +276,7 @@ def test_agent_of_two_terminals_counts_as_one_witness() -> None:
     air, liars = Air(), (address(8), address(9))
     streams = {ME: [Stream(NEAR, 16_000)], **{each: [Stream(NEAR, 1, 30_000_000)] for each in liars}}
     air.passes(streams)
-    who = [replace(each, told_by="liar" if each.terminal in liars else "") for each in air.sharers.values()]
+    who = [replace(each, reporter="liar" if each.terminal in liars else "") for each in air.sharers.values()]
     ruling = decide(air.access_point, who, None, air.now)
     assert ruling.caps[ME].most_segments == share_segments(16_000, 3) + 1
 
