@@ -164,7 +164,7 @@ class InterceptionReport:
     reason: str  # why nothing is intercepted; empty: it is
     relays: tuple[RelayReached, ...]
     terminals: tuple[TerminalInterception, ...]
-    sought: tuple[PendingDestination, ...]  # newest first
+    pending: tuple[PendingDestination, ...]  # newest first
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         config_error=str(core.config_error) if core.config_error else None,
         access_points=core.air.view(now),
         paths=core.probing.view(now),
-        relays=readout.relays(core.relaying, core.wanted, now),
-        taking=readout.taking(core.relaying),
+        relays=readout.relay_views(core.relaying, core.wanted, now),
+        taking=readout.interception_views(core.relaying),
         openflow_unproven=core.config.settings.unproven,
     )
 

@@ -267,7 +267,7 @@ MOST_ROUTERS = 30
 LONGEST_RTT_US = 60_000_000  # longer than an agent waits for a reply
 
 
-def relaying(one: pb.Relaying) -> RelayReport:
+def relay_report(one: pb.Relaying) -> RelayReport:
     return RelayReport(
         reason=checked_text(one.reason),
         draining=one.draining,
@@ -285,14 +285,14 @@ def relaying(one: pb.Relaying) -> RelayReport:
     )
 
 
-def taking(one: pb.Taking) -> InterceptionReport:
-    for told, most, what in (
+def interception_report(one: pb.Taking) -> InterceptionReport:
+    for items, most, what in (
         (one.relays, MOST_RELAYS, "relays"),
         (one.terminals, MOST_TERMINALS, "intercepted terminals"),
         (one.sought, MOST_SOUGHT, "wanted destinations"),
     ):
-        if len(told) > most:
-            raise breach(f"reported {len(told)} {what}: expected at most {most}")
+        if len(items) > most:
+            raise breach(f"reported {len(items)} {what}: expected at most {most}")
     _check_once((relay.name for relay in one.relays), "relay")
     _check_once((terminal.name for terminal in one.terminals), "intercepted terminal")
     return InterceptionReport(
@@ -315,12 +315,14 @@ def taking(one: pb.Taking) -> InterceptionReport:
             )
             for terminal in one.terminals
         ),
-        sought=tuple(found for each in one.sought if (found := _sought(each.prefix, each.address, each.port))),
+        pending=tuple(
+            found for each in one.sought if (found := _pending_destination(each.prefix, each.address, each.port))
+        ),
     )
 
 
 @lru_cache(maxsize=1 << 12)
-def _sought(prefix: str, address: str, port: int) -> PendingDestination | None:
+def _pending_destination(prefix: str, address: str, port: int) -> PendingDestination | None:
     """Return the destination, or None if no relay can reach its address."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
@@ -372,7 +374,7 @@ _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROL
 _PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
 
 
-def heard(raw: bytes) -> pb.FromAgent:
+def message(raw: bytes) -> pb.FromAgent:
     """Decode one message of an agent."""
     if len(raw) > MOST_BYTES:
         raise breach(f"sent a message of {len(raw)} bytes: expected at most {MOST_BYTES}")
@@ -439,8 +441,8 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         capping=capping(report.capping, role) if report.HasField("capping") else None,
         answering=answering(report.answering) if report.HasField("answering") else None,
         health=health(report.health),
-        relaying=relaying(report.relaying) if report.HasField("relaying") else None,
-        taking=taking(report.taking) if report.HasField("taking") else None,
+        relaying=relay_report(report.relaying) if report.HasField("relaying") else None,
+        taking=interception_report(report.taking) if report.HasField("taking") else None,
         cut=_is_cut(report.connections, connections),
     )
 

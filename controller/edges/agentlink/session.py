@@ -208,7 +208,7 @@ class AgentSession:
 
     async def _read(self) -> pb.FromAgent | None:
         raw = await self._stream.read()
-        return await _in_its_turn(len(raw), lambda: decode.heard(raw)) if isinstance(raw, bytes) else None
+        return await _in_its_turn(len(raw), lambda: decode.message(raw)) if isinstance(raw, bytes) else None
 
     async def _take(self, report: pb.Report, role: Role) -> None:
         if self._untaken is not None:

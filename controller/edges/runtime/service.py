@@ -21,8 +21,8 @@ from controller.edges.runtime.version import VERSION
 from controller.edges.state.store import Memory, Store, StoreError, measured
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.relays import requests as relay_requests
-from controller.features.relays.manager import PendingAnswer, Walking
-from controller.features.relays.requests import Asked, Tried, WishOfRelays
+from controller.features.relays.manager import MeasuredQuery, PendingAnswer
+from controller.features.relays.requests import DestinationQuery, RelayTrial, WishOfRelays
 from controller.features.relays.view import DestinationView, TriedView
 from controller.features.steering.logbook import LogEntry, SwitchOutcome
 from controller.model.config import Config, ConfigError, Mode
@@ -242,29 +242,29 @@ class Service:
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
         """Return the relay for a destination and the reason. Wait up to WALKED_WITHIN_S for unknown distances."""
-        return self._walked(lambda now: Asked(self._core.relaying, address, site, False, now))
+        return self._measured(lambda now: DestinationQuery(self._core.relaying, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
         """Measure the distance to a relay now. Return it with the relay's effect for a destination."""
-        return self._walked(lambda now: Tried(self._core.relaying, self._core.wanted, name, address, now))
+        return self._measured(lambda now: RelayTrial(self._core.relaying, self._core.wanted, name, address, now))
 
-    def _walked(self, ask: Callable[[float], Walking[T]]) -> T:
+    def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
         answered = threading.Event()
 
-        def asked() -> Walking[T]:
-            walking = ask(time.monotonic())
+        def start() -> MeasuredQuery[T]:
+            query = ask(time.monotonic())
             self._carry_out(self._core.relaying.tend(self._core.wanted, time.monotonic()))
-            self._awaited.append((walking.inquiries, answered))
-            return walking
+            self._awaited.append((query.inquiries, answered))
+            return query
 
-        walking = self._ask(asked)
+        query = self._ask(start)
         answered.wait(WALKED_WITHIN_S)
 
-        def told() -> T:
+        def result() -> T:
             self._awaited = [each for each in self._awaited if each[1] is not answered]
-            return walking.told(time.monotonic())
+            return query.result(time.monotonic())
 
-        return self._ask(told)
+        return self._ask(result)
 
     def _of_relays(self, wish: WishOfRelays) -> OverrideResult:
         return self._ask(lambda: self._kept(*overrides.of_relays(self._core, wish, time.monotonic())))

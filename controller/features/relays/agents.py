@@ -25,7 +25,7 @@ from controller.protocol.reports import (
 
 MOST_AT_ONCE = 64  # limit of api/agent.proto
 MOST_WANTED = 256
-TOLD_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and may be busy
+REPORTS_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and may be busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class DistanceProber:
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
+        reasons = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
         self.unable: str | None = (
-            said[0] if said else ("its version cannot probe round trips; install the version of this controller")
+            reasons[0] if reasons else ("its version cannot probe round trips; install the version of this controller")
         )  # the reason
         self._wanted: dict[str, DistanceTarget] = {}  # by address, in order
         self._underway: Underway | None = None
@@ -62,7 +62,7 @@ class DistanceProber:
         to = tuple(self._wanted.values())[:MOST_AT_ONCE]
         for each in to:
             del self._wanted[each.address]
-        self._underway = Underway(tickets.draw(), to, now + TOLD_WITHIN_S)
+        self._underway = Underway(tickets.draw(), to, now + REPORTS_WITHIN_S)
         return Direct(self.session, self._underway.directive, MeasureDistances(to))
 
     def resulted(self, event: Resulted) -> tuple[Distance, ...]:
@@ -71,7 +71,7 @@ class DistanceProber:
             return ()
         return self._ended((), event.said)
 
-    def walked(self, event: DistancesMeasured) -> tuple[Distance, ...]:
+    def on_distances(self, event: DistancesMeasured) -> tuple[Distance, ...]:
         if self._underway is None or event.directive != self._underway.directive:
             return ()
         return self._ended(event.ways, f"the agent {self.name} reported nothing about it")
@@ -90,10 +90,10 @@ class DistanceProber:
         return given_up
 
     def _ended(self, ways: Iterable[Distance], otherwise: str) -> tuple[Distance, ...]:
-        asked = self._underway.to if self._underway else ()
+        targets = self._underway.to if self._underway else ()
         self._underway = None
-        told = {way.address: way for way in ways}
-        return tuple(told.get(to.address, Distance(to.address, otherwise, 0, ())) for to in asked)
+        found = {way.address: way for way in ways}
+        return tuple(found.get(to.address, Distance(to.address, otherwise, 0, ())) for to in targets)
 
 
 Order = TypeVar("Order", Relay, Take, Choices)
@@ -102,22 +102,22 @@ Order = TypeVar("Order", Relay, Take, Choices)
 class RelayClientAgent:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        self.walker = DistanceProber(event)
-        self.told: InterceptionReport | None = None  # its last report
+        self.prober = DistanceProber(event)
+        self.last_report: InterceptionReport | None = None
         self.relays: dict[str, RelayReached] = {}  # in the last report
         self.take = OrderSlot[Take](event, TAKES)
         self._choices = OrderSlot[Choices](event, TAKES)
 
     def tell(self, take: Take, choices: Choices, tickets: Tickets, now: float) -> Iterator[Direct]:
-        idle = not take.terminals and self.told is None
-        holds = self.take.refused is None and (self.told is not None) == bool(take.terminals)
+        idle = not take.terminals and self.last_report is None
+        holds = self.take.refused is None and (self.last_report is not None) == bool(take.terminals)
         if self.take.is_due(take, idle, holds, now):
-            yield _told(self.session, self.take, take, tickets, now)
-        if self.told is None:
+            yield _direct(self.session, self.take, take, tickets, now)
+        if self.last_report is None:
             return  # its reachable relays are not known yet; earlier choices stay
         # Empty choices are sent too: the agent may keep those of an earlier run, and does not report their places.
         if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
-            yield _told(self.session, self._choices, choices, tickets, now)
+            yield _direct(self.session, self._choices, choices, tickets, now)
 
     def resulted(self, event: Resulted) -> None:
         self.take.resulted(event)
@@ -125,7 +125,7 @@ class RelayClientAgent:
 
     def reported(self, event: Reported) -> bool:
         """Record a report and return whether the set of reachable relays changed."""
-        before, self.told = self.reached, event.taking
+        before, self.last_report = self.reached, event.taking
         self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
         return self.reached != before
 
@@ -136,8 +136,8 @@ class RelayClientAgent:
     @property
     def why_not(self) -> str | None:
         """The reason why the agent does not intercept as ordered, or None."""
-        if self.told is not None and self.take.refused is None:
-            return self.told.reason or None
+        if self.last_report is not None and self.take.refused is None:
+            return self.last_report.reason or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not confirmed yet that it does"
 
 
@@ -145,7 +145,7 @@ class RelayClientAgent:
 class Figures:
     """The last report of a relay about itself."""
 
-    told: RelayReport
+    report: RelayReport
     at: float
 
 
@@ -154,15 +154,15 @@ class RelayAgent:
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        self.walker = DistanceProber(event)
-        self.told: RelayReport | None = None  # its last report
+        self.prober = DistanceProber(event)
+        self.last_report: RelayReport | None = None
         self._relay = OrderSlot[Relay](event, RELAYS)
 
     def tell(self, order: Relay, tickets: Tickets, now: float) -> Iterator[Direct]:
-        idle = not order.port and self.told is None
-        holds = self._relay.refused is None and (self.told is not None) == bool(order.port)
+        idle = not order.port and self.last_report is None
+        holds = self._relay.refused is None and (self.last_report is not None) == bool(order.port)
         if self._relay.is_due(order, idle, holds, now):
-            yield _told(self.session, self._relay, order, tickets, now)
+            yield _direct(self.session, self._relay, order, tickets, now)
 
     def resulted(self, event: Resulted) -> None:
         self._relay.resulted(event)
@@ -170,12 +170,12 @@ class RelayAgent:
     @property
     def why_not(self) -> str | None:
         """The reason why the relay is not up, or None."""
-        if self.told is not None and self._relay.refused is None:
-            return self.told.reason or None
+        if self.last_report is not None and self._relay.refused is None:
+            return self.last_report.reason or None
         return self._relay.unable or self._relay.refused or f"the agent {self.name} has not confirmed yet that it is up"
 
 
-def _told(session: int, standing: OrderSlot[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+def _direct(session: int, standing: OrderSlot[Order], order: Order, tickets: Tickets, now: float) -> Direct:
     directive = tickets.draw()
     standing.ordered(order, directive, now)
     return Direct(session, directive, order)

@@ -45,13 +45,13 @@ class KnownDistance:
     at: float
     tried_at: float  # later than `at`: the last attempt failed
 
-    def leg(self, who: str, now: float) -> Leg | None:
+    def leg(self, agent: str, now: float) -> Leg | None:
         """Return the leg, or None if the distance is unknown. Five packets are too few for a loss rate."""
         if not self.way.rtt_us or now - self.at > KEPT_S:
             return None
         routers = (
             LegRouter(
-                router.address or f"{who}, {number} hops away", router.rtt_us / 1e3
+                router.address or f"{agent}, {number} hops away", router.rtt_us / 1e3
             )  # silent routers equal no other
             for number, router in enumerate(self.way.routers, 1)
         )
@@ -62,35 +62,35 @@ class Distances:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
 
-    def tell(self, who: str, way: Distance, now: float) -> None:
+    def tell(self, agent: str, way: Distance, now: float) -> None:
         """Record a measurement. A failed one does not replace a recent distance."""
-        known = self._known.pop((who, way.address), None)
+        known = self._known.pop((agent, way.address), None)
         lasts = known is not None and known.way.rtt_us and now - known.at <= KEPT_S
         if known is not None and lasts and not way.rtt_us:
-            self._known[who, way.address] = replace(known, tried_at=now)
+            self._known[agent, way.address] = replace(known, tried_at=now)
         else:
-            self._known[who, way.address] = KnownDistance(way, now, now)
+            self._known[agent, way.address] = KnownDistance(way, now, now)
         while len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 
-    def forget(self, who: str) -> None:
-        self._known = {key: known for key, known in self._known.items() if key[0] != who}
+    def forget(self, agent: str) -> None:
+        self._known = {key: known for key, known in self._known.items() if key[0] != agent}
 
-    def get(self, who: str, address: str) -> KnownDistance | None:
-        return self._known.get((who, address))
+    def get(self, agent: str, address: str) -> KnownDistance | None:
+        return self._known.get((agent, address))
 
-    def leg(self, who: str, address: str, now: float) -> Leg | None:
-        known = self.get(who, address)
-        return known.leg(who, now) if known else None
+    def leg(self, agent: str, address: str, now: float) -> Leg | None:
+        known = self.get(agent, address)
+        return known.leg(agent, now) if known else None
 
-    def is_open(self, who: str, address: str, now: float) -> bool:
+    def is_open(self, agent: str, address: str, now: float) -> bool:
         """Return whether the distance is open: never measured, or known but too old."""
-        known = self.get(who, address)
+        known = self.get(agent, address)
         return known is None or (known.way.rtt_us > 0 and now - known.at > KEPT_S)
 
-    def is_due(self, who: str, address: str, now: float, routers: bool = False) -> bool:
+    def is_due(self, agent: str, address: str, now: float, routers: bool = False) -> bool:
         """Return whether a new measurement is due."""
-        known = self.get(who, address)
+        known = self.get(agent, address)
         if known is None:
             return True
         if not known.way.rtt_us or known.tried_at > known.at:
@@ -107,41 +107,41 @@ MOST_TOGETHER = 4
 class RelayQuery:
     """The inputs of a choice."""
 
-    place: str
+    destination: str
     direct: Leg
     candidates: tuple[Candidate, ...]  # connected ones first: among equals the first is chosen
     present: tuple[str, ...]  # the previous choice
     uplink_bps: float | None  # rate of one uplink to the site: each terminal's packets use one
 
 
-def candidate(name: str, near: Leg, far: Leg, told: RelayReport | None) -> Candidate:
-    """Return the candidate. `told`: the relay's last report about itself."""
-    overhead_ms = told.overhead_us / 1e3 if told and told.overhead_us else None
-    return Candidate(name, near, far, told.busy_percent / 100 if told else None, overhead_ms)
+def candidate(name: str, near: Leg, far: Leg, report: RelayReport | None) -> Candidate:
+    """Return the candidate. `report`: the relay's last report about itself."""
+    overhead_ms = report.overhead_us / 1e3 if report and report.overhead_us else None
+    return Candidate(name, near, far, report.busy_percent / 100 if report else None, overhead_ms)
 
 
-def _ping(asked: RelayQuery) -> RelaySelection:
-    return ping(asked.direct, asked.candidates)
+def _ping(query: RelayQuery) -> RelaySelection:
+    return ping(query.direct, query.candidates)
 
 
-def _traceroute(asked: RelayQuery) -> RelaySelection:
-    return traceroute(asked.direct, asked.candidates, _draw(asked))
+def _traceroute(query: RelayQuery) -> RelaySelection:
+    return traceroute(query.direct, query.candidates, _draw(query))
 
 
-def _predicted(asked: RelayQuery) -> RelaySelection:
-    return predicted(asked.direct, asked.candidates, asked.present)
+def _predicted(query: RelayQuery) -> RelaySelection:
+    return predicted(query.direct, query.candidates, query.present)
 
 
-def _parallel(asked: RelayQuery) -> RelaySelection:
+def _parallel(query: RelayQuery) -> RelaySelection:
     return parallel(
-        asked.direct, asked.candidates, most=MOST_TOGETHER, present=asked.present, uplink_bps=asked.uplink_bps
+        query.direct, query.candidates, most=MOST_TOGETHER, present=query.present, uplink_bps=query.uplink_bps
     )
 
 
-def _draw(asked: RelayQuery) -> float:
+def _draw(query: RelayQuery) -> float:
     """Return the paper's random number. It depends on the place and the candidates, so a restart keeps it."""
-    names = ",".join(sorted(each.name for each in asked.candidates))
-    return crc32(f"{asked.place} {names}".encode()) / 2**32
+    names = ",".join(sorted(each.name for each in query.candidates))
+    return crc32(f"{query.destination} {names}".encode()) / 2**32
 
 
 # `nearest` is missing: the gateway takes the relay that it reaches fastest.
@@ -153,11 +153,11 @@ CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
 }
 
 
-def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
+def by_all(query: RelayQuery) -> Mapping[Choosing, RelaySelection]:
     """Return the choice of every method. The traceroute method needs routers on all legs."""
-    walked = (asked.direct, *(each.far for each in asked.candidates))
-    told = all(leg.routers for leg in walked)
-    return {each: way(asked) for each, way in CHOOSE.items() if told or each is not Choosing.TRACEROUTE}
+    legs = (query.direct, *(each.far for each in query.candidates))
+    known = all(leg.routers for leg in legs)
+    return {each: way(query) for each, way in CHOOSE.items() if known or each is not Choosing.TRACEROUTE}
 
 
 # The destinations of a site, and the choice for each
@@ -172,14 +172,14 @@ class Destination:
     prefix: str
     address: str  # the first destination there; it represents the prefix
     port: int
-    walked_for_at: float | None = None
+    measuring_since: float | None = None
     choice: RelaySelection | None = None  # None: not made yet, or expired
     present: tuple[str, ...] = ()  # the last choice, also if expired
     chosen_at: float = 0.0
     due: bool = field(default=False, repr=False)  # an input has changed
 
     def settles(self, now: float) -> bool:
-        return self.walked_for_at is not None and now - self.walked_for_at < SETTLES_S
+        return self.measuring_since is not None and now - self.measuring_since < SETTLES_S
 
 
 class Destinations:
@@ -188,9 +188,9 @@ class Destinations:
     def __init__(self) -> None:
         self.by_prefix: dict[str, Destination] = {}  # the most recently used last
 
-    def sought(self, one: PendingDestination) -> Destination:
-        place = self.by_prefix.pop(one.prefix, None)
-        self.by_prefix[one.prefix] = place or Destination(one.prefix, one.address, one.port, due=True)
+    def get_or_add(self, one: PendingDestination) -> Destination:
+        destination = self.by_prefix.pop(one.prefix, None)
+        self.by_prefix[one.prefix] = destination or Destination(one.prefix, one.address, one.port, due=True)
         return self.by_prefix[one.prefix]
 
     def forget_oldest(self) -> None:
@@ -198,20 +198,20 @@ class Destinations:
 
     def touch(self, address: str | None = None) -> None:
         """Mark all destinations, or those of one address, for a new choice."""
-        for place in self.by_prefix.values():
-            if address in (None, place.address):
-                place.due = True
+        for destination in self.by_prefix.values():
+            if address in (None, destination.address):
+                destination.due = True
 
     def to_choose(self, waits: Callable[[Destination], bool], now: float) -> Iterator[Destination]:
         found = 0
-        for place in self.by_prefix.values():
-            old = place.choice is not None and now - place.chosen_at > REVIEWED_EVERY_S
-            if not (place.due or old) or (place.settles(now) and waits(place)):
+        for destination in self.by_prefix.values():
+            old = destination.choice is not None and now - destination.chosen_at > REVIEWED_EVERY_S
+            if not (destination.due or old) or (destination.settles(now) and waits(destination)):
                 continue
             found += 1
             if found > MOST_REVIEWED:
                 return
-            yield place
+            yield destination
 
     def together(self) -> frozenset[tuple[str, ...]]:
         """Return the groups of relays that were chosen together, also while a new choice is pending."""
@@ -219,20 +219,20 @@ class Destinations:
 
     def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
         """Return the choices without unusable relays. A destination with no relay left has no choice for now."""
-        found = (self._choice(place, usable, may_go_direct) for place in self.by_prefix.values())
+        found = (self._choice(destination, usable, may_go_direct) for destination in self.by_prefix.values())
         return tuple(sorted((each for each in found if each is not None), key=lambda one: one.prefix))
 
-    def _choice(self, place: Destination, usable: Container[str], may_go_direct: bool) -> RelayChoice | None:
-        if place.choice is None:
+    def _choice(self, destination: Destination, usable: Container[str], may_go_direct: bool) -> RelayChoice | None:
+        if destination.choice is None:
             return None
-        left = tuple(name for name in place.choice.relays if name in usable)
-        if not left and (place.choice.relays or not may_go_direct):
+        left = tuple(name for name in destination.choice.relays if name in usable)
+        if not left and (destination.choice.relays or not may_go_direct):
             return None
-        return RelayChoice(place.prefix, left, together=len(left) > 1)
+        return RelayChoice(destination.prefix, left, together=len(left) > 1)
 
 
 NONE = Choices()
-MOST_PLACES = 256  # for all sites together
+MOST_DESTINATIONS = 256  # for all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
 UplinkBps = Callable[[str, float], float | None]  # rate of a site's fastest uplink towards the site; None: not known
@@ -259,166 +259,182 @@ class RelayContext:
         return self.site.relaying.fallback is Fallback.DIRECT
 
 
-class Seeking:
+class RelayChooser:
     def __init__(self, uplink_bps: UplinkBps) -> None:
         self._uplink_bps = uplink_bps
         self.ways = Distances()
-        self._places: dict[str, Destinations] = {}  # by site
-        self._moods: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # by site, at the last choice
+        self._destinations: dict[str, Destinations] = {}  # by site
+        self._relay_states: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # by site, at the last choice
 
     def keep(self, sites: Iterable[str]) -> None:
-        self._places = {site: self._places.get(site, Destinations()) for site in sites}
+        self._destinations = {site: self._destinations.get(site, Destinations()) for site in sites}
 
-    def place(self, site: str, prefix: str) -> Destination | None:
-        return self._places[site].by_prefix.get(prefix)
+    def destination(self, site: str, prefix: str) -> Destination | None:
+        return self._destinations[site].by_prefix.get(prefix)
 
     def counted(self, site: str) -> tuple[int, int]:
         """Return the number of destinations, and of those with a choice."""
-        places = self._places[site].by_prefix.values()
+        places = self._destinations[site].by_prefix.values()
         return len(places), sum(each.choice is not None for each in places)
 
-    def seek(self, scene: RelayContext, one: PendingDestination, now: float) -> None:
+    def seek(self, context: RelayContext, one: PendingDestination, now: float) -> None:
         """Measure for a destination, unless the last measurements for it have not settled."""
-        place = self._sought(scene, one)
-        if not place.settles(now):
-            place.walked_for_at = now
-            self._walk(self._ways_for(scene, place), now)
+        destination = self._get_or_add(context, one)
+        if not destination.settles(now):
+            destination.measuring_since = now
+            self._measure(self._measurements_for(context, destination), now)
 
-    def ask(self, scene: RelayContext, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
+    def ask(self, context: RelayContext, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
         """Measure for a destination, on request also known distances. Return the pairs of agent and address."""
-        place = self._sought(scene, one)
-        place.walked_for_at = now
-        return self._walk(self._ways_for(scene, place), now, anew)
+        destination = self._get_or_add(context, one)
+        destination.measuring_since = now
+        return self._measure(self._measurements_for(context, destination), now, anew)
 
-    def _sought(self, scene: RelayContext, one: PendingDestination) -> Destination:
-        place = self._places[scene.site.name].sought(one)
-        while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
+    def _get_or_add(self, context: RelayContext, one: PendingDestination) -> Destination:
+        destination = self._destinations[context.site.name].get_or_add(one)
+        while sum(len(each.by_prefix) for each in self._destinations.values()) > MOST_DESTINATIONS:
             max(
-                self._places.values(), key=lambda each: len(each.by_prefix)
+                self._destinations.values(), key=lambda each: len(each.by_prefix)
             ).forget_oldest()  # from the site with the most
-        return place
+        return destination
 
-    def _ways_for(self, scene: RelayContext, place: Destination) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
-        there = DistanceTarget(place.address, place.port, scene.method is Choosing.TRACEROUTE)
-        if scene.relays:
-            yield scene.gateway.walker, there
-        for name, each in scene.relays.items():
-            yield scene.gateway.walker, DistanceTarget(str(each.address), each.port)
-            if name in scene.relay_agents:
-                yield scene.relay_agents[name].walker, there
+    def _measurements_for(
+        self, context: RelayContext, destination: Destination
+    ) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
+        there = DistanceTarget(destination.address, destination.port, context.method is Choosing.TRACEROUTE)
+        if context.relays:
+            yield context.gateway.prober, there
+        for name, each in context.relays.items():
+            yield context.gateway.prober, DistanceTarget(str(each.address), each.port)
+            if name in context.relay_agents:
+                yield context.relay_agents[name].prober, there
 
-    def _walk(
+    def _measure(
         self, ways: Iterable[tuple[DistanceProber, DistanceTarget]], now: float, anew: bool = False
     ) -> list[tuple[str, str]]:
-        walked = []
-        for walker, to in ways:
-            if anew or self.ways.is_due(walker.name, to.address, now, to.routers):
-                walker.want(to)
-                if walker.is_on_its_way(to.address):
-                    walked.append((walker.name, to.address))
-        return walked
+        measured = []
+        for prober, to in ways:
+            if anew or self.ways.is_due(prober.name, to.address, now, to.routers):
+                prober.want(to)
+                if prober.is_on_its_way(to.address):
+                    measured.append((prober.name, to.address))
+        return measured
 
-    def told(self, who: str, ways: Iterable[Distance], now: float) -> None:
+    def on_distances(self, agent: str, ways: Iterable[Distance], now: float) -> None:
         """Record distances. Those of a gateway concern its own site, those of a relay all sites."""
         for way in ways:
-            self.ways.tell(who, way, now)
-            if who in self._places:
-                self._told_by_gateway(self._places[who], way.address)
+            self.ways.tell(agent, way, now)
+            if agent in self._destinations:
+                self._on_gateway_distance(self._destinations[agent], way.address)
             else:
-                for places in self._places.values():
+                for places in self._destinations.values():
                     places.touch(way.address)
 
-    def _told_by_gateway(self, places: Destinations, address: str) -> None:
-        is_a_place = any(place.address == address for place in places.by_prefix.values())
-        places.touch(address if is_a_place else None)
+    def _on_gateway_distance(self, places: Destinations, address: str) -> None:
+        is_destination = any(destination.address == address for destination in places.by_prefix.values())
+        places.touch(address if is_destination else None)
 
     def touch(self, site: str) -> None:
-        self._places[site].touch()
+        self._destinations[site].touch()
 
-    def choose(self, scene: RelayContext, now: float) -> None:
-        way = CHOOSE.get(scene.method)
+    def choose(self, context: RelayContext, now: float) -> None:
+        way = CHOOSE.get(context.method)
         if way is None:
             return
-        if self._moods.get(scene.site.name) != (moods := _moods(scene)):
-            self._moods[scene.site.name] = moods
-            self.touch(scene.site.name)
-        for place in list(self._places[scene.site.name].to_choose(lambda one: self._waits(scene, one), now)):
-            place.due, place.chosen_at = False, now
-            if place.choice is not None and self._is_compared(scene, place, now) and self._is_open(scene, place, now):
-                self._walk(self._ways_for(scene, place), now)
+        if self._relay_states.get(context.site.name) != (states := _relay_states(context)):
+            self._relay_states[context.site.name] = states
+            self.touch(context.site.name)
+        for destination in list(
+            self._destinations[context.site.name].to_choose(lambda one: self._waits(context, one), now)
+        ):
+            destination.due, destination.chosen_at = False, now
+            if (
+                destination.choice is not None
+                and self._is_compared(context, destination, now)
+                and self._is_open(context, destination, now)
+            ):
+                self._measure(self._measurements_for(context, destination), now)
                 continue  # the choice stays until the distances are known
-            question = self.question(scene, place, now)
-            place.choice = way(question) if question is not None else None
-            if place.choice is not None:
-                place.present = place.choice.relays
+            query = self.query(context, destination, now)
+            destination.choice = way(query) if query is not None else None
+            if destination.choice is not None:
+                destination.present = destination.choice.relays
 
-    def question(self, scene: RelayContext, place: Destination, now: float) -> RelayQuery | None:
+    def query(self, context: RelayContext, destination: Destination, now: float) -> RelayQuery | None:
         """Return the inputs of a choice, or None if relays or the direct distance are missing."""
-        name = scene.site.name
-        direct = self.ways.leg(name, place.address, now)
-        if direct is None or not scene.relays or self._is_open(scene, place, now):
+        name = context.site.name
+        direct = self.ways.leg(name, destination.address, now)
+        if direct is None or not context.relays or self._is_open(context, destination, now):
             return None
-        relaying = scene.site.relaying
+        relaying = context.site.relaying
         uplink_bps = (relaying and relaying.bandwidth_bps) or self._uplink_bps(name, now)
-        candidates = (self._candidate(scene, each, place, direct, uplink_bps, now) for each in scene.relays)
+        candidates = (self._candidate(context, each, destination, direct, uplink_bps, now) for each in context.relays)
         there = tuple(each for each in candidates if each is not None)
-        return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
+        return RelayQuery(
+            destination.prefix, replace(direct, bandwidth_bps=uplink_bps), there, destination.present, uplink_bps
+        )
 
-    def _is_compared(self, scene: RelayContext, place: Destination, now: float) -> bool:
+    def _is_compared(self, context: RelayContext, destination: Destination, now: float) -> bool:
         """Return whether the direct distance is still known. Once it expires, unused destinations are not measured."""
-        return self.ways.leg(scene.site.name, place.address, now) is not None
+        return self.ways.leg(context.site.name, destination.address, now) is not None
 
-    def _is_open(self, scene: RelayContext, place: Destination, now: float) -> bool:
+    def _is_open(self, context: RelayContext, destination: Destination, now: float) -> bool:
         """Return whether a distance must be measured before a choice.
 
         A relay must not lose because its distance is older, or because it was away when the destination came up. New
         connections cause measurements for destinations without a choice.
         """
         return any(
-            walker.unable is None
-            and not walker.is_on_its_way(to.address)
-            and self.ways.is_open(walker.name, to.address, now)
-            for walker, to in self._ways_for(scene, place)
+            prober.unable is None
+            and not prober.is_on_its_way(to.address)
+            and self.ways.is_open(prober.name, to.address, now)
+            for prober, to in self._measurements_for(context, destination)
         )
 
     def together(self, site: Site) -> frozenset[tuple[str, ...]]:
         """Return the groups of relays that connections of a site use in parallel."""
-        places = self._places.get(site.name)
+        places = self._destinations.get(site.name)
         parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
         return places.together() if places is not None and parallel else frozenset()
 
-    def choices(self, scene: RelayContext) -> Choices:
-        if scene.method not in CHOOSE:
+    def choices(self, context: RelayContext) -> Choices:
+        if context.method not in CHOOSE:
             return NONE
-        return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
+        return Choices(self._destinations[context.site.name].choices(context.relays, context.may_go_direct))
 
     def _candidate(
-        self, scene: RelayContext, name: str, place: Destination, direct: Leg, uplink_bps: float | None, now: float
+        self,
+        context: RelayContext,
+        name: str,
+        destination: Destination,
+        direct: Leg,
+        uplink_bps: float | None,
+        now: float,
     ) -> Candidate | None:
-        near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
-        far = self.ways.leg(name, place.address, now)
+        near = self.ways.leg(context.site.name, str(context.relays[name].address), now)
+        far = self.ways.leg(name, destination.address, now)
         if near is None or far is None:
             return None
-        figures = scene.figures.get(name)
-        told = figures.told if figures else None
-        return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), told)
+        figures = context.figures.get(name)
+        report = figures.report if figures else None
+        return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), report)
 
-    def _waits(self, scene: RelayContext, place: Destination) -> bool:
+    def _waits(self, context: RelayContext, destination: Destination) -> bool:
         """Return whether to wait for measurements, or for relays that have not reported since a restart."""
-        if any(name not in scene.figures for name in scene.relays):
+        if any(name not in context.figures for name in context.relays):
             return True
-        gateway = scene.gateway.walker
-        near = (str(each.address) for each in scene.relays.values())
-        far = (each.walker for each in scene.relay_agents.values())
-        return any(gateway.is_on_its_way(each) for each in (place.address, *near)) or any(
-            walker.is_on_its_way(place.address) for walker in far
+        gateway = context.gateway.prober
+        near = (str(each.address) for each in context.relays.values())
+        far = (each.prober for each in context.relay_agents.values())
+        return any(gateway.is_on_its_way(each) for each in (destination.address, *near)) or any(
+            prober.is_on_its_way(destination.address) for prober in far
         )
 
 
-def _moods(scene: RelayContext) -> tuple[tuple[str, bool, int, int], ...]:
+def _relay_states(context: RelayContext) -> tuple[tuple[str, bool, int, int], ...]:
     """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
-    told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
+    reports = ((name, each.report) for name, each in context.figures.items() if name in context.relays)
     return tuple(
-        (name, name in scene.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
-        for name, one in told
+        (name, name in context.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
+        for name, one in reports
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent
-from controller.features.relays.destinations import CHOOSE, NONE, RelayContext, Seeking, UplinkBps
+from controller.features.relays.destinations import CHOOSE, NONE, RelayChooser, RelayContext, UplinkBps
 from controller.features.relays.orders import RelayOrders
 from controller.model.config import Config
 from controller.model.known import RelayOverride, Wanted
@@ -45,11 +45,11 @@ class PendingAnswer(Protocol):
     def answered(self) -> bool: ...
 
 
-class Walking(Protocol[Told]):
+class MeasuredQuery(Protocol[Told]):
     @property
     def inquiries(self) -> Sequence[PendingAnswer]: ...
 
-    def told(self, now: float) -> Told: ...
+    def result(self, now: float) -> Told: ...
 
 
 class Inquiry:
@@ -59,8 +59,8 @@ class Inquiry:
     def wait_for(self, ways: Iterable[tuple[str, str]]) -> None:
         self._left.update(ways)
 
-    def told(self, who: str, addresses: Iterable[str]) -> None:
-        self._left.difference_update((who, address) for address in addresses)
+    def on_answer(self, agent: str, addresses: Iterable[str]) -> None:
+        self._left.difference_update((agent, address) for address in addresses)
 
     @property
     def answered(self) -> bool:
@@ -82,15 +82,15 @@ class RelayManager:
         self.figures: dict[str, Figures] = {}  # last reports of relays, including disconnected ones
         self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
         self._inquiries: list[Inquiry] = []
-        self.seeking = Seeking(uplink_bps)
+        self.chooser = RelayChooser(uplink_bps)
         self.orders = RelayOrders(config, wanted, self._vouched, {})
-        self.seeking.keep(self.orders.takers)
+        self.chooser.keep(self.orders.takers)
 
     def reconfigure(self, config: Config, wanted: Wanted) -> None:
         self._config = config
         self._redraft(wanted)
         for site in self.orders.takers:
-            self.seeking.touch(site)
+            self.chooser.touch(site)
 
     def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._vouched = vouched
@@ -99,161 +99,167 @@ class RelayManager:
     # Events of agents
 
     def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
-        who = self._by_session.get(event.session)
+        agent = self._by_session.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
-                who = self.gateways[event.name] = self._by_session[event.session] = RelayClientAgent(event)
+                agent = self.gateways[event.name] = self._by_session[event.session] = RelayClientAgent(event)
             case AgentOpened(role=Role.RELAY):
-                who = self.relay_agents[event.name] = self._by_session[event.session] = RelayAgent(event)
-            case AgentClosed() if who is not None:
-                self._closed(event.session, who)
+                agent = self.relay_agents[event.name] = self._by_session[event.session] = RelayAgent(event)
+            case AgentClosed() if agent is not None:
+                self._closed(event.session, agent)
                 return
-            case Resulted() if who is not None:
-                who.resulted(event)
-                self._told(who.name, who.walker.resulted(event), now)
-            case DistancesMeasured() if who is not None:
-                self._told(who.name, who.walker.walked(event), now)
-            case Reported() if who is not None:
-                if not self._reported(who, event, now):
-                    yield from self._walk(who, now)
+            case Resulted() if agent is not None:
+                agent.resulted(event)
+                self._on_distances(agent.name, agent.prober.resulted(event), now)
+            case DistancesMeasured() if agent is not None:
+                self._on_distances(agent.name, agent.prober.on_distances(event), now)
+            case Reported() if agent is not None:
+                if not self._reported(agent, event, now):
+                    yield from self._measure(agent, now)
                     return
-        if who is not None:
-            yield from self._tell(who, wanted, now)
+        if agent is not None:
+            yield from self._tell(agent, wanted, now)
 
-    def _closed(self, session: int, who: RelayClientAgent | RelayAgent) -> None:
+    def _closed(self, session: int, agent: RelayClientAgent | RelayAgent) -> None:
         del self._by_session[session]
-        here = self.gateways if isinstance(who, RelayClientAgent) else self.relay_agents
-        if here.get(who.name) is who:
-            del here[who.name]
-        self._answer(who.name, who.walker.given_up())
+        here = self.gateways if isinstance(agent, RelayClientAgent) else self.relay_agents
+        if here.get(agent.name) is agent:
+            del here[agent.name]
+        self._answer(agent.name, agent.prober.given_up())
 
-    def _reported(self, who: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
+    def _reported(self, agent: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
         """Record a report and return whether orders must follow at once. Otherwise the next tick suffices."""
-        if isinstance(who, RelayAgent):
-            who.told = event.relaying
-            if event.relaying is not None and who.name in self.orders.standing:
-                self.figures[who.name] = Figures(event.relaying, now)
+        if isinstance(agent, RelayAgent):
+            agent.last_report = event.relaying
+            if event.relaying is not None and agent.name in self.orders.standing:
+                self.figures[agent.name] = Figures(event.relaying, now)
             return False
-        others = who.reported(event)
-        scene = self.scene(who.name)
-        if scene is not None and event.taking is not None:
+        others = agent.reported(event)
+        context = self.context(agent.name)
+        if context is not None and event.taking is not None:
             if others:
-                self.seeking.touch(who.name)
-            self._sought(scene, event.taking, now)
+                self.chooser.touch(agent.name)
+            self._on_pending(context, event.taking, now)
         return others
 
-    def _sought(self, scene: RelayContext, taking: InterceptionReport, now: float) -> None:
-        if scene.method not in CHOOSE:
+    def _on_pending(self, context: RelayContext, report: InterceptionReport, now: float) -> None:
+        if context.method not in CHOOSE:
             return
-        for one in taking.sought:
-            self.seeking.seek(scene, one, now)
+        for one in report.pending:
+            self.chooser.seek(context, one, now)
 
-    def _told(self, who: str, ways: Iterable[Distance], now: float) -> None:
+    def _on_distances(self, agent: str, ways: Iterable[Distance], now: float) -> None:
         ways = tuple(ways)
-        self.seeking.told(who, ways, now)
-        self._answer(who, tuple(way.address for way in ways))
+        self.chooser.on_distances(agent, ways, now)
+        self._answer(agent, tuple(way.address for way in ways))
 
-    def _answer(self, who: str, addresses: tuple[str, ...]) -> None:
+    def _answer(self, agent: str, addresses: tuple[str, ...]) -> None:
         for inquiry in self._inquiries:
-            inquiry.told(who, addresses)
+            inquiry.on_answer(agent, addresses)
         self._inquiries = [each for each in self._inquiries if not each.answered]
 
     # Orders
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
-        for who in self._by_session.values():
-            self._told(who.name, who.walker.late(now), now)
+        for agent in self._by_session.values():
+            self._on_distances(agent.name, agent.prober.late(now), now)
         for site in self.orders.takers:
-            scene = self.scene(site)
-            if scene is not None and scene.gateway.told is not None:
-                self.seeking.choose(scene, now)
+            context = self.context(site)
+            if context is not None and context.gateway.last_report is not None:
+                self.chooser.choose(context, now)
         for each in tuple(self._by_session.values()):
             yield from self._tell(each, wanted, now)
 
-    def _tell(self, who: RelayClientAgent | RelayAgent, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def _tell(self, agent: RelayClientAgent | RelayAgent, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
-        if isinstance(who, RelayAgent):
-            yield from who.tell(self.orders.relay(who.name), self._tickets, now)
+        if isinstance(agent, RelayAgent):
+            yield from agent.tell(self.orders.relay(agent.name), self._tickets, now)
         else:
-            scene = self.scene(who.name)
-            choices = self.seeking.choices(scene) if scene is not None else NONE
-            yield from who.tell(self.orders.take(who.name), choices, self._tickets, now)
-        yield from self._walk(who, now)
+            context = self.context(agent.name)
+            choices = self.chooser.choices(context) if context is not None else NONE
+            yield from agent.tell(self.orders.take(agent.name), choices, self._tickets, now)
+        yield from self._measure(agent, now)
 
-    def _walk(self, who: RelayClientAgent | RelayAgent, now: float) -> Iterator[Direct]:
-        walk = who.walker.begin(self._tickets, now)
-        if walk is not None:
-            yield walk
+    def _measure(self, agent: RelayClientAgent | RelayAgent, now: float) -> Iterator[Direct]:
+        order = agent.prober.begin(self._tickets, now)
+        if order is not None:
+            yield order
 
     def _redraft(self, wanted: Wanted) -> None:
-        together = {site.name: self.seeking.together(site) for site in self._config.sites}
+        together = {site.name: self.chooser.together(site) for site in self._config.sites}
         if self.orders.are_of(self._config, wanted, self._vouched, together):
             return
         before, self.orders = self.orders, RelayOrders(self._config, wanted, self._vouched, together)
         for name in (name for name, host in before.hosts.items() if self.orders.hosts.get(name) != host):
             self.figures.pop(name, None)  # the name may now belong to another host elsewhere
-            self.seeking.ways.forget(name)
-        self.seeking.keep(self.orders.takers)
+            self.chooser.ways.forget(name)
+        self.chooser.keep(self.orders.takers)
         for site in self.orders.takers if self.orders.standing != before.standing else ():
-            self.seeking.touch(site)
+            self.chooser.touch(site)
 
     # Choices
 
-    def scene(self, site: str) -> RelayContext | None:
+    def context(self, site: str) -> RelayContext | None:
         """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
             return None
         standing = self.orders.standing
-        heard = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
+        connected = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
         usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
         return RelayContext(
             self.orders.takers[site],
             gateway,
-            {name: standing[name] for name in sorted(usable, key=lambda name: (name not in heard, name))},
-            heard,
+            {name: standing[name] for name in sorted(usable, key=lambda name: (name not in connected, name))},
+            connected,
             self.figures,
         )
 
     def _drains(self, name: str) -> bool:
         figures = self.figures.get(name)
-        return self.orders.standing[name].draining or (figures is not None and figures.told.draining)
+        return self.orders.standing[name].draining or (figures is not None and figures.report.draining)
 
     def carries(self, name: str) -> str:
         """Return the number of carried connections as the end of a sentence, or "" if it is unknown or zero."""
         relay_agent = self.relay_agents.get(name)
-        number = relay_agent.told.connections if relay_agent is not None and relay_agent.told is not None else 0
+        number = (
+            relay_agent.last_report.connections
+            if relay_agent is not None and relay_agent.last_report is not None
+            else 0
+        )
         return f"; it carries {counted(number, 'connections')}" if number else ""
 
     # Requests of people
 
-    def scenes(self, site: str | None) -> list[RelayContext]:
+    def contexts(self, site: str | None) -> list[RelayContext]:
         """Return the scene of one site, or of all sites that intercept. Raise Impossible if there is none."""
         takers = ", ".join(self.orders.takers) or "none"
         if site is not None and site not in self.orders.takers:
             raise Impossible(f"the site {site!r} has no relayed terminal; sites with relayed terminals: {takers}")
         if not self.orders.takers:
             raise Impossible("no site of gateway.yaml has both `relaying` and a terminal with `relayed: true`")
-        scenes = [scene for each in self.orders.takers if site in (None, each) and (scene := self.scene(each))]
-        if not scenes:
+        contexts = [context for each in self.orders.takers if site in (None, each) and (context := self.context(each))]
+        if not contexts:
             raise Impossible(f"no gateway agent enrolled as {site or takers} is connected")
-        return scenes
+        return contexts
 
-    def walk(self, scenes: Iterable[RelayContext], to: PendingDestination, anew: bool, now: float) -> Inquiry:
+    def measure_destination(
+        self, contexts: Iterable[RelayContext], to: PendingDestination, anew: bool, now: float
+    ) -> Inquiry:
         """Measure the distance of a place from these sites and the relays, on request also known distances."""
         inquiry = Inquiry()
-        for scene in scenes:
-            inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
+        for context in contexts:
+            inquiry.wait_for(self.chooser.ask(context, to, now, anew))
         return self._awaited(inquiry)
 
-    def walk_to_relay(self, scenes: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
+    def measure_relay(self, contexts: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
         """Measure the distance of a relay from these sites, also if it is known."""
         inquiry, address = Inquiry(), str(relay.address)
-        for walker in (scene.gateway.walker for scene in scenes):
-            walker.want(DistanceTarget(address, relay.port))
-            if walker.is_on_its_way(address):
-                inquiry.wait_for([(walker.name, address)])
+        for prober in (context.gateway.prober for context in contexts):
+            prober.want(DistanceTarget(address, relay.port))
+            if prober.is_on_its_way(address):
+                inquiry.wait_for([(prober.name, address)])
         return self._awaited(inquiry)
 
     def _awaited(self, inquiry: Inquiry) -> Inquiry:

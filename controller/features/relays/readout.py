@@ -22,12 +22,12 @@ from controller.model.relaying import Choosing
 from controller.policy.paths.relays import RelaySelection
 
 
-def relays(relaying: RelayManager, wanted: Wanted, now: float) -> tuple[RelayView, ...]:
-    return tuple(relay(relaying, name, each, now) for name, each in sorted(wanted.relays.items()))
+def relay_views(manager: RelayManager, wanted: Wanted, now: float) -> tuple[RelayView, ...]:
+    return tuple(relay_view(manager, name, each, now) for name, each in sorted(wanted.relays.items()))
 
 
-def relay(relaying: RelayManager, name: str, wished: RelayOverride, now: float) -> RelayView:
-    figures, relay_agent = relaying.figures.get(name), relaying.relay_agents.get(name)
+def relay_view(manager: RelayManager, name: str, wished: RelayOverride, now: float) -> RelayView:
+    figures, relay_agent = manager.figures.get(name), manager.relay_agents.get(name)
     return RelayView(
         name=name,
         address=str(wished.address),
@@ -36,31 +36,31 @@ def relay(relaying: RelayManager, name: str, wished: RelayOverride, now: float) 
         congestion=wished.congestion,
         draining=wished.draining,
         heard=relay_agent is not None,
-        why_not=_why_not(relaying, name),
-        told=figures.told if figures else None,
+        why_not=_why_not(manager, name),
+        told=figures.report if figures else None,
         age_s=now - figures.at if figures else None,
-        reached=tuple(_reached(relaying, name, str(wished.address), now)),
+        reached=tuple(_reached(manager, name, str(wished.address), now)),
     )
 
 
-def _why_not(relaying: RelayManager, name: str) -> str | None:
-    if name not in relaying.orders.standing:
+def _why_not(manager: RelayManager, name: str) -> str | None:
+    if name not in manager.orders.standing:
         return (
             f"no agent has joined as {name}, or it was revoked: `./bicast enroll {name}` prints the line to type there"
         )
-    relay_agent = relaying.relay_agents.get(name)
+    relay_agent = manager.relay_agents.get(name)
     if relay_agent is None:
         return f"no relay agent enrolled as {name} is connected; the relay may still carry connections"
     return relay_agent.why_not
 
 
-def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Iterator[ReachedView]:
-    for site in relaying.orders.takers:
-        gateway = relaying.gateways.get(site)
+def _reached(manager: RelayManager, name: str, address: str, now: float) -> Iterator[ReachedView]:
+    for site in manager.orders.takers:
+        gateway = manager.gateways.get(site)
         one = gateway.relays.get(name) if gateway is not None else None
         if gateway is None or one is None:
             continue
-        leg = relaying.seeking.ways.leg(gateway.name, address, now)
+        leg = manager.chooser.ways.leg(gateway.name, address, now)
         yield ReachedView(
             gateway=gateway.name,
             reason=one.reason or None,
@@ -72,48 +72,48 @@ def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Ite
         )
 
 
-def taking(relaying: RelayManager) -> tuple[InterceptionView, ...]:
-    return tuple(_taking(relaying, site, relaying.gateways.get(site)) for site in relaying.orders.takers)
+def interception_views(manager: RelayManager) -> tuple[InterceptionView, ...]:
+    return tuple(_interception_view(manager, site, manager.gateways.get(site)) for site in manager.orders.takers)
 
 
-def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None) -> InterceptionView:
-    written = relaying.orders.takers[site].relaying
+def _interception_view(manager: RelayManager, site: str, gateway: RelayClientAgent | None) -> InterceptionView:
+    written = manager.orders.takers[site].relaying
     assert written is not None
     nobody = f"no gateway agent enrolled as {site} is connected"
-    names = {each.name for each in relaying.orders.takers[site].terminals}
-    told = gateway.told.terminals if gateway is not None and gateway.told is not None else ()
-    places, chosen = relaying.seeking.counted(site)
+    names = {each.name for each in manager.orders.takers[site].terminals}
+    reported = gateway.last_report.terminals if gateway is not None and gateway.last_report is not None else ()
+    places, chosen = manager.chooser.counted(site)
     return InterceptionView(
         gateway=site,
         choose=written.choose,
         fallback=written.fallback,
         why_not=gateway.why_not if gateway is not None else nobody,
-        terminals=tuple(each for each in told if each.name in names),
+        terminals=tuple(each for each in reported if each.name in names),
         places=places,
         chosen=chosen,
     )
 
 
-def destination(relaying: RelayManager, scene: RelayContext, place: Destination, now: float) -> DestinationView:
-    question = relaying.seeking.question(scene, place, now)
-    would = by_all(question) if question is not None else {}
-    made = scene.method in would
-    choice = _nearest(scene) if scene.method is Choosing.NEAREST else place.choice or would.get(scene.method)
-    if choice is not None and not choice.relays and not scene.may_go_direct:
-        choice = _instead(choice, scene)
+def destination_view(manager: RelayManager, context: RelayContext, entry: Destination, now: float) -> DestinationView:
+    query = manager.chooser.query(context, entry, now)
+    would = by_all(query) if query is not None else {}
+    made = context.method in would
+    choice = _nearest(context) if context.method is Choosing.NEAREST else entry.choice or would.get(context.method)
+    if choice is not None and not choice.relays and not context.may_go_direct:
+        choice = _instead(choice, context)
     return DestinationView(
-        gateway=scene.site.name,
-        prefix=place.prefix,
-        address=place.address,
-        choice=_choice(scene.method, choice) if choice is not None else None,
+        gateway=context.site.name,
+        prefix=entry.prefix,
+        address=entry.address,
+        choice=_choice(context.method, choice) if choice is not None else None,
         made=made,
-        legs=tuple(_legs(relaying, scene, place, now)),
-        otherwise=tuple(_choice(method, each) for method, each in would.items() if method is not scene.method),
+        legs=tuple(_legs(manager, context, entry, now)),
+        otherwise=tuple(_choice(method, each) for method, each in would.items() if method is not context.method),
     )
 
 
-def _nearest(scene: RelayContext) -> RelaySelection | None:
-    reached = [one for name, one in scene.gateway.relays.items() if name in scene.relays and one.setup_us]
+def _nearest(context: RelayContext) -> RelaySelection | None:
+    reached = [one for name, one in context.gateway.relays.items() if name in context.relays and one.setup_us]
     if not reached:
         return None
     best = min(reached, key=lambda one: one.setup_us)
@@ -122,9 +122,9 @@ def _nearest(scene: RelayContext) -> RelaySelection | None:
     )
 
 
-def _instead(direct: RelaySelection, scene: RelayContext) -> RelaySelection | None:
+def _instead(direct: RelaySelection, context: RelayContext) -> RelaySelection | None:
     """Return the choice of a gateway that never sends directly, in place of the direct path."""
-    nearest = _nearest(scene)
+    nearest = _nearest(context)
     forbidden = "`fallback: block` forbids direct connections"
     return nearest and replace(nearest, reason=f"{forbidden}, and {nearest.reason}; {direct.reason}")
 
@@ -133,25 +133,25 @@ def _choice(method: Choosing, one: RelaySelection) -> ChoiceView:
     return ChoiceView(method, one.relays, one.reason, one.predicted_bps, one.direct_bps)
 
 
-def _legs(relaying: RelayManager, scene: RelayContext, place: Destination, now: float) -> Iterator[LegView]:
-    site = scene.site.name
-    yield _leg(relaying, site, place.address, place.address, now)
-    for name, wished in scene.relays.items():
-        yield _leg(relaying, site, str(wished.address), name, now)
-        yield _leg(relaying, name, place.address, place.address, now)
+def _legs(manager: RelayManager, context: RelayContext, entry: Destination, now: float) -> Iterator[LegView]:
+    site = context.site.name
+    yield _leg(manager, site, entry.address, entry.address, now)
+    for name, wished in context.relays.items():
+        yield _leg(manager, site, str(wished.address), name, now)
+        yield _leg(manager, name, entry.address, entry.address, now)
 
 
-def _leg(relaying: RelayManager, start: str, address: str, end: str, now: float) -> LegView:
-    known = relaying.seeking.ways.get(start, address)
+def _leg(manager: RelayManager, start: str, address: str, end: str, now: float) -> LegView:
+    known = manager.chooser.ways.get(start, address)
     leg = known.leg(start, now) if known is not None else None
     if known is None or leg is None:
-        reason = known.way.reason if known is not None and known.way.reason else _unwalked(relaying, start)
+        reason = known.way.reason if known is not None and known.way.reason else _unmeasured(manager, start)
         return LegView(start, end, None, None, reason, ())
     return LegView(start, end, leg.rtt_ms, leg.age_s, None, tuple(each.address for each in known.way.routers))
 
 
-def _unwalked(relaying: RelayManager, start: str) -> str:
-    host = relaying.gateways.get(start) or relaying.relay_agents.get(start)
+def _unmeasured(manager: RelayManager, start: str) -> str:
+    host = manager.gateways.get(start) or manager.relay_agents.get(start)
     if host is None:
         return f"the agent {start} is not connected"
-    return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "no recent round-trip probe"
+    return f"the agent {start} cannot: {host.prober.unable}" if host.prober.unable else "no recent round-trip probe"

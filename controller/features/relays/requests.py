@@ -36,8 +36,8 @@ def wished(name: str, relay: RelayOverride) -> WishOfRelays:
             raise Impossible(reason)
         draining = before is not None and before.draining
         number = before.number if before is not None else _free(wanted)
-        said = f"{name} is now a relay, at {Endpoint(str(relay.address), relay.port)}"
-        return _with(wanted, name, replace(relay, draining=draining, number=number)), said
+        sentence = f"{name} is now a relay, at {Endpoint(str(relay.address), relay.port)}"
+        return _with(wanted, name, replace(relay, draining=draining, number=number)), sentence
 
     return wish
 
@@ -141,39 +141,42 @@ def _is_taken(wanted: Wanted, name: str, relay: RelayOverride) -> str | None:
 HTTPS = 443
 
 
-class Asked:
+class DestinationQuery:
     """A query about a destination, from one site or from all."""
 
-    def __init__(self, relaying: RelayManager, address: Address, site: str | None, anew: bool, now: float) -> None:
-        self._relaying, self._site = relaying, site
+    def __init__(self, manager: RelayManager, address: Address, site: str | None, anew: bool, now: float) -> None:
+        self._manager, self._site = manager, site
         if not address.is_global or address.is_multicast:
             raise Impossible(f"{address} is not an Internet address, and relays reach only those")
         prefix = ip_network((address, PREFIXES[address.version]), strict=False)
-        self._sought = PendingDestination(str(prefix), str(address), HTTPS)
-        self.inquiry = relaying.walk(relaying.scenes(site), self._sought, anew, now)
+        self._destination = PendingDestination(str(prefix), str(address), HTTPS)
+        self.inquiry = manager.measure_destination(manager.contexts(site), self._destination, anew, now)
 
     @property
     def inquiries(self) -> list[Inquiry]:
         return [self.inquiry]
 
-    def told(self, now: float) -> tuple[DestinationView, ...]:
-        scenes = self._relaying.scenes(self._site)
-        found = ((scene, self._relaying.seeking.place(scene.site.name, self._sought.prefix)) for scene in scenes)
-        return tuple(readout.destination(self._relaying, scene, place, now) for scene, place in found if place)
+    def result(self, now: float) -> tuple[DestinationView, ...]:
+        contexts = self._manager.contexts(self._site)
+        found = (
+            (context, self._manager.chooser.destination(context.site.name, self._destination.prefix))
+            for context in contexts
+        )
+        return tuple(readout.destination_view(self._manager, context, entry, now) for context, entry in found if entry)
 
 
-class Tried:
+class RelayTrial:
     """A query about a relay, and optionally a destination through it."""
 
-    def __init__(self, relaying: RelayManager, wanted: Wanted, name: str, address: Address | None, now: float) -> None:
-        self._relaying, self._name, self._wished = relaying, name, known(wanted, name)
-        self._asked = Asked(relaying, address, None, True, now) if address is not None else None
-        self._near = relaying.walk_to_relay(relaying.scenes(None), self._wished)
+    def __init__(self, manager: RelayManager, wanted: Wanted, name: str, address: Address | None, now: float) -> None:
+        self._manager, self._name, self._wished = manager, name, known(wanted, name)
+        self._query = DestinationQuery(manager, address, None, True, now) if address is not None else None
+        self._near = manager.measure_relay(manager.contexts(None), self._wished)
 
     @property
     def inquiries(self) -> list[Inquiry]:
-        return [self._near, *(self._asked.inquiries if self._asked else ())]
+        return [self._near, *(self._query.inquiries if self._query else ())]
 
-    def told(self, now: float) -> TriedView:
-        destinations = self._asked.told(now) if self._asked else ()
-        return TriedView(readout.relay(self._relaying, self._name, self._wished, now), destinations)
+    def result(self, now: float) -> TriedView:
+        destinations = self._query.result(now) if self._query else ()
+        return TriedView(readout.relay_view(self._manager, self._name, self._wished, now), destinations)

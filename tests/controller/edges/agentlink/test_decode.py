@@ -64,7 +64,7 @@ GOOD = [
 
 def decoded(raw: bytes) -> object:
     """Return the event for the core."""
-    word = decode.heard(raw)
+    word = decode.message(raw)
     match word.WhichOneof("word"):
         case "hello":
             return decode.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))

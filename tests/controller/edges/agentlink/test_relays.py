@@ -152,19 +152,21 @@ def taking_of(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: in
 
 
 BAD: dict[str, Callable[[], object]] = {
-    "too many relays": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])),
-    "a relay twice": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
-    "too many terminals": lambda: decode.taking(
+    "too many relays": lambda: decode.interception_report(
+        pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])
+    ),
+    "a relay twice": lambda: decode.interception_report(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
+    "too many terminals": lambda: decode.interception_report(
         pb.Taking(terminals=[pb.TerminalTaken(name=str(n)) for n in range(251)])
     ),
-    "a terminal twice": lambda: decode.taking(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
-    "too much sought": lambda: decode.taking(pb.Taking(sought=list(taking_of().sought) * 65)),
-    "no prefix": lambda: decode.taking(taking_of(prefix="45.0.30/24")),
-    "a prefix of another length": lambda: decode.taking(taking_of(prefix="45.0.0.0/16")),
-    "bits behind the prefix": lambda: decode.taking(taking_of(prefix="45.0.30.9/24")),
-    "an address elsewhere": lambda: decode.taking(taking_of(address="45.0.31.9")),
-    "an address of another family": lambda: decode.taking(taking_of(address="2a00::1")),
-    "no port": lambda: decode.taking(taking_of(port=0)),
+    "a terminal twice": lambda: decode.interception_report(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
+    "too much sought": lambda: decode.interception_report(pb.Taking(sought=list(taking_of().sought) * 65)),
+    "no prefix": lambda: decode.interception_report(taking_of(prefix="45.0.30/24")),
+    "a prefix of another length": lambda: decode.interception_report(taking_of(prefix="45.0.0.0/16")),
+    "bits behind the prefix": lambda: decode.interception_report(taking_of(prefix="45.0.30.9/24")),
+    "an address elsewhere": lambda: decode.interception_report(taking_of(address="45.0.31.9")),
+    "an address of another family": lambda: decode.interception_report(taking_of(address="2a00::1")),
+    "no port": lambda: decode.interception_report(taking_of(port=0)),
     "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
     "a round trip beyond any timeout": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
     "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
@@ -187,12 +189,12 @@ def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
         ("224.0.0.0/24", "224.0.0.5"),
     ]
     for prefix, address in near:
-        assert decode.taking(taking_of(prefix, address)).sought == ()
-    assert decode.taking(taking_of("2a00:1::/48", "2A00:1::1")).sought == (
+        assert decode.interception_report(taking_of(prefix, address)).pending == ()
+    assert decode.interception_report(taking_of("2a00:1::/48", "2A00:1::1")).pending == (
         PendingDestination("2a00:1::/48", "2a00:1::1", 443),
     )
 
 
 def test_busy_share_and_reason_are_bounded() -> None:
-    told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
+    told = decode.relay_report(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
     assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400

@@ -12,7 +12,7 @@ import pytest
 from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
-from controller.features.relays.requests import Asked, Tried
+from controller.features.relays.requests import DestinationQuery, RelayTrial
 from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.orders import AgentEffect, Direct, MeasureDistances
@@ -27,8 +27,8 @@ DEST = ip_address("45.0.30.9")
 FAR = {("home", str(DEST)): 200, ("home", RELAYS["oslo"]): 100, ("oslo", str(DEST)): 100, ("home", RELAYS["tokyo"]): 50}
 
 
-def asks(world: World, anew: bool = False) -> Asked:
-    asked = Asked(world.core.relaying, DEST, None, anew, world.now)
+def asks(world: World, anew: bool = False) -> DestinationQuery:
+    asked = DestinationQuery(world.core.relaying, DEST, None, anew, world.now)
     world.carry(world.core.relaying.tend(world.core.wanted, world.now))
     world.drain()
     return asked
@@ -42,7 +42,7 @@ def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -
     assert not asked.inquiry.answered and world.home.walks
     world.walk()
     assert asked.inquiry.answered
-    (told,) = asked.told(world.now)
+    (told,) = asked.result(world.now)
     assert told.choice is not None and told.choice.method is method and told.prefix == "45.0.30.0/24"
     assert {(leg.start, leg.end): leg.rtt_ms for leg in told.legs} == {
         ("home", str(DEST)): 200,
@@ -63,12 +63,12 @@ def test_trying_a_relay_walks_from_every_gateway_again() -> None:
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
         world.internet.rtt_ms["home", RELAYS["oslo"]] = rtt_ms
-        tried = Tried(world.core.relaying, world.core.wanted, "oslo", None, world.now)
+        tried = RelayTrial(world.core.relaying, world.core.wanted, "oslo", None, world.now)
         world.carry(world.core.relaying.tend(world.core.wanted, world.now))
         world.drain()
         assert not tried.inquiries[0].answered
         world.walk()
-        (reached,) = tried.told(world.now).relay.reached
+        (reached,) = tried.result(world.now).relay.reached
         assert tried.inquiries[0].answered and (reached.rtt_ms, reached.setup_ms) == (rtt_ms, 41)
 
 
@@ -81,7 +81,7 @@ def test_query_shows_the_reason_for_a_missing_measurement() -> None:
     world.seconds(1)
     asked = asks(world)
     world.walk()
-    (told,) = asked.told(world.now)
+    (told,) = asked.result(world.now)
     reason = {leg.start: leg.reason for leg in told.legs if leg.end == str(DEST)}
     assert reason["oslo"] == "the agent oslo cannot: no ping socket"
     assert reason["tokyo"] == "the agent tokyo is not connected"
@@ -92,7 +92,7 @@ def test_block_fallback_never_shows_a_direct_path() -> None:
     world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
     asked = asks(world)
     world.walk()
-    (told,) = asked.told(world.now)
+    (told,) = asked.result(world.now)
     assert told.choice is not None and len(told.choice.relays) == 1
     assert told.choice.reason.startswith(
         "`fallback: block` forbids direct connections, and oslo has the shortest set-up time"
@@ -105,7 +105,7 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
     world.tell(replace(phone.report(), taking=InterceptionReport("", reached, (), ())))
-    told = readout.relays(world.core.relaying, world.core.wanted, world.now)
+    told = readout.relay_views(world.core.relaying, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
@@ -114,7 +114,7 @@ def test_refused_interception_order_is_shown() -> None:
     world.home.refuses["Take"] = "no device rl-wifi"
     world.wish(requests.drained("oslo", True))
     world.seconds(1)
-    (told,) = readout.taking(world.core.relaying)
+    (told,) = readout.interception_views(world.core.relaying)
     assert told.why_not == "no device rl-wifi"
 
 
@@ -125,9 +125,9 @@ def test_invalid_query_is_refused_with_a_sentence() -> None:
         ("45.0.30.9", "shed", "the site 'shed' has no relayed terminal; sites with relayed terminals: home"),
     ):
         with pytest.raises(Impossible, match=reason):
-            Asked(world.core.relaying, ip_address(address), site, False, world.now)
+            DestinationQuery(world.core.relaying, ip_address(address), site, False, world.now)
     with pytest.raises(UnknownRelay):
-        Tried(world.core.relaying, world.core.wanted, "paris", None, world.now)
+        RelayTrial(world.core.relaying, world.core.wanted, "paris", None, world.now)
     world.leave(world.home)
     with pytest.raises(Impossible, match="no gateway agent enrolled as home"):
         asks(world)
