@@ -60,7 +60,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
     )
 
 
-def _gateway(switch: Switch, ends: PeerSites, budgets: Budgets, wall_offset_s: float) -> GatewayView:
+def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offset_s: float) -> GatewayView:
     program = switch.expected()
     groups = program.groups.values() if program else ()
     return GatewayView(
@@ -77,31 +77,31 @@ def _gateway(switch: Switch, ends: PeerSites, budgets: Budgets, wall_offset_s: f
         last_changes=switch.last_changes,
         refusals=switch.refusals,
         conflicts=tuple(map(Renderer(switch.observed.ports).place, switch.conflicts)),
-        uplinks=tuple(_uplink(switch, uplink, ends, budgets) for uplink in switch.site.uplinks),
+        uplinks=tuple(_uplink(switch, uplink, peer_sites, budgets) for uplink in switch.site.uplinks),
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
-        copies=_copies(switch.site, ends),
-        fitting=_fitting(switch.site, ends),
+        copies=_copies(switch.site, peer_sites),
+        fitting=_fitting(switch.site, peer_sites),
     )
 
 
-def _copies(site: Site, ends: PeerSites) -> CopiesView | None:
-    if not ends.is_one(site):
+def _copies(site: Site, peer_sites: PeerSites) -> CopiesView | None:
+    if not peer_sites.is_one(site):
         return None
-    who = ends.eliminator(site.name)
-    told = who.told if who else None
+    eliminator = peer_sites.eliminator(site.name)
+    report = eliminator.last_report if eliminator else None
     names = {uplink.name for uplink in site.uplinks}
     return CopiesView(
         copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),
-        eliminated=ends.eliminates(site.name),
-        reason=None if ends.eliminates(site.name) else ends.why_not(site.name),
-        window_us=told.window_us if told else None,
-        paths=tuple(path for path in told.paths if path.name in names) if told else (),
-        silent=tuple(SilentView(name, reason) for name, reason in ends.silent(site).items()),
-        unidentified=tuple(UnidentifiedView(name, reason) for name, reason in ends.unidentified(site).items()),
+        eliminated=peer_sites.eliminates(site.name),
+        reason=None if peer_sites.eliminates(site.name) else peer_sites.why_not(site.name),
+        window_us=report.window_us if report else None,
+        paths=tuple(path for path in report.paths if path.name in names) if report else (),
+        silent=tuple(SilentView(name, reason) for name, reason in peer_sites.silent(site).items()),
+        unidentified=tuple(UnidentifiedView(name, reason) for name, reason in peer_sites.unidentified(site).items()),
     )
 
 
-def _uplink(switch: Switch, uplink: Uplink, ends: PeerSites, budgets: Budgets) -> UplinkView:
+def _uplink(switch: Switch, uplink: Uplink, peer_sites: PeerSites, budgets: Budgets) -> UplinkView:
     port = switch.observed.ports.get(uplink.port) if switch.session is not None else None
     return UplinkView(
         name=uplink.name,
@@ -114,7 +114,7 @@ def _uplink(switch: Switch, uplink: Uplink, ends: PeerSites, budgets: Budgets) -
             for hop in uplink.next_hops
         ),
         counters=switch.installed.port_counters.get(port.number) if port else None,
-        tunnel=_tunnel(switch.site, uplink.name, ends) if uplink.tunnel else None,
+        tunnel=_tunnel(switch.site, uplink.name, peer_sites) if uplink.tunnel else None,
         budget=_budget(switch.site, uplink.name, budgets),
     )
 
@@ -128,14 +128,14 @@ def _budget(site: Site, uplink: str, budgets: Budgets) -> BudgetView | None:
     return BudgetView(used, limits.budget_bytes_per_day, account.share, limits.max_share, why)
 
 
-def _fitting(site: Site, ends: PeerSites) -> FittingView | None:
-    told = ends.tunnels.told(site)
-    return FittingView(told.largest_bytes or None, told.missing) if told else None
+def _fitting(site: Site, peer_sites: PeerSites) -> FittingView | None:
+    report = peer_sites.tunnels.report_of(site)
+    return FittingView(report.largest_bytes or None, report.missing) if report else None
 
 
-def _tunnel(site: Site, uplink: str, ends: PeerSites) -> TunnelView:
-    reason = ends.tunnels.why_not(site, uplink)
-    return TunnelView(reason is None, reason, ends.tunnels.ends(site).get(uplink))
+def _tunnel(site: Site, uplink: str, peer_sites: PeerSites) -> TunnelView:
+    reason = peer_sites.tunnels.why_not(site, uplink)
+    return TunnelView(reason is None, reason, peer_sites.tunnels.ends(site).get(uplink))
 
 
 def _group(switch: Switch, group: Group) -> GroupView:

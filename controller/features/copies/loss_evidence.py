@@ -30,7 +30,7 @@ class Senders:
     def closed(self, session: int) -> None:
         self._ledgers.pop(session, None)
 
-    def told(
+    def on_report(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
     ) -> dict[str, Evidence]:
         """Return the evidence by terminal.
@@ -83,7 +83,7 @@ class Probes:
     def closed(self, session: int) -> None:
         self._before = {at: path for at, path in self._before.items() if at[0] != session}
 
-    def told(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
+    def on_report(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence by configured uplink. The direction of a loss does not matter: copies go both ways.
 
         If no probe returns on any of several uplinks, the responder is away, and this says nothing about the uplinks.
@@ -186,27 +186,27 @@ class ArrivalReport:
 
 class CopyArrivals:
     def __init__(self) -> None:
-        self._told: dict[str, ArrivalReport] = {}  # by site: the last report
+        self._last_reports: dict[str, ArrivalReport] = {}  # by site
 
-    def told(
-        self, here: Site, there: Site, told: Elimination, lasted_s: float, wanted: Wanted, now: float
+    def on_report(
+        self, here: Site, there: Site, report: Elimination, lasted_s: float, wanted: Wanted, now: float
     ) -> dict[str, Evidence]:
         """Return the evidence by active uplink."""
         home = here if here.peer_of is None else there  # a mode is for both directions
         riding = frozenset(_ridden(home, each, wanted) for each in home.terminals)
-        before = self._told.get(here.name)
+        before = self._last_reports.get(here.name)
         same = before is not None and before.riding == riding
-        now_told = ArrivalReport(
-            {path.name: path for path in told.paths}, riding, before.since if before and same else now
+        after = ArrivalReport(
+            {path.name: path for path in report.paths}, riding, before.since if before and same else now
         )
-        self._told[here.name] = now_told
+        self._last_reports[here.name] = after
         if before is None or not same or now - lasted_s - before.since < SETTLED_S or here.name not in wanted.once:
             return {}
         alone = frozenset(_alone(riding, there))
         found = {}
         without = wanted.barred.get(home.name, frozenset())  # these uplinks carry no copies of packets on other uplinks
         for uplink in {active for _, _, active in riding if alone <= {active}} - without:
-            evidence = of_copies(uplink, before.paths, now_told.paths, lasted_s)
+            evidence = of_copies(uplink, before.paths, after.paths, lasted_s)
             if evidence is not None:
                 found[uplink] = evidence
         return found

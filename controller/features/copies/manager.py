@@ -30,22 +30,22 @@ from controller.program.program import Installed
 from controller.protocol.reports import AgentClosed, AgentEvent, Reported, Role
 
 UNHEARD_S = 10.0  # without reports, on one path: agents reconnect
-UNTOLD_S = 2.0  # unreported packets on one path: reports and readings are not simultaneous
+UNREPORTED_S = 2.0  # unreported packets on one path: reports and readings are not simultaneous
 MOST_COUNTED = 64  # terminals in mode auto; above this number switches are not read each second
-TOLD_LATELY_S = 10.0
+RECENT_S = 10.0
 QUIET_S = 10.0  # a terminal that sent nothing for this long is quiet
 LOOKS_APART_S = 0.1
 SLOW_LOSS = 0.04
 SLOW_S = 40.0  # median time until one probe per second shows SLOW_LOSS
 COUNTED_S = 12.0  # median time until a tunnel's ends show it, at 50 packets per second
-UNTOLD = "; but no measurement would exist for this path alone"
+NO_EVIDENCE = "; but no measurement would exist for this path alone"
 
 
 class CopiesManager:
-    def __init__(self, steering: SteeringManager, ends: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
-        self._pilot, self._ends, self._budgets = steering, ends, budgets
+    def __init__(self, steering: SteeringManager, peer_sites: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
+        self._steering, self._peer_sites, self._budgets = steering, peer_sites, budgets
         self._decided_of: dict[str, None] = {}  # terminals in mode auto, in order
-        self._senders, self._brought, self._probes = Senders(), CopyArrivals(), Probes()
+        self._senders, self._arrivals, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
         self._tunnels = TunnelCounters()
         self.traffic = Traffic()
@@ -54,7 +54,7 @@ class CopiesManager:
         self._looked_at = float("-inf")
         self.watched: frozenset[tuple[str, str]] = frozenset()  # home and uplink: carry fast unreported traffic alone
         self._unheard_since: dict[str, float] = {}  # by terminal on one path without evidence
-        self._told_at: dict[str, dict[str, float]] = {}  # by terminal and agent: time of the last evidence
+        self._evidence_at: dict[str, dict[str, float]] = {}  # by terminal and agent: time of the last evidence
         self._sent_at: dict[str, float] = {}  # by terminal: its own agent's last report of packets
         self.keep(wanted)
 
@@ -76,7 +76,7 @@ class CopiesManager:
         It should if a terminal that it speaks for sends over one path, or if it probes a path with unreported packets.
         Terminals with copies are not urgent, and terminals that do not send lose nothing.
         """
-        ends, speaker = self._ends.at(session), self._pilot.speaker(session)
+        ends, speaker = self._peer_sites.at(session), self._steering.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
         return speaker is not None and speaker.sends and any(map(self._presses, speaker.terminals))
@@ -87,7 +87,7 @@ class CopiesManager:
 
     def keep(self, wanted: Wanted) -> Wanted:
         """Forget terminals that left mode auto. A terminal that returns to it starts from the beginning."""
-        here = self._pilot.steered
+        here = self._steering.steered
         self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
         few = len(self._decided_of) <= MOST_COUNTED
@@ -98,7 +98,7 @@ class CopiesManager:
         self._watches = without(self._watches, gone)
         self._sent_at = without(self._sent_at, gone)
         self._unheard_since = without(self._unheard_since, gone)
-        self._told_at = without(self._told_at, gone)
+        self._evidence_at = without(self._evidence_at, gone)
         return replace(wanted, copies=without(wanted.copies, gone))
 
     def counts(self, site: Site) -> bool:
@@ -130,10 +130,10 @@ class CopiesManager:
         """Use the reading of one end's switch."""
         self.traffic.read(site, installed, now)
         for uplink, evidence in self._tunnels.read(site, ports, installed, asked_at).items():
-            here = [each for each in self._pilot.steered.values() if each.site.home == site.home]
+            here = [each for each in self._steering.steered.values() if each.site.home == site.home]
             for steered in here:
                 if wanted.active_uplink(steered.site, steered.terminal) == uplink:
-                    yield from self._told(steered, evidence, None, wanted, now)
+                    yield from self._on_evidence(steered, evidence, None, wanted, now)
 
     def slow_watch(self, steered: Steered, wanted: Wanted, now: float) -> str | None:
         """Return why a loss on the terminal's active uplink shows late, or None if it does not."""
@@ -152,42 +152,42 @@ class CopiesManager:
         )
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        speaker = self._pilot.speaker(event.session)
+        speaker = self._steering.speaker(event.session)
         if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
             self._senders.closed(event.session)  # its terminals left mode auto: counts restart with the mode
             self._downloads.closed(event.session)
             return
-        told = self._senders.told(event, speaker.sends, speaker.homes, wanted)
+        found = self._senders.on_report(event, speaker.sends, speaker.homes, wanted)
         if speaker.sends:
-            sent = {name: evidence.tally.packets for name, evidence in told.items()}
-            self._downloads.told(event, speaker.homes, sent, now)
-        for name, evidence in told.items():
+            sent = {name: evidence.tally.packets for name, evidence in found.items()}
+            self._downloads.on_report(event, speaker.homes, sent, now)
+        for name, evidence in found.items():
             explained = self._downloads.explained(name) if speaker.sends else 0
-            self.traffic.told(name, evidence.tally.packets, explained, now)
+            self.traffic.on_report(name, evidence.tally.packets, explained, now)
             if speaker.sends and evidence.tally.packets:
                 self._sent_at[name] = now
-            yield from self._told(self._pilot.steered[name], evidence, event.session, wanted, now)
+            yield from self._on_evidence(self._steering.steered[name], evidence, event.session, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Use the report of a site's agent about its uplinks."""
-        ends = self._ends.at(event.session)
-        if ends is None:
+        sites = self._peer_sites.at(event.session)
+        if sites is None:
             return
-        here, there = ends
+        here, there = sites
         lasted_s, home = event.interval_ms / 1000, here if here.peer_of is None else there
-        told = list(self._probes.told(event, [uplink.name for uplink in home.uplinks]).items())
-        self._probed_at |= {(home.name, uplink): now for uplink, _ in told}
+        found = list(self._probes.on_report(event, [uplink.name for uplink in home.uplinks]).items())
+        self._probed_at |= {(home.name, uplink): now for uplink, _ in found}
         if event.elimination is not None:
-            told += self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items()
-        for uplink, evidence in told:
-            for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
+            found += self._arrivals.on_report(here, there, event.elimination, lasted_s, wanted, now).items()
+        for uplink, evidence in found:
+            for steered in (self._steering.steered[terminal.name] for terminal in home.terminals):
                 if wanted.active_uplink(home, steered.terminal) == uplink:
-                    yield from self._told(steered, evidence, event.session, wanted, now)
+                    yield from self._on_evidence(steered, evidence, event.session, wanted, now)
 
     @property
     def next_at(self) -> float | None:
         """The time from which rest() has work, or None."""
-        return self._looked_at + LOOKS_APART_S if self._watches and self._pilot.told_of_paths else None
+        return self._looked_at + LOOKS_APART_S if self._watches and self._steering.paths_reported else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Look at new information about paths. The rate is limited: a port may flap a thousand times per second."""
@@ -196,19 +196,19 @@ class CopiesManager:
 
     def look(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Decide from the passing of time and from the health of active uplinks."""
-        self._pilot.told_of_paths, self._looked_at = False, now
+        self._steering.paths_reported, self._looked_at = False, now
         self.watched = frozenset(self._watched(wanted, now))
-        for steered in (self._pilot.steered[name] for name in self._decided_of):
+        for steered in (self._steering.steered[name] for name in self._decided_of):
             watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
             unheard = self._unheard(steered, watch, wanted, now)
             decision = adaptive.unheard(steered.name, watch, unheard, now) if unheard is not None else None
             yield from self._decided(steered, watch, wanted, now, decision)
 
     def _watched(self, wanted: Wanted, now: float) -> Iterator[tuple[str, str]]:
-        for steered in (self._pilot.steered[name] for name in self._decided_of):
+        for steered in (self._steering.steered[name] for name in self._decided_of):
             alone = wanted.acting(steered.site, steered.terminal) is Mode.SINGLE
-            untold = self.traffic.untold(steered.name, now)
-            if alone and untold is not None and untold.fast:
+            unreported = self.traffic.unreported(steered.name, now)
+            if alone and unreported is not None and unreported.fast:
                 yield steered.site.home, wanted.active_uplink(steered.site, steered.terminal)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
@@ -219,14 +219,14 @@ class CopiesManager:
 
     def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
         """Return why there is no evidence for the terminal, once this has lasted for some time."""
-        untold = None if watch.copies else self._untold(steered, watch.active, wanted, now)
-        if untold is None:
+        unreported = None if watch.copies else self._no_evidence(steered, watch.active, wanted, now)
+        if unreported is None:
             self._unheard_since.pop(steered.name, None)
             return None
-        patience_s = UNTOLD_S if self.traffic.untold(steered.name, now) is not None else UNHEARD_S
-        return untold if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
+        patience_s = UNREPORTED_S if self.traffic.unreported(steered.name, now) is not None else UNHEARD_S
+        return unreported if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
 
-    def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
+    def _no_evidence(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
         """Return why a loss on one path would stay unnoticed, or None if some source would report it."""
         senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
         if steered.site.other_end is not None:
@@ -241,17 +241,17 @@ class CopiesManager:
             return f"no agent reports losses on {uplink}"
         if self._downloads.mostly(steered.name, now):
             return "it mostly receives, and senders do not report lost acknowledgements"
-        untold = self.traffic.untold(steered.name, now)
-        return untold.reason if untold is not None else None
+        unreported = self.traffic.unreported(steered.name, now)
+        return unreported.reason if unreported is not None else None
 
-    def _told(
+    def _on_evidence(
         self, steered: Steered, evidence: Evidence, session: int | None, wanted: Wanted, now: float
     ) -> Iterator[CopyDecision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # after a move, part of the evidence is about another uplink
-        agent = self._pilot.name_of(session) if session is not None else None
+        agent = self._steering.name_of(session) if session is not None else None
         if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
-            self._told_at.setdefault(steered.name, {})[agent] = now
+            self._evidence_at.setdefault(steered.name, {})[agent] = now
         watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
         yield from self._decided(steered, watch, wanted, now)
 
@@ -266,7 +266,7 @@ class CopiesManager:
 
     def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[CopyDecision]:
         """Decide for terminals after the set of uplinks that may carry copies has changed."""
-        for steered in self._pilot.steered.values():
+        for steered in self._steering.steered.values():
             may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
             if before.may_copy(steered.site, steered.terminal) == may:
                 continue
@@ -283,16 +283,16 @@ class CopiesManager:
         if barred is not None or decision is None:
             decision = adaptive.decide(name, watch, now, barred)
         ends = decision is not None and not (decision.copies or decision.barred)
-        if ends and self._untold(steered, watch.active, wanted, now) is not None:
-            decision, watch = None, replace(watch, reason=watch.reason.removesuffix(UNTOLD) + UNTOLD)
+        if ends and self._no_evidence(steered, watch.active, wanted, now) is not None:
+            decision, watch = None, replace(watch, reason=watch.reason.removesuffix(NO_EVIDENCE) + NO_EVIDENCE)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
             reporters = () if decision.barred else self._reporters(steered.name, now)
             yield replace(decision, reporters=reporters)
 
     def _reporters(self, terminal: str, now: float) -> tuple[str, ...]:
-        lately = self._told_at.get(terminal, {}).items()
-        return tuple(agent for agent, at in lately if now - at <= TOLD_LATELY_S)
+        lately = self._evidence_at.get(terminal, {}).items()
+        return tuple(agent for agent, at in lately if now - at <= RECENT_S)
 
     def decides_of(self, name: str) -> bool:
         return name in self._decided_of

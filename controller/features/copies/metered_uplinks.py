@@ -27,8 +27,8 @@ def named(metered: Metered) -> str:
 
 
 class Budgets:
-    def __init__(self, config: Config, kept: Mapping[str, Spent]) -> None:
-        self._kept = kept  # from an earlier run
+    def __init__(self, config: Config, stored: Mapping[str, Spent]) -> None:
+        self._stored = stored  # from an earlier run
         self._moment: Moment | None = None
         self._accounts: dict[Metered, Account] = {}
         self.reconfigure(config)
@@ -41,7 +41,7 @@ class Budgets:
             for uplink in site.uplinks
             if uplink.limits != UNLIMITED
         }
-        self._kept = {**self._kept, **self.spent}
+        self._stored = {**self._stored, **self.spent}
         self._accounts = {}
         if self._moment is not None:
             self.tells_time(self._moment)
@@ -52,7 +52,7 @@ class Budgets:
         self._moment = moment
         for at, limits in self._limits.items():
             if at not in self._accounts:
-                self._accounts[at] = budget.opened(limits, self._kept.get(named(at)), moment)
+                self._accounts[at] = budget.opened(limits, self._stored.get(named(at)), moment)
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
         """Count the reading of one end's switch."""

@@ -31,7 +31,9 @@ class Downloads:
     def closed(self, session: int) -> None:
         self._before.pop(session, None)
 
-    def told(self, event: Reported, homes: Mapping[str, AddressOwner], sent: Mapping[str, int], now: float) -> None:
+    def on_report(
+        self, event: Reported, homes: Mapping[str, AddressOwner], sent: Mapping[str, int], now: float
+    ) -> None:
         """Use a report of a terminal's own agent. `sent`: reported segments with data, by terminal."""
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):
@@ -67,10 +69,10 @@ class Downloads:
 
 SHOWN_OVER_S = 60.0  # the interval shown to people
 JUDGED_S = 3.0  # shortest interval to judge: a report and a reading are a second apart, or more
-SLOW_JUDGED_S = 20.0  # longest interval to wait for UNTOLD_PACKETS: a game may send 2 per second
+SLOW_JUDGED_S = 20.0  # longest interval to wait for UNREPORTED_PACKETS: a game may send 2 per second
 KEPT_FOR_S = 40.0  # agents' reports: two readings of a large site
 READ_WITHIN_S = 60.0  # between readings; over longer intervals the time of packets is unknown
-UNTOLD_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
+UNREPORTED_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
 FAST_PER_S = 10.0  # packets per second; for slower senders ten probes per second show a loss before the second one
 
 
@@ -107,7 +109,7 @@ class TrafficReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class UnreportedPackets:
     """Packets of a terminal that no agent reports."""
 
     packets: int
@@ -127,7 +129,7 @@ class Untold:
 @dataclass(slots=True)
 class _Terminal:
     steps: deque[TrafficStep] = field(default_factory=deque)
-    told: deque[TrafficReport] = field(default_factory=deque)
+    reports: deque[TrafficReport] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,11 @@ class Traffic:
             while not now - steps[0].at < SHOWN_OVER_S:
                 steps.popleft()
 
-    def told(self, terminal: str, evidence: int, explained: int, now: float) -> None:
-        told = self._terminals.setdefault(terminal, _Terminal()).told
-        told.append(TrafficReport(now, evidence, explained))
-        while not now - told[0].at < KEPT_FOR_S:
-            told.popleft()
+    def on_report(self, terminal: str, evidence: int, explained: int, now: float) -> None:
+        reports = self._terminals.setdefault(terminal, _Terminal()).reports
+        reports.append(TrafficReport(now, evidence, explained))
+        while not now - reports[0].at < KEPT_FOR_S:
+            reports.popleft()
 
     def passed(self, terminal: str, now: float) -> tuple[float, tuple[Passed, ...]]:
         """Return the packets of the last minute, after the number of seconds that readings cover."""
@@ -185,7 +187,7 @@ class Traffic:
         since = min((step.begun_at for step in steps), default=now)
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
-    def untold(self, terminal: str, now: float) -> Untold | None:
+    def unreported(self, terminal: str, now: float) -> UnreportedPackets | None:
         """Return the packets of this terminal that no agent reports.
 
         None: agents report at least as many other packets, or the terminal sends almost nothing.
@@ -194,7 +196,7 @@ class Traffic:
         newest = known.steps[-1].at if known.steps else now
         if now - newest > READ_WITHIN_S:
             return None
-        reports = deque(known.told)
+        reports = deque(known.reports)
         sent = explained = evidence = 0
         over_s = 0.0
         for step in takewhile(lambda step: newest - step.at < SLOW_JUDGED_S, reversed(known.steps)):
@@ -202,10 +204,10 @@ class Traffic:
             while reports and reports[-1].at > step.begun_at:
                 report = reports.pop()
                 explained, evidence = explained + report.explained, evidence + report.evidence
-            if over_s >= JUDGED_S and sent - explained >= UNTOLD_PACKETS:
+            if over_s >= JUDGED_S and sent - explained >= UNREPORTED_PACKETS:
                 break
         rest = sent - explained
-        return Untold(rest, sent, over_s) if rest >= max(UNTOLD_PACKETS, evidence + 1) else None
+        return UnreportedPackets(rest, sent, over_s) if rest >= max(UNREPORTED_PACKETS, evidence + 1) else None
 
     def _of(self, terminal: str) -> _Terminal:
         return self._terminals.get(terminal, _Terminal())

@@ -25,7 +25,7 @@ class Eliminator:
     def __init__(self, event: AgentOpened) -> None:
         self.name = event.name
         self.session = event.session
-        self.told: Elimination | None = None  # its last report
+        self.last_report: Elimination | None = None
         self._standing = OrderSlot[Eliminate](event, ELIMINATES)
         self._reported_at: float | None = None
 
@@ -36,7 +36,7 @@ class Eliminator:
 
     def is_due(self, order: Eliminate, now: float) -> bool:
         """Return whether the order must be sent."""
-        idle = not order.paths and self.told is None
+        idle = not order.paths and self.last_report is None
         return self._standing.is_due(order, idle, self.fulfils(order, now), now)
 
     def ordered(self, order: Eliminate, directive: int, now: float) -> None:
@@ -45,30 +45,30 @@ class Eliminator:
     def resulted(self, event: Resulted) -> None:
         self._standing.resulted(event)
 
-    def reported(self, told: Elimination | None, now: float) -> None:
-        self.told, self._reported_at = told, now
+    def reported(self, report: Elimination | None, now: float) -> None:
+        self.last_report, self._reported_at = report, now
 
     def fulfils(self, order: Eliminate, now: float) -> bool:
-        if self.told is None:
+        if self.last_report is None:
             return not order.paths
-        wholly = not self.told.missing and _names(self.told) == {name for name, _, _ in order.paths}
-        return wholly and self._heard_of_late(now)
+        wholly = not self.last_report.missing and _names(self.last_report) == {name for name, _, _ in order.paths}
+        return wholly and self._reports_recently(now)
 
     def why_not(self) -> str:
         unwilling = self._standing.unable or self._standing.refused
         if unwilling:
             return unwilling
-        if self.told is not None and self.told.missing:
-            port, reason = self.told.missing[0]
+        if self.last_report is not None and self.last_report.missing:
+            port, reason = self.last_report.missing[0]
             return f"{port}: {reason}"
         return f"the agent {self.name} has not confirmed recently that it eliminates copies"
 
-    def _heard_of_late(self, now: float) -> bool:
+    def _reports_recently(self, now: float) -> bool:
         return self._reported_at is not None and now - self._reported_at <= SILENT_AFTER_S
 
 
-def _names(told: Elimination) -> set[str]:
-    return {path.name for path in told.paths}
+def _names(report: Elimination) -> set[str]:
+    return {path.name for path in report.paths}
 
 
 Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch reports them
@@ -82,12 +82,12 @@ class Silence:
         return self._sites[site].silent if site in self._sites else {}
 
     def look(
-        self, here: Site, there: Site, told: Elimination, once: bool, wanted: Wanted, ports: Ports, now: float
+        self, here: Site, there: Site, report: Elimination, once: bool, wanted: Wanted, ports: Ports, now: float
     ) -> None:
         """Use a report. `once`: copies are eliminated here."""
         up = set(_up_at_both(here, there, ports))
         up -= wanted.barred.get(here.home, frozenset())  # these uplinks carry no copies on purpose
-        brought = {path.name: path.arrived for path in told.paths if path.name in up}
+        brought = {path.name: path.arrived for path in report.paths if path.name in up}
         whole = once and _copies_all(here, there, wanted)
         before = self.at(here.name)
         self._sites[here.name] = arrivals.silence_after(

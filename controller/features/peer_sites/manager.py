@@ -39,7 +39,7 @@ class PeerSites:
         self._silent: dict[str, Dead] = {}  # by site, as last returned
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
         self._out: dict[str, frozenset[str]] = {}  # by site: uplinks without copies, as last returned
-        self._kept, self._kept_until = once, now + BELIEVED_S
+        self._stored, self._stored_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
 
@@ -68,17 +68,17 @@ class PeerSites:
                 here.reported(event.elimination, now)
                 self._look(here, wanted, ports(), now)
 
-    def _look(self, who: Eliminator, wanted: Wanted, ports: Ports, now: float) -> None:
-        ends = self.at(who.session)
-        if who.told is None or ends is None:
+    def _look(self, eliminator: Eliminator, wanted: Wanted, ports: Ports, now: float) -> None:
+        sites = self.at(eliminator.session)
+        if eliminator.last_report is None or sites is None:
             return
-        here, there = ends
-        self._silence.look(here, there, who.told, here.name in self.once, wanted, ports, now)
-        self._look_for_unidentified(here, who.told, now)
+        here, there = sites
+        self._silence.look(here, there, eliminator.last_report, here.name in self.once, wanted, ports, now)
+        self._look_for_unidentified(here, eliminator.last_report, now)
 
-    def _look_for_unidentified(self, here: Site, told: Elimination, now: float) -> None:
+    def _look_for_unidentified(self, here: Site, report: Elimination, now: float) -> None:
         names = {uplink.name for uplink in here.uplinks}
-        paths = {path.name: path for path in told.paths if path.name in names}
+        paths = {path.name: path for path in report.paths if path.name in names}
         before = self.unidentified(here)
         self._unidentified[here.name] = arrivals.unidentified_after(self._unidentified.get(here.name, {}), paths, now)
         after = self.unidentified(here)
@@ -89,10 +89,10 @@ class PeerSites:
 
     def at(self, session: int) -> tuple[Site, Site] | None:
         """Return the site where this agent eliminates copies, and its peer site, or None."""
-        who = self._here.get(session)
-        if who is None or who.name not in self._orders:
+        eliminator = self._here.get(session)
+        if eliminator is None or eliminator.name not in self._orders:
             return None
-        here = next(site for site in self._config.sites if site.name == who.name)
+        here = next(site for site in self._config.sites if site.name == eliminator.name)
         there = self._config.other_end(here)
         assert there is not None  # it has an order
         return here, there
@@ -108,13 +108,13 @@ class PeerSites:
         uplinks = self._unidentified.get(site.name, {})
         return {name: one.reason for name, one in uplinks.items() if one.reason is not None}
 
-    def _dead(self, *ends: Site) -> dict[str, SilentUplink]:
+    def _dead(self, *sites: Site) -> dict[str, SilentUplink]:
         """Return the uplinks that the agents at these sites report as silent, by copies or by tunnels."""
         return {
             name: SilentUplink(why, end.name)  # a site's agent has its name
-            for told in (self.silent, self.tunnels.dead)
-            for end in ends
-            for name, why in told(end).items()
+            for reports in (self.silent, self.tunnels.dead)
+            for end in sites
+            for name, why in reports(end).items()
         }
 
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
@@ -201,7 +201,7 @@ class PeerSites:
 
     def _fulfilled(self, name: str, order: Eliminate, now: float) -> bool:
         who = self.eliminator(name)
-        if now < self._kept_until and name in self._kept and (who is None or who.is_new):
+        if now < self._stored_until and name in self._stored and (who is None or who.is_new):
             return True
         return who is not None and who.fulfils(order, now)
 

@@ -33,7 +33,7 @@ class Tunneller:
     def __init__(self, event: AgentOpened) -> None:
         self.name = event.name
         self.session = event.session
-        self.told: Tunnelling | None = None  # its last report
+        self.last_report: Tunnelling | None = None
         self.standing = OrderSlot[Tunnels](event, TUNNELS)
 
     def is_due(self, order: Tunnels, now: float) -> bool:
@@ -41,8 +41,8 @@ class Tunneller:
         return self.standing.is_due(order, False, self._holds(order), now)
 
     def _holds(self, order: Tunnels) -> bool:
-        told = {end.name for end in self.told.ends} if self.told else set()
-        return told == {each.name for each in order.tunnels}
+        ends = {end.name for end in self.last_report.ends} if self.last_report else set()
+        return ends == {each.name for each in order.tunnels}
 
 
 class SiteTunnels:
@@ -88,8 +88,8 @@ class SiteTunnels:
             case Resulted() if here:
                 here.standing.resulted(event)
             case Reported() if here:
-                here.told = event.tunnelling
-                self._say(here)
+                here.last_report = event.tunnelling
+                self._log(here)
 
     def tend(self, now: float) -> Iterator[Direct]:
         for each in self._here.values():
@@ -99,15 +99,15 @@ class SiteTunnels:
                 each.standing.ordered(order, directive, now)
                 yield Direct(each.session, directive, order)
 
-    def told(self, site: Site) -> Tunnelling | None:
+    def report_of(self, site: Site) -> Tunnelling | None:
         """Return the last report of the site's agent, or None."""
-        who = self._at(site)
-        return who.told if who else None
+        tunneller = self._at(site)
+        return tunneller.last_report if tunneller else None
 
     def ends(self, site: Site) -> dict[str, TunnelEnd]:
         """Return the tunnel ends by uplink, as the site's agent reports them."""
-        told, names = self.told(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
-        return {end.name: end for end in told.ends if end.name in names} if told else {}
+        report, names = self.report_of(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
+        return {end.name: end for end in report.ends if end.name in names} if report else {}
 
     def dead(self, site: Site) -> dict[str, str]:
         """Return the uplinks whose tunnel has no contact with the other end, with the reasons."""
@@ -118,24 +118,24 @@ class SiteTunnels:
         end = self.ends(site).get(uplink)
         if end is not None:
             return end.reason or None
-        who = self._at(site)
-        if who is None:
+        tunneller = self._at(site)
+        if tunneller is None:
             return f"no gateway agent enrolled as {site.name} is connected"
         return (
-            who.standing.unable
-            or who.standing.refused
+            tunneller.standing.unable
+            or tunneller.standing.refused
             or (f"the agent {site.name} has not confirmed yet that it is up")
         )
 
     def _at(self, site: Site) -> Tunneller | None:
         return next((each for each in self._here.values() if each.name == site.name), None)
 
-    def _say(self, who: Tunneller) -> None:
-        ordered = {each.name for each in self._orders.get(who.name, NOTHING).tunnels}
-        for end in who.told.ends if who.told else ():
+    def _log(self, tunneller: Tunneller) -> None:
+        ordered = {each.name for each in self._orders.get(tunneller.name, NOTHING).tunnels}
+        for end in tunneller.last_report.ends if tunneller.last_report else ():
             if end.name not in ordered:
                 continue  # the agent reports a tunnel that was not ordered
-            at = (who.name, end.name)
+            at = (tunneller.name, end.name)
             before = self._down.pop(at, "")
             if end.reason:
                 self._down[at] = end.reason

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from controller.features.probing import path_record, readout
-from controller.features.probing.path_record import Delivering, Estimate, Estimated, PathEstimate, WayOf
+from controller.features.probing.path_record import DeliveryRates, Estimate, Estimated, PathEstimate, WayOf
 from controller.features.probing.probed_paths import At, End, ProbedPath, SentProbe, Unmeasured, paths, wanted
 from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
 from controller.features.probing.sessions import Host, Meetings
@@ -46,11 +46,11 @@ class ProbingManager:
         self,
         config: Config,
         tickets: Tickets,
-        kept: Mapping[PathDirection, PathEstimate],
+        stored: Mapping[PathDirection, PathEstimate],
         speaker: Speaker,
         way_of: WayOf,
     ) -> None:
-        """`kept` holds the estimates of the last run, with times of this run's clock.
+        """`stored` holds the estimates of the last run, with times of this run's clock.
 
         `speaker` returns the scope of a session's reports, `way_of` the uplinks that carry a terminal's packets.
         """
@@ -62,9 +62,9 @@ class ProbingManager:
         self._turns = Turns()
         self._estimating: set[PathDirection] = set()
         self._timetable = Timetable(self._turns)
-        self._delivering = Delivering()
+        self._delivering = DeliveryRates()
         self._delivered: dict[PathDirection, MeasuredRate] = {}  # the highest recent rate of a flow
-        self.pages: Mapping[PathDirection, PathEstimate] = kept  # immutable; each change replaces the mapping
+        self.pages: Mapping[PathDirection, PathEstimate] = stored  # immutable; each change replaces the mapping
         self._paths: dict[At, ProbedPath] = {}
         self.watched: frozenset[At] = frozenset()  # paths whose loss another feature needs soon
         self.reconfigure(config)
@@ -114,11 +114,11 @@ class ProbingManager:
         if who is not None:
             yield from self._tell(who.end, now, isinstance(event, Reported))
 
-    def _reported(self, who: Host | None, event: Reported, now: float) -> None:
-        if who is not None:
-            who.reported(event)
-            self._look(who, now)
-        if self._paths and (who is None or who.role is Role.TERMINAL):
+    def _reported(self, host: Host | None, event: Reported, now: float) -> None:
+        if host is not None:
+            host.reported(event)
+            self._look(host, now)
+        if self._paths and (host is None or host.role is Role.TERMINAL):
             self._deliver(event, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
@@ -159,9 +159,9 @@ class ProbingManager:
             log.info("%s: %s %s was not measured: %s", turn.path.site, turn.path.uplink, direction, reason)
         self._write(turn.heading, path_record.failed(page, reason))
 
-    def _look(self, who: Host, now: float) -> None:
-        for path in (each for each in self._paths_of.get(who.end, ()) if each.near_end == who.end):
-            health = who.health.get(path.uplink)
+    def _look(self, host: Host, now: float) -> None:
+        for path in (each for each in self._paths_of.get(host.end, ()) if each.near_end == host.end):
+            health = host.health.get(path.uplink)
             if health is not None and health.answers:
                 self._timetable.answers(path, now)
             else:
@@ -169,7 +169,7 @@ class ProbingManager:
 
     def _deliver(self, event: Reported, now: float) -> None:
         speaker = self._speaker(event.session)
-        for one in self._delivering.told(event, *speaker, self._way_of, now) if speaker is not None else ():
+        for one in self._delivering.on_report(event, *speaker, self._way_of, now) if speaker is not None else ():
             path = self._path(one.site, one.uplink)
             if path is not None:
                 heading = (path.at, one.sent != (path.near == one.site))
@@ -181,10 +181,10 @@ class ProbingManager:
         """Send due orders to all agents and begin due probes."""
         for end in tuple(self._at):
             yield from self._tell(end, now, alone=True)
-        for heading in tuple(self._turns.asked):
+        for heading in tuple(self._turns.requested):
             reason = self.why_not(self._paths[heading[0]])
             if reason is not None:
-                del self._turns.asked[heading]
+                del self._turns.requested[heading]
                 self._write(heading, path_record.failed(self._page(heading), reason))
         for turn in self._turns.late(now):
             self._failed(turn, f"the agent {turn.path.near} has not reported a result")
@@ -245,7 +245,7 @@ class ProbingManager:
 
         Terminals share the air, so trains during other traffic find less.
         """
-        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air == access_point)
+        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.access_point == access_point)
         pages = (self._page((path.at, down)) for path in paths for down in DIRECTIONS)
         return max(
             filter(None, (path_record.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None
@@ -256,7 +256,7 @@ class ProbingManager:
 
         Delivered rates are no upper bound: flows may be slow for other reasons.
         """
-        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.air is None)
+        paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.access_point is None)
         headings = ((path, (path.at, path.near == site)) for path in paths)
         figures = (
             self._page(heading).figure(self._delivered.get(heading), now, path.kept_s) for path, heading in headings
@@ -284,7 +284,7 @@ class ProbingManager:
 
     def _is_watched(self, path: ProbedPath) -> bool:
         """Return whether the path gets fast packets: only on unmetered uplinks of sites."""
-        return path.at in self.watched and path.budget_bytes_per_day is None and path.air is None
+        return path.at in self.watched and path.budget_bytes_per_day is None and path.access_point is None
 
     def why_not(self, path: ProbedPath) -> str | None:
         """Return why the path is not measured, or None."""
@@ -292,8 +292,8 @@ class ProbingManager:
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
             return f"no {role} agent enrolled as {name} is connected"
-        said = far.answering.reason if far.answering is not None else ""
-        reason = near.unable or far.unable or far.does_not_answer or said
+        refusal = far.answering.reason if far.answering is not None else ""
+        reason = near.unable or far.unable or far.does_not_answer or refusal
         if reason:
             return reason
         if self._meetings.of(path) is None:
@@ -308,7 +308,7 @@ class ProbingManager:
         return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:
-        return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating
+        return heading in self._turns.requested or self._turns.runs(heading) or heading in self._estimating
 
     def _headings(self) -> list[PathDirection]:
         return [(at, down) for at in self._paths for down in DIRECTIONS]

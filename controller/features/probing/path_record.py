@@ -78,18 +78,18 @@ class _Window:
 _Where = tuple[str, str, bool]  # site, uplink, sent
 
 
-class Delivering:
+class DeliveryRates:
     def __init__(self) -> None:
         self._before: dict[int, dict[SubflowKey, tuple[_Where, int]]] = {}  # by session: bytes of each subflow
         self._windows: dict[tuple[int, _Where], _Window] = {}
-        self._told_at: dict[int, float] = {}
+        self._reported_at: dict[int, float] = {}
 
     def closed(self, session: int) -> None:
         self._before.pop(session, None)
-        self._told_at.pop(session, None)
+        self._reported_at.pop(session, None)
         self._windows = {at: window for at, window in self._windows.items() if at[0] != session}
 
-    def told(
+    def on_report(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], way_of: WayOf, now: float
     ) -> Iterator[PathDelivery]:
         before, after = self._before.get(event.session, {}), dict[SubflowKey, tuple[_Where, int]]()
@@ -102,10 +102,10 @@ class Delivering:
             rode, acked = before.get(key, (None, 0))
             counts = event.confirmed is None or key in event.confirmed
             if counts and rode == where and subflow.bytes_acked >= acked:
-                begun_at = self._told_at.get(event.session, now)
+                begun_at = self._reported_at.get(event.session, now)
                 window = self._windows.setdefault((event.session, where), _Window(begun_at))
                 window.bytes += subflow.bytes_acked - acked
-        self._before[event.session], self._told_at[event.session] = after, now
+        self._before[event.session], self._reported_at[event.session] = after, now
         yield from self._over(event.session, now)
 
     def _over(self, session: int, now: float) -> Iterator[PathDelivery]:
@@ -165,23 +165,29 @@ def of_another_way(page: PathEstimate) -> PathEstimate:
     return replace(page, measured=(), unknown=())
 
 
-def written(page: PathEstimate, told: Estimated) -> PathEstimate:
-    found = {Method.ONE_PACKET: told.one_packet, Method.TRAINS: told.trains}
-    if _several(told.one_packet, told.trains) or (isinstance(told.trains, Unknown) and _was_several(page)):
-        found = {Method.SEVERAL_LINKS: told.one_packet, Method.TRAINS: told.trains}
-    rates = tuple(MeasuredRate(method, each, told.of.at) for method, each in found.items() if isinstance(each, Rate))
-    before = tuple(one for one in page.measured if one.method not in _replaced(rates) and not _over(one, told.trains))
+def written(page: PathEstimate, estimated: Estimated) -> PathEstimate:
+    found = {Method.ONE_PACKET: estimated.one_packet, Method.TRAINS: estimated.trains}
+    if _several(estimated.one_packet, estimated.trains) or (
+        isinstance(estimated.trains, Unknown) and _was_several(page)
+    ):
+        found = {Method.SEVERAL_LINKS: estimated.one_packet, Method.TRAINS: estimated.trains}
+    rates = tuple(
+        MeasuredRate(method, each, estimated.of.at) for method, each in found.items() if isinstance(each, Rate)
+    )
+    before = tuple(
+        one for one in page.measured if one.method not in _replaced(rates) and not _over(one, estimated.trains)
+    )
     return replace(
         page,
-        alpha=told.alpha if isinstance(told.alpha, Alpha) else page.alpha,
+        alpha=estimated.alpha if isinstance(estimated.alpha, Alpha) else page.alpha,
         measured=(*before, *rates),
         unknown=tuple((method, each.reason) for method, each in found.items() if isinstance(each, Unknown)),
-        error=told.of.probed.reason or (told.alpha.reason if isinstance(told.alpha, Unknown) else ""),
+        error=estimated.of.probed.reason or (estimated.alpha.reason if isinstance(estimated.alpha, Unknown) else ""),
         ended=page.ended + 1,
-        sent=told.sent,
-        lost=told.lost,
-        reordered=told.reordered,
-        mtu_bytes=told.mtu_bytes,
+        sent=estimated.sent,
+        lost=estimated.lost,
+        reordered=estimated.reordered,
+        mtu_bytes=estimated.mtu_bytes,
     )
 
 

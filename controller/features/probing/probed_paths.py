@@ -79,7 +79,7 @@ class ProbedPath:
     way: MeasuredWay
     number: int  # of its session; unique among paths with the same end
     budget_bytes_per_day: int | None  # of a metered uplink
-    air: str | None = None  # the access point, if the near end is a terminal; None: it is a site
+    access_point: str | None = None  # the access point, if the near end is a terminal; None: it is a site
 
     @property
     def at(self) -> At:
@@ -92,7 +92,7 @@ class ProbedPath:
 
     @property
     def near_end(self) -> End:
-        return Role.GATEWAY if self.air is None else Role.TERMINAL, self.near
+        return Role.GATEWAY if self.access_point is None else Role.TERMINAL, self.near
 
     @property
     def far_end(self) -> End:

@@ -69,5 +69,5 @@ def _methods(page: PathEstimate, now: float) -> Iterator[MethodView]:
         yield MethodView(method, None, None, None, None, reason)
 
 
-def _health(told: PathHealth) -> PathHealthView:
-    return PathHealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)
+def _health(health: PathHealth) -> PathHealthView:
+    return PathHealthView(health.sent, health.lost, health.lost_there, health.lost_back, health.late, health.windows)

@@ -111,7 +111,7 @@ def _apart_us(length: int, bps: float | None) -> int:
 
 PathDirection = tuple[At, bool]  # a path, and whether down
 
-TOLD_WITHIN_S = 60.0  # after the planned end of a probe
+REPORTED_WITHIN_S = 60.0  # after the planned end of a probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +130,18 @@ class Turn:
 
 class Turns:
     def __init__(self) -> None:
-        self.asked: dict[PathDirection, float | None] = {}  # people's requests, in order; value: a known link's rate
+        self.requested: dict[
+            PathDirection, float | None
+        ] = {}  # people's requests, in order; value: a known link's rate
         self._running: dict[int, Turn] = {}  # by directive
 
     def ask(self, heading: PathDirection, link_bps: float | None) -> None:
-        self.asked.pop(heading, None)
-        self.asked[heading] = link_bps
+        self.requested.pop(heading, None)
+        self.requested[heading] = link_bps
 
     def keep(self, headings: Iterable[PathDirection]) -> None:
         there = set(headings)
-        self.asked = {heading: link for heading, link in self.asked.items() if heading in there}
+        self.requested = {heading: link for heading, link in self.requested.items() if heading in there}
 
     def is_free(self, path: ProbedPath) -> bool:
         """Return whether neither end of the path measures at present."""
@@ -158,8 +160,8 @@ class Turns:
         directive: int,
         now: float,
     ) -> None:
-        until = now + 2 * lasts_s + TOLD_WITHIN_S
-        link_bps = self.asked.pop((path.at, down), None)
+        until = now + 2 * lasts_s + REPORTED_WITHIN_S
+        link_bps = self.requested.pop((path.at, down), None)
         self._running[directive] = Turn(path, down, session, until, link_bps, before)
 
     def end(self, directive: int) -> Turn | None:
@@ -217,16 +219,16 @@ class Timetable:
             at = self.due_at(heading, pages, now)
             if at is not None and at <= now:
                 spent = _page(pages, heading).spent
-                found.append((heading not in self._turns.asked, at, spent.at if spent else float("-inf"), heading))
+                found.append((heading not in self._turns.requested, at, spent.at if spent else float("-inf"), heading))
         return [heading for *_, heading in sorted(found)]
 
     def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
         """Return the time of the next probe, or None if it is not known."""
         at, path = heading[0], self._paths[heading[0]]
-        if heading in self._turns.asked or at not in self._answer_since:
-            return now if heading in self._turns.asked else None
+        if heading in self._turns.requested or at not in self._answer_since:
+            return now if heading in self._turns.requested else None
         due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now), _again(heading, pages))
-        last = self._last_over((path.site, path.air), pages) if path.air is not None else None
+        last = self._last_over((path.site, path.access_point), pages) if path.access_point is not None else None
         if last is not None:
             due_at = max(due_at, _again(last, pages))
         budget = path.budget_bytes_per_day
@@ -238,8 +240,11 @@ class Timetable:
 
     def plan(self, heading: PathDirection, pages: Pages) -> ProbePlan:
         """Return the plan of a probe. A request of a person always gets a full probe, regardless of cost."""
-        (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.asked
-        bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), _page(pages, (at, not down)).probed_bps()
+        (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.requested
+        bps, back_bps = (
+            self._turns.requested.get(heading) or page.probed_bps(),
+            _page(pages, (at, not down)).probed_bps(),
+        )
         paid = self._paths[at].budget_bytes_per_day is not None and not asked
         return plan(down, bps, paid, back_bps, bps is None and page.spent is None and not asked)
 
@@ -247,7 +252,9 @@ class Timetable:
         if pages is not self._seen:
             spent = ((page.spent.at, heading) for heading, page in pages.items() if page.spent is not None)
             there = ((self._paths[heading[0]], heading) for _, heading in sorted(spent) if heading[0] in self._paths)
-            self._last = {(path.site, path.air): heading for path, heading in there if path.air is not None}
+            self._last = {
+                (path.site, path.access_point): heading for path, heading in there if path.access_point is not None
+            }
             self._seen = pages
         return self._last.get(air)
 

@@ -41,7 +41,7 @@ class SteeringManager:
         self.agents: dict[str, Agent] = {}  # by name, including disconnected ones
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
-        self.told_of_paths = False  # a port, failover or end changed a path since the last look
+        self.paths_reported = False  # a port, failover or end changed a path since the last look
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = AddressIndex(())
@@ -90,7 +90,7 @@ class SteeringManager:
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
         entries = []
-        self.told_of_paths = True
+        self.paths_reported = True
         for steered in (self.steered[terminal.name] for terminal in site.terminals):
             tell(steered)
             self._touched[steered.name] = None
@@ -218,7 +218,7 @@ class SteeringManager:
             agent.doubt(event)
             return []
         agent.seen(now)
-        self.told_of_paths = True
+        self.paths_reported = True
         steered.fired(expected, event.stalled_ms, now)
         stalled = f"no progress for {event.stalled_ms} ms with data in flight; {expected.limits}"
         reason = f"{expected.watched} is dead ({stalled})"

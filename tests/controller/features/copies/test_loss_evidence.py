@@ -31,7 +31,7 @@ def test_invented_paths_are_ignored() -> None:
     home, probes = reporter(), Probes()
     for number in range(1, 100):
         event = with_paths(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
-        found = probes.told(event, ["wifi", "lte"])
+        found = probes.on_report(event, ["wifi", "lte"])
         assert {name: each.tally for name, each in found.items()} == (
             {"wifi": LossCounts(10, 1, 0)} if number > 1 else {}
         )
@@ -41,7 +41,7 @@ def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
     home, probes = reporter(), Probes()
     for number in (1, 2):
         health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
-        found = probes.told(replace(home.report(), health=health), ["wifi", "lte"])
+        found = probes.on_report(replace(home.report(), health=health), ["wifi", "lte"])
     assert {name: each.tally for name, each in found.items()} == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
 
 
@@ -59,5 +59,5 @@ def test_agent_without_answers_on_any_path_is_no_evidence(lost: dict[str, int], 
     home, probes = reporter(), Probes()
     for number in (1, 2):
         health = (PathHealth(name, "", 10 * number, each * number, 0, 0, 0, ()) for name, each in lost.items())
-        found = probes.told(replace(home.report(), health=tuple(health)), ["wifi", "lte"])
+        found = probes.on_report(replace(home.report(), health=tuple(health)), ["wifi", "lte"])
     assert found.keys() == evidence

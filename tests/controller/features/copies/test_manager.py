@@ -10,7 +10,7 @@ import pytest
 
 from controller.core import overrides
 from controller.features.copies.manager import QUIET_S, UNHEARD_S, CopiesManager
-from controller.features.copies.packet_counts import DOWNLOADS_OVER_S, SLOW_JUDGED_S, UNTOLD_PACKETS
+from controller.features.copies.packet_counts import DOWNLOADS_OVER_S, SLOW_JUDGED_S, UNREPORTED_PACKETS
 from controller.features.steering.logbook import By
 from controller.model.config import Mode, Site
 from controller.model.known import Known, Wanted
@@ -341,7 +341,9 @@ def test_slow_udp_sender_has_copies_despite_its_agent(per_s: int) -> None:
     scene.uploads(2, segments=0)
     scene.calls(SLOW_JUDGED_S + 2, per_s=per_s)
     (entry,) = scene.copying()
-    assert entry.copies and entry.at <= 2 + UNTOLD_PACKETS / per_s + 4, "enough packets, two readings and two seconds"
+    assert entry.copies and entry.at <= 2 + UNREPORTED_PACKETS / per_s + 4, (
+        "enough packets, two readings and two seconds"
+    )
     assert scene.leaves() == {"wifi", "lte"} and not scene.core.copying.watched, "ten probes a second are enough"
 
 

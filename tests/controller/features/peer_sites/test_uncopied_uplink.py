@@ -54,7 +54,7 @@ def test_terminal_on_a_barred_uplink_gets_no_loss_evidence() -> None:
     for wanted, of_whom in ((replace(on_both, barred={}), {"wifi", "lte"}), (on_both, {"wifi"})):
         brought = CopyArrivals()
         for second in range(3):
-            evidence = brought.told(
+            evidence = brought.on_report(
                 far, home, elimination(wifi=100 * second, lte=50 * second, sat=second), 1.0, wanted, float(second)
             )
         assert evidence.keys() == of_whom

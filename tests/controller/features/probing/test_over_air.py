@@ -125,7 +125,7 @@ def test_terminal_may_be_named_like_an_uplink_or_a_site() -> None:
     assert "no terminal agent enrolled as far" in (world.path("far@air").why_not or "")
     report = next(agent.report() for agent in world.hands.values() if agent.role is Role.TERMINAL)
     assert [path.name for path in report.health] == ["wifi@air"]
-    assert Probes().told(report, ["wifi", "lte"]) == {}
+    assert Probes().on_report(report, ["wifi", "lte"]) == {}
 
 
 def test_terminals_share_one_probe_in_order_of_waiting() -> None:
