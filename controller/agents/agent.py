@@ -149,7 +149,7 @@ class Agent:
         self.capabilities: tuple[Capability, ...] = ()
         self.addresses: tuple[str, ...] = ()
         self.since = 0.0  # start of the session, or its end
-        self.gone_because = ""
+        self.gone_reason = ""
         self.heard_at: float | None = None
         self.reported_at: float | None = None
         self.reports = 0
@@ -193,7 +193,7 @@ class Agent:
 
     def close(self, reason: str, now: float) -> list[int]:
         """End the session and return its unanswered directives."""
-        self.session, self.since, self.gone_because = None, now, reason
+        self.session, self.since, self.gone_reason = None, now, reason
         self._forget()
         lost, self._waiting, self._preferring = list(self._waiting), {}, {}
         return lost
@@ -297,11 +297,11 @@ class Agent:
     def doubt(self, event: FailoverFired) -> None:
         """Log the report of an unarmed failover once per session: the agent controls how often it sends one."""
         if not self._doubted:
-            said = (
+            message = (
                 "agent %s reports that the failover %r fired, which is not armed there; this report and "
                 "later ones are ignored"
             )
-            log.warning(said, self.name, event.name)
+            log.warning(message, self.name, event.name)
         self._doubted = True
 
     # Capabilities

@@ -37,4 +37,4 @@ class OrderSlot(Generic[Order]):
 
     def resulted(self, event: Resulted) -> None:
         if event.directive == self._directive:
-            self._directive, self.refused = None, None if event.done else event.said
+            self._directive, self.refused = None, None if event.done else event.answer

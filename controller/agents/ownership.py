@@ -231,14 +231,14 @@ class OwnSideReports:
 
         `own` are the addresses that are known to be the server's.
         """
-        told: dict[str, list[SubflowKey]] = {}
+        keys_by_terminal: dict[str, list[SubflowKey]] = {}
         for subflow in (each for connection in connections for each in connection.subflows):
             home = homes.get(subflow.remote_address)
             if home is not None:
-                told.setdefault(home.terminal.name, []).append(subflow.key)
+                keys_by_terminal.setdefault(home.terminal.name, []).append(subflow.key)
         good: list[SubflowKey] = []
         unconfirmed: set[str] = set()
-        for name, keys in told.items():
+        for name, keys in keys_by_terminal.items():
             counting = self._counting(server, name, [key for key in keys if key[0] in own], now)
             good += counting
             if not counting:

@@ -64,9 +64,9 @@ class PendingSettles:
         self._owed: dict[int, list[LogEntry]] = {}  # by dpid
         self._followed_at: dict[int, float] = {}
 
-    def owe(self, ends: tuple[int, ...], entry: LogEntry) -> None:
+    def owe(self, dpids: tuple[int, ...], entry: LogEntry) -> None:
         """Schedule both ends, by dpid. The entry records the result at the first one, the terminal's own gateway."""
-        own, *others = ends
+        own, *others = dpids
         self._owed.setdefault(own, []).append(entry)
         for other in others:
             self._owed.setdefault(other, [])
@@ -88,17 +88,17 @@ def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Lo
     """Settle a gateway and record the result in the entries."""
     entries, name = list(entries), switch.site.name
     for entry in entries:
-        entry.gateway.done, entry.gateway.said = True, f"gateway {name}: its groups did not have to change"
+        entry.gateway.done, entry.gateway.answer = True, f"gateway {name}: its groups did not have to change"
         if switch.session is None:
-            entry.gateway.done, entry.gateway.said = (
+            entry.gateway.done, entry.gateway.answer = (
                 False,
                 (f"gateway {name} is not connected; the change is sent when it connects"),
             )
     for effect in switch.settle(wanted, now):
         if isinstance(effect, Apply):
             number = groups_modified([effect])
-            said = f"gateway {name}: {counted(number, 'groups')} modified"
-            book.sent(entries, effect.session, effect.ticket, said)
+            answer = f"gateway {name}: {counted(number, 'groups')} modified"
+            book.sent(entries, effect.session, effect.ticket, answer)
         yield effect
 
 
@@ -263,7 +263,7 @@ class Core:
             case Reported():
                 yield from self._steer(self.steering.reported(whole, self.wanted, now), now)
             case None:
-                self.steering.heard(event.session, now)
+                self.steering.on_early_report(event.session, now)
             case AgentOpened():
                 self.steering.opened(whole, now)
             case AgentClosed():
@@ -337,7 +337,7 @@ class Core:
         """Carry out moves: order agents now, and gateways once no other event waits."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
-            self.moves.owe(self.config.ends(self.steering.steered[entry.terminal].site), entry)
+            self.moves.owe(self.config.dpids(self.steering.steered[entry.terminal].site), entry)
             yield from self.steering.moved(entry, self.wanted, now)
 
     def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
@@ -349,7 +349,7 @@ class Core:
             if self.copying.decides_of(name):
                 self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
             entry = self.steering.copied(decision, now)
-            self.moves.owe(self.config.ends(self.steering.steered[name].site), entry)
+            self.moves.owe(self.config.dpids(self.steering.steered[name].site), entry)
 
     def tells_time(self, moment: Moment, now: float) -> None:
         """Pass the time of day to the budgets, which are per day. Called once a second."""

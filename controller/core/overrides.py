@@ -52,7 +52,7 @@ def set_mode(
         after = replace(wanted, modes=without(wanted.modes, keys))
     else:
         after = replace(wanted, modes={**wanted.modes, **dict.fromkeys(keys, mode)})
-    said = []
+    sentences = []
     for key, (site, terminal) in zip(keys, terminals, strict=True):
         if mode is None:
             already = "" if key in wanted.modes else "already "
@@ -60,8 +60,8 @@ def set_mode(
         else:
             already = "already " if _mode(wanted, terminal, traffic) is mode else ""
             sentence = f"{key} is {already}in mode {mode.value}"
-        said.append((site, sentence + ("" if traffic is not None else _except(after, site, terminal))))
-    return after, said
+        sentences.append((site, sentence + ("" if traffic is not None else _except(after, site, terminal))))
+    return after, sentences
 
 
 def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
@@ -98,7 +98,7 @@ def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple
 @dataclass(frozen=True, slots=True)
 class Done:
     wanted: Wanted
-    said: list[tuple[Placed, str]]  # a sentence for each terminal
+    sentences: list[tuple[Placed, str]]  # a sentence for each terminal
     entries: list[LogEntry]
     moved: list[Placed]  # the terminals concerned
 
@@ -110,18 +110,18 @@ def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed
         choice = steering.choice(terminal.name, uplink, now)
         if choice is not None and choice.wider is not None:
             raise Impossible(choice.wider)
-    said, entries = [], []
+    sentences, entries = [], []
     for site, terminal in terminals:
         left = wanted.active_uplink(site, terminal)
         sentence = f"{terminal.name} {'already ' if left == uplink else ''}has {uplink} as its active uplink"
         if is_all_off(wanted, site, terminal):
             sentence += "; in mode off each subnet keeps its own uplink, so this applies once the mode changes"
-        said.append(((site, terminal), sentence))
+        sentences.append(((site, terminal), sentence))
         entries.append(steering.wished(terminal.name, uplink, left, now))
     names = {terminal.name for _, terminal in terminals}
     active = {**wanted.active, **dict.fromkeys(names, uplink)}
     after = replace(wanted, active=active, decided=without(wanted.decided, names))
-    return Done(after, said, entries, terminals)
+    return Done(after, sentences, entries, terminals)
 
 
 def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], now: float) -> Done:
@@ -133,12 +133,12 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
     entries = [steering.released(name, left, after, now) for name, left in lefts]
     by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
     after = replace(after, decided={**decided, **by_policy})
-    said = []
+    sentences = []
     for site, terminal in terminals:
         already, uplink = "" if terminal.name in names else "already ", after.active_uplink(site, terminal)
         sentence = f"{terminal.name} is {already}left to policies, which chose {uplink}"
-        said.append(((site, terminal), sentence))
-    return Done(after, said, entries, moved)
+        sentences.append(((site, terminal), sentence))
+    return Done(after, sentences, entries, moved)
 
 
 # Execution: the core and a request in, an answer and effects out
@@ -153,8 +153,8 @@ def mode(
     terminals = named(core.config.sites, name)
     if traffic is not None:
         terminals = having(terminals, traffic)
-    wanted, said = set_mode(core.wanted, terminals, traffic, wished)
-    return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in said), [], now)
+    wanted, sentences = set_mode(core.wanted, terminals, traffic, wished)
+    return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in sentences), [], now)
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
@@ -164,16 +164,16 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
         done = left_to_policies(core.wanted, core.steering, terminals, now)
     else:
         done = set_active(core.wanted, core.steering, terminals, uplink, now)
-    said = tuple(each + _when(core, site) for (site, _), each in done.said)
-    answer, effects = _granted(core, done.wanted, done.moved, said, done.entries, now)
+    sentences = tuple(each + _when(core, site) for (site, _), each in done.sentences)
+    answer, effects = _granted(core, done.wanted, done.moved, sentences, done.entries, now)
     return answer, effects, done.entries
 
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
     """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
-    wanted, said = wish(core.config, core.wanted, core.relaying.carries)
+    wanted, sentences = wish(core.config, core.wanted, core.relaying.carries)
     changed = core.want(wanted)
-    done = said if changed else f"{said} (no change)"
+    done = sentences if changed else f"{sentences} (no change)"
     return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
 
 
@@ -189,9 +189,9 @@ def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[Ove
     core.keep_spent(now)
     used = f"{before.copied_bytes / 1e6:.1f} MB of {before.day}"
     log.info("%s/%s: the budget of copies was reset on request: %s no longer count", site.home, uplink, used)
-    said = f"copies over {uplink} of {site.home} have used nothing today; {used} no longer count"
+    sentences = f"copies over {uplink} of {site.home} have used nothing today; {used} no longer count"
     changed = before.copied_bytes > 0 or was_barred is not None
-    return OverrideResult((said,), changed, groups_modified(effects)), [*effects]
+    return OverrideResult((sentences,), changed, groups_modified(effects)), [*effects]
 
 
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
@@ -202,7 +202,7 @@ def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
 
 
 def _granted(
-    core: Core, wanted: Wanted, terminals: list[Placed], said: tuple[str, ...], entries: list[LogEntry], now: float
+    core: Core, wanted: Wanted, terminals: list[Placed], sentences: tuple[str, ...], entries: list[LogEntry], now: float
 ) -> tuple[OverrideResult, list[CoreEffect]]:
     learned: list[CoreEffect] = list(core.rest(now))  # these messages do not belong to the override
     changed = core.want(wanted)
@@ -213,11 +213,11 @@ def _granted(
     orders = [order for entry in entries for order in core.steering.moved(entry, core.wanted, now)]
     core.steering.touch(terminal.name for _, terminal in terminals)
     tended = list(core.steering.tend(core.wanted, now))
-    return OverrideResult(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
+    return OverrideResult(sentences, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
 
 
 def _gateways(core: Core, terminals: list[Placed]) -> Iterable[int]:
-    return dict.fromkeys(dpid for site, _ in terminals for dpid in core.config.ends(site))
+    return dict.fromkeys(dpid for site, _ in terminals for dpid in core.config.dpids(site))
 
 
 def _when(core: Core, site: Site) -> str:

@@ -239,7 +239,7 @@ class Config:
     sites: tuple[Site, ...]
     servers: tuple[str, ...] = ()  # agents whose reports on the connections that they serve need no confirmation
 
-    def ends(self, site: Site) -> tuple[int, ...]:
+    def dpids(self, site: Site) -> tuple[int, ...]:
         """Return the dpids that an override for this site's terminals concerns: its own, and a mirroring site's."""
         other = self.other_end(site)
         return (site.dpid, other.dpid) if other is not None and other.peer_of else (site.dpid,)

@@ -387,7 +387,7 @@ class Resulted:
     session: int
     directive: int
     done: bool
-    said: str  # what was done, or why not
+    answer: str  # what was done, or why not
     connections: int  # that the order reached
     took_us: int
 
@@ -396,7 +396,7 @@ class Resulted:
 class FailoverFired:
     session: int
     name: str  # of the armed failover
-    said: str
+    answer: str
     stalled_ms: int
     connections: int
     at_us: int  # by the agent's clock; equal times are one firing

@@ -104,7 +104,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
 def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
     wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
     mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
-    reason, since = _because(core, steered, mode, now)
+    reason, since = _reason(core, steered, mode, now)
     return CopyingView(
         mode=mode,
         acting=acting,
@@ -116,7 +116,7 @@ def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
     )
 
 
-def _because(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
+def _reason(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
     """Return why packets are copied or not, and the time of the decision by the core's clock."""
     watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
     if mode is Mode.BICAST and barred is not None:
@@ -212,7 +212,7 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
 def _away(agent: Agent) -> str | None:
     """Return why the agent is unreachable, or None."""
     if agent.session is None:
-        return f"disconnected ({agent.gone_because})"
+        return f"disconnected ({agent.gone_reason})"
     return "is silent" if agent.silent else None
 
 
@@ -229,10 +229,10 @@ def _armed_failovers(
 
 
 def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
-    gateway = HandView(None, entry.gateway.done, entry.gateway.said, 0, 0, 1)
-    hands = (
-        HandView(each.agent, each.done, each.said, each.connections, each.took_us, each.orders)
-        for each in entry.hands.values()
+    gateway = HandView(None, entry.gateway.done, entry.gateway.answer, 0, 0, 1)
+    agents = (
+        HandView(each.agent, each.done, each.answer, each.connections, each.took_us, each.orders)
+        for each in entry.agents.values()
     )
     at = entry.at + wall_offset_s
     return DecisionView(
@@ -244,7 +244,7 @@ def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
         entry.reason,
         entry.hard,
         entry.copies,
-        (gateway, *hands),
+        (gateway, *agents),
         entry.unmoved,
         entry.reporters,
     )

@@ -184,7 +184,7 @@ class Service:
 
         def job() -> None:
             if isinstance(event, AgentWord):
-                if not self._heard(event):
+                if not self._on_agent_event(event):
                     return
             else:
                 if isinstance(event, AgentClosed):
@@ -215,7 +215,7 @@ class Service:
         return self._made(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
     def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
-        return self._ask(lambda: self._kept(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
+        return self._ask(lambda: self._stored(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Probe both directions of a path at once. The snapshot shows the result.
@@ -224,12 +224,12 @@ class Service:
         which calibrates the hosts.
         """
 
-        def asked() -> OverrideResult:
+        def start() -> OverrideResult:
             answer = self._core.probing.wish(site, uplink, link_bps)
             self._carry_out(self._core.probing.tend(time.monotonic()))
             return answer
 
-        return self._ask(asked)
+        return self._ask(start)
 
     def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         return self._of_relays(relay_requests.wished(name, relay))
@@ -267,7 +267,7 @@ class Service:
         return self._ask(result)
 
     def _of_relays(self, wish: WishOfRelays) -> OverrideResult:
-        return self._ask(lambda: self._kept(*overrides.of_relays(self._core, wish, time.monotonic())))
+        return self._ask(lambda: self._stored(*overrides.of_relays(self._core, wish, time.monotonic())))
 
     def _made(
         self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect], list[LogEntry]]]
@@ -275,22 +275,22 @@ class Service:
         """Apply an override and wait up to HANDS_WITHIN_S for switches and agents. `decisions` has later answers."""
         answered = threading.Event()
 
-        def kept() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
+        def apply() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
             answer, effects, entries = wish(time.monotonic())
             sent = overrides.unconfirmed(self._core, terminal)
             self._awaited.append(([*entries, *(moved for _, moved in sent)], answered))
-            return self._kept(answer, effects), entries, sent
+            return self._stored(answer, effects), entries, sent
 
-        answer, entries, sent = self._ask(kept)
+        answer, entries, sent = self._ask(apply)
         answered.wait(HANDS_WITHIN_S)
 
-        def said() -> tuple[list[str], list[str]]:
+        def outcome() -> tuple[list[str], list[str]]:
             self._awaited = [each for each in self._awaited if each[1] is not answered]
-            done = [sentence for entry in entries for sentence in entry.hands_say()]
-            could_not = [sentence for entry in entries for sentence in entry.hands_could_not()]
+            done = [sentence for entry in entries for sentence in entry.answers()]
+            could_not = [sentence for entry in entries for sentence in entry.failures()]
             return done, [*(_not_in_force(*each) for each in sent if not each[1].done), *could_not]
 
-        done, failed = self._ask(said)
+        done, failed = self._ask(outcome)
         return replace(answer, done=(*answer.done, *done), failed=(*answer.failed, *failed))
 
     def decisions(self, terminal: str) -> CourseView:
@@ -314,7 +314,7 @@ class Service:
 
     # In the core's thread
 
-    def _heard(self, event: AgentWord) -> bool:
+    def _on_agent_event(self, event: AgentWord) -> bool:
         """Handle an agent's message. If the core fails, end only that agent's session and return False."""
         if event.session in self._failed:
             return False
@@ -398,7 +398,7 @@ class Service:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _kept(self, answer: OverrideResult, effects: list[CoreEffect]) -> OverrideResult:
+    def _stored(self, answer: OverrideResult, effects: list[CoreEffect]) -> OverrideResult:
         self._carry_out(effects)
         try:
             self._memory.keep(_wall_offset_s())
@@ -419,7 +419,7 @@ class Service:
 
 def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
     if moved.answered:
-        return f"gateway {gateway}: {moved.said}"
+        return f"gateway {gateway}: {moved.answer}"
     late = f"the change was sent to gateway {gateway}, whose switch has not confirmed it within {HANDS_WITHIN_S:g} s"
     return f"{late}; `./bicast status` shows its state"
 

@@ -60,7 +60,7 @@ class OrderStatus(Generic[Order]):
     def answered(self, event: Resulted) -> bool:
         if event.directive != self._directive:
             return False
-        self._directive, self.refused, self.done = None, None if event.done else event.said, event.done
+        self._directive, self.refused, self.done = None, None if event.done else event.answer, event.done
         return True
 
 

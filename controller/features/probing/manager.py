@@ -126,7 +126,7 @@ class ProbingManager:
         if turn is not None:
             self._timetable.refused(turn.heading, now)
             self._write(turn.heading, replace(self._page(turn.heading), spent=turn.before))
-            self._failed(turn, f"agent {turn.path.near}: {event.said}")
+            self._failed(turn, f"agent {turn.path.near}: {event.answer}")
 
     def _probed(self, event: ProbeReport, now: float) -> Iterator[Estimate]:
         turn = self._turns.end(event.directive)

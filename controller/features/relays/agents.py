@@ -69,7 +69,7 @@ class DistanceProber:
         """Return the failed distances of a refused order, otherwise nothing."""
         if event.done or self._underway is None or event.directive != self._underway.directive:
             return ()
-        return self._ended((), event.said)
+        return self._ended((), event.answer)
 
     def on_distances(self, event: DistancesMeasured) -> tuple[Distance, ...]:
         if self._underway is None or event.directive != self._underway.directive:

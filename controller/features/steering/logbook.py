@@ -28,7 +28,7 @@ class AgentOutcome:
 
     agent: str
     done: bool | None = None  # None: no answer yet
-    said: str = ""
+    answer: str = ""
     connections: int = 0
     took_us: int = 0
     orders: int = 1  # later orders move connections opened since
@@ -39,7 +39,7 @@ class SwitchOutcome:
     """The result of a decision at the gateway."""
 
     done: bool | None = None  # None: no answer yet
-    said: str = "the change has not been sent yet"
+    answer: str = "the change has not been sent yet"
 
     @property
     def answered(self) -> bool:
@@ -58,27 +58,27 @@ class LogEntry:
     hard: bool
     copies: bool | None = None  # copies begin or end; None: the decision is about the uplink
     gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
-    hands: dict[str, AgentOutcome] = field(default_factory=dict)  # by agent
+    agents: dict[str, AgentOutcome] = field(default_factory=dict)  # by agent
     unmoved: str | None = None  # why no agent got an order
     reporters: tuple[str, ...] = ()  # the agents whose reports caused it
 
     @property
     def answered(self) -> bool:
-        return all(each.done is not None for each in self.hands.values())
+        return all(each.done is not None for each in self.agents.values())
 
-    def hands_say(self) -> tuple[str, ...]:
+    def answers(self) -> tuple[str, ...]:
         if self.unmoved:
             return (f"{self.unmoved}: {UNORDERED}",)
-        return tuple(_says(self.terminal, each) for each in self.hands.values() if each.done is not False)
+        return tuple(_says(self.terminal, each) for each in self.agents.values() if each.done is not False)
 
-    def hands_could_not(self) -> tuple[str, ...]:
-        return tuple(f"{each.agent} could not: {each.said}" for each in self.hands.values() if each.done is False)
+    def failures(self) -> tuple[str, ...]:
+        return tuple(f"{each.agent} could not: {each.answer}" for each in self.agents.values() if each.done is False)
 
 
 def _says(terminal: str, outcome: AgentOutcome) -> str:
     if outcome.done is None:
         return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` shows the result"
-    return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
+    return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.answer}"
 
 
 def reported_by(reporters: Iterable[str]) -> str:
@@ -123,7 +123,7 @@ class Logbook:
         if last is not None and last.uplink == uplink:
             return last
         entry = self.write(terminal, now, by, uplink, uplink, reason, hard=False)
-        entry.gateway.done, entry.gateway.said = True, "its groups are already as requested"
+        entry.gateway.done, entry.gateway.answer = True, "its groups are already as requested"
         return entry
 
     def keep(self, terminals: Iterable[str]) -> None:
@@ -135,29 +135,29 @@ class Logbook:
 
     def ordered(self, entry: LogEntry, agent: str, directive: int) -> None:
         entry.unmoved = None
-        before = entry.hands.get(agent)
-        entry.hands[agent] = self._directives[directive] = AgentOutcome(
+        before = entry.agents.get(agent)
+        entry.agents[agent] = self._directives[directive] = AgentOutcome(
             agent, orders=before.orders + 1 if before else 1
         )
 
     def fired(self, entry: LogEntry, agent: str, event: FailoverFired) -> None:
-        entry.hands[agent] = AgentOutcome(agent, True, event.said, event.connections)
+        entry.agents[agent] = AgentOutcome(agent, True, event.answer, event.connections)
 
     def resulted(self, event: Resulted) -> None:
         outcome = self._directives.pop(event.directive, None)
         if outcome is not None:
-            outcome.done, outcome.said = event.done, event.said
+            outcome.done, outcome.answer = event.done, event.answer
             outcome.connections, outcome.took_us = event.connections, event.took_us
 
     def unanswered(self, directive: int, why: str) -> None:
         outcome = self._directives.pop(directive, None)
         if outcome is not None:
-            outcome.done, outcome.said = False, why
+            outcome.done, outcome.answer = False, why
 
     # Gateways
 
-    def sent(self, entries: Iterable[LogEntry], session: int, ticket: int, said: str) -> None:
-        moved = self._tickets[session, ticket] = SwitchOutcome(None, said)
+    def sent(self, entries: Iterable[LogEntry], session: int, ticket: int, answer: str) -> None:
+        moved = self._tickets[session, ticket] = SwitchOutcome(None, answer)
         for entry in entries:
             entry.gateway = moved
 
@@ -173,12 +173,12 @@ class Logbook:
     def refused(self, session: int, ticket: int | None, reason: str) -> None:
         moved = self._tickets.pop((session, ticket or 0), None)
         if moved is not None:
-            moved.done, moved.said = False, f"the switch refused: {reason}"
+            moved.done, moved.answer = False, f"the switch refused: {reason}"
 
     def closed(self, session: int) -> None:
         for key in [key for key in self._tickets if key[0] == session]:
             moved = self._tickets.pop(key)
-            moved.done, moved.said = (
+            moved.done, moved.answer = (
                 False,
                 ("the switch disconnected before it answered; the missing changes are sent when it reconnects"),
             )

@@ -156,7 +156,7 @@ class SteeringManager:
         servers = (agent.name for agent in self._sessions.values() if agent.role is Role.RELAY)
         self._unlisted = any(name not in self._servers for name in servers)
 
-    def heard(self, session: int, now: float) -> None:
+    def on_early_report(self, session: int, now: float) -> None:
         """Count a report whose content the next report includes."""
         if session in self._sessions:
             self._sessions[session].report_again(now)
@@ -197,16 +197,18 @@ class SteeringManager:
         agent.seen(now)
         self.logbook.resulted(event)
         if not event.done:
-            log.warning("agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.said)
+            log.warning(
+                "agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.answer
+            )
         steered = self.steered.get(terminal) if terminal is not None else None
         if steered is not None:  # the terminal may have left the configuration
             reached = event.done or event.connections > 0
             steered.found(agent).answered(event.directive, reached, now)
             if not reached:
-                steered.could_not(agent, event.said, now)
+                steered.could_not(agent, event.answer, now)
                 self._touched[steered.name] = None
         if isinstance(order, Arm) and not event.done:
-            agent.arms.refused(order.name, event.said)
+            agent.arms.refused(order.name, event.answer)
 
     def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
         """Return the entry for the gateway. The agent has already moved its connections."""
@@ -231,7 +233,7 @@ class SteeringManager:
         steered.found(agent).moved()
         agent.concerns |= {event.name}
         if expected.watched != steered.course.active or not steered.is_policies(wanted):
-            entry.gateway.done, entry.gateway.said = (
+            entry.gateway.done, entry.gateway.answer = (
                 True,
                 (f"nothing moved: {steered.course.active} was chosen in the meantime"),
             )

@@ -29,7 +29,7 @@ class Orders:
         if entry.unmoved:
             return
         choice = steered.choose(now)
-        if not entry.hands:
+        if not entry.agents:
             entry.unmoved = choice.unmoved
         if steered.standing(wanted) is None:
             yield from self._release(steered, choice, entry, now)
@@ -38,7 +38,7 @@ class Orders:
             yield from self._let_go(steered, self._agents[name], now)
         for name in choice.movers:
             agent = self._agents[name]
-            if name in entry.hands:  # its failover moved them; its last report is older
+            if name in entry.agents:  # its failover moved them; its last report is older
                 steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
             else:
                 yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)

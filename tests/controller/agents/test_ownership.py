@@ -251,7 +251,7 @@ def test_failover_that_crosses_a_move_is_not_the_next_one() -> None:
         and scene.health("lte") is not UplinkHealth.DEAD
     )
     assert [each.by for each in scene.entries()] == [By.FAILOVER, By.POLICY]
-    assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen in the meantime"
+    assert scene.entries()[0].gateway.answer == "nothing moved: lte was chosen in the meantime"
 
 
 # False evidence

@@ -223,9 +223,9 @@ def test_copy_counters_beyond_a_site_are_refused(told_of: pb.Elimination) -> Non
 def test_result_is_kept_whole_and_an_overlong_text_is_cut() -> None:
     sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
     done = sentence * 20
-    assert decode.resulted(1, pb.Result(directive=1, said=done)).said == done
-    assert decode.fired(1, pb.Fired(name="client", said=done)).said == done
-    cut = decode.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
+    assert decode.resulted(1, pb.Result(directive=1, said=done)).answer == done
+    assert decode.fired(1, pb.Fired(name="client", said=done)).answer == done
+    cut = decode.resulted(1, pb.Result(directive=1, said=sentence * 100)).answer
     assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
     version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
     assert decode.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"

@@ -72,7 +72,7 @@ def test_lossy_path_has_copies_within_a_second_with_a_reason() -> None:
     (entry,) = scene.copying()
     assert entry.copies and entry.by is By.POLICY and entry.at - begun <= 1.0
     assert "wifi: 5.0% of 600 packets lost" in entry.reason and "as senders report" in entry.reason
-    assert entry.gateway.done and "groups modified" in entry.gateway.said and not entry.hands
+    assert entry.gateway.done and "groups modified" in entry.gateway.answer and not entry.agents
     assert entry.reporters == ("client",)
     told = course(scene.core, "client", scene.now, 0.0)
     assert (told.copying.mode, told.copying.acting) == (Mode.AUTO, Mode.BICAST)

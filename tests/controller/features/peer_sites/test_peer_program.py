@@ -78,7 +78,7 @@ def test_other_packets_use_the_peer_terminals_active_uplink() -> None:
 def test_decision_is_due_at_both_ends_and_logged_at_its_own() -> None:
     config, moves = sites.loaded(document()), PendingSettles()
     entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
-    moves.owe(config.ends(config.sites[0]), entry)
+    moves.owe(config.dpids(config.sites[0]), entry)
     assert dict(moves.due(0.0)) == {1: [entry], 2: []}
 
 

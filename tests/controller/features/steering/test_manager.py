@@ -125,8 +125,8 @@ def test_downstream_loss_moves_both_ends_with_figures() -> None:
     assert prefers(relay) == [TO_LTE] and backups(connection)[WIFI] == (False, True)
     (entry,) = scene.entries()
     assert entry.by is By.POLICY and "20% of" in entry.reason and entry.left == "wifi"
-    assert entry.gateway.done and "groups modified" in entry.gateway.said
-    assert entry.hands["relay-1"].done and entry.hands["relay-1"].connections == 1
+    assert entry.gateway.done and "groups modified" in entry.gateway.answer
+    assert entry.agents["relay-1"].done and entry.agents["relay-1"].connections == 1
 
 
 def test_dead_path_is_left_with_a_hard_order() -> None:
@@ -271,8 +271,8 @@ def test_foreign_flags_are_reported_and_not_ordered_repeatedly() -> None:
     relay = scene.relay()
     scene.second()
     _, entries = scene.switch_to("lte")
-    assert entries[0].hands_could_not() == ("relay-1 could not: it stays backup: the other end has flagged it",)
-    assert entries[0].hands_say() == ()
+    assert entries[0].failures() == ("relay-1 could not: it stays backup: the other end has flagged it",)
+    assert entries[0].answers() == ()
     for _ in range(20):
         scene.second()
     assert len(prefers(relay)) == 1
@@ -291,7 +291,7 @@ def test_server_that_would_move_others_too_gets_no_order() -> None:
     scene.world.pop()
     scene.second()
     _, entries = scene.switch_to("lte")
-    assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].hands_say()[0]
+    assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].answers()[0]
 
 
 def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
@@ -358,7 +358,7 @@ def test_unanswered_order_is_repeated_after_a_minute() -> None:
     assert len(asked) == 1 and not prefers(relay) and not entries[0].answered
     scene.second()
     scene.second()
-    assert entries[0].hands["relay-1"].orders == 2 and [each.address for each in connection.carrying()] == [LTE]
+    assert entries[0].agents["relay-1"].orders == 2 and [each.address for each in connection.carrying()] == [LTE]
 
 
 # Silence
@@ -424,7 +424,7 @@ def test_fired_failover_moves_the_gateway_too() -> None:
     limits = "armed for 150 ms, or 100 ms with many segments in flight"
     assert entry.by is By.FAILOVER
     assert entry.reason == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
-    assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
+    assert entry.agents["relay-1"].answer == "it fired" and entry.gateway.done
 
 
 def test_passive_end_is_armed_too() -> None:
@@ -459,7 +459,7 @@ def test_failover_during_an_override_is_undone() -> None:
     scene.tell(fired)
     scene.drain()
     assert scene.active == "wifi" and scene.gateway_is_on("wifi")
-    assert scene.entries()[0].by is By.FAILOVER and "nothing moved" in scene.entries()[0].gateway.said
+    assert scene.entries()[0].by is By.FAILOVER and "nothing moved" in scene.entries()[0].gateway.answer
     assert [each.address for each in connection.carrying()] == [WIFI]
 
 
@@ -472,7 +472,7 @@ def test_terminal_moves_connections_that_the_relay_cannot() -> None:
     scene.drain()
     assert [each.address for each in connection.carrying()] == [LTE]
     assert len(prefers(relay)) == 1 and len(prefers(client)) == 1
-    assert {each.agent: each.done for each in scene.entries()[0].hands.values()} == {"relay-1": False, "client": True}
+    assert {each.agent: each.done for each in scene.entries()[0].agents.values()} == {"relay-1": False, "client": True}
 
 
 def test_repeated_failover_messages_count_once() -> None:

@@ -34,7 +34,7 @@ def test_auto_restores_the_owners_backup_flags() -> None:
             scene.switch_to(uplink)
             scene.second()
         _, entries = scene.switch_to("auto")
-        assert backups(connection) == AS_OWNED and entries[0].hands["client"].done
+        assert backups(connection) == AS_OWNED and entries[0].agents["client"].done
 
 
 def test_flags_set_by_the_owner_during_off_are_restored() -> None:
