@@ -25,7 +25,7 @@ from controller.policy.bandwidth.rates import (
     Rate,
     Unknown,
     fused,
-    said,
+    rate_text,
 )
 
 NO_TRAINS = ("none were sent", "none were sent, or the path spaced all of them")
@@ -124,7 +124,7 @@ NAMES = {"one packet": "one_packet", "trains": "trains", "the path": "path"}
 def _words(one: dict[str, Any]) -> str:
     if "reason" in one:
         return f"not known: {one['reason']}"
-    return f"{said(one['bps'])}, {said(one['least_bps'])} to {said(one['most_bps'])}"
+    return f"{rate_text(one['bps'])}, {rate_text(one['least_bps'])} to {rate_text(one['most_bps'])}"
 
 
 def _alpha_ns(probed: ProbeSamples, mbits: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cli import Failure
 from cli.tables import ago
-from controller.policy.bandwidth.rates import said
+from controller.policy.bandwidth.rates import rate_text
 
 HTTPS = 443
 
@@ -52,7 +52,7 @@ def _rates(choice: dict[str, Any]) -> str:
     predicted, direct = choice["predicted_bps"], choice["direct_bps"]
     if predicted is None or direct is None or not choice["relays"]:
         return ""
-    return f"; predicted {said(predicted)}, {predicted / direct:.2f} times the direct path's" if direct else ""
+    return f"; predicted {rate_text(predicted)}, {predicted / direct:.2f} times the direct path's" if direct else ""
 
 
 def _leg(leg: dict[str, Any]) -> str:

@@ -428,7 +428,7 @@ class Switch:
             if own is not None and one.near_known:
                 asked.append(Ask(self.session, port.number, mac, own.ip, hop.address))
         far = list(self._echoes(uplink, port, mac))
-        self._reach[uplink.name] = reachability.asked(
+        self._reach[uplink.name] = reachability.question_sent(
             one, self._echo_number, len(asked) + len(far), far=bool(far), now=now
         )
         yield from (*asked, *far)
@@ -463,7 +463,7 @@ class Switch:
         for ask in self._neighbourhood.asked(self.session, self.observed, watched, now):
             for uplink in self.site.uplinks:
                 if uplink.port == self.observed.port_name(ask.out_port):
-                    self._reached_by(uplink, reachability.near_asked)
+                    self._reached_by(uplink, reachability.near_question_sent)
             yield ask
 
 

@@ -43,7 +43,7 @@ def add_drift(samples: Samples, seed: int) -> tuple[Samples, float]:
     ahead = np.cumsum(skew * passed)
     mean = float(ahead[-1] / (samples.sent[-1] - samples.sent[0]))
     far = (samples.received + ahead, samples.answered + ahead)
-    return Samples(samples.lengths, samples.sent, *far, samples.heard), mean
+    return Samples(samples.lengths, samples.sent, *far, samples.returned), mean
 
 
 AGENT = TREE / "build" / "bicast-agent"
@@ -178,7 +178,7 @@ def errors_of(near: Machine, far: Machine) -> Samples:
 
 
 def _only(samples: Samples, which: np.ndarray) -> Samples:
-    columns = (samples.lengths, samples.sent, samples.received, samples.answered, samples.heard)
+    columns = (samples.lengths, samples.sent, samples.received, samples.answered, samples.returned)
     return Samples(*(column[which] for column in columns))
 
 

@@ -22,7 +22,7 @@ def probe_file(samples: Samples, trains: int = 0) -> Iterator[str]:
     yield "# bicast probe 1 stamps=software transport=udp"
     yield "train,length,sent_ns,received_ns,answered_ns,heard_ns"
     for length, *times in zip(
-        samples.lengths, samples.sent, samples.received, samples.answered, samples.heard, strict=True
+        samples.lengths, samples.sent, samples.received, samples.answered, samples.returned, strict=True
     ):
         yield ",".join(map(str, (0, int(length), *(_ns(at) for at in times))))
     for number in range(1, trains + 1):

@@ -58,7 +58,7 @@ class Air:
 
     def on_event(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
         before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
-        self.sharers[terminal] = sharers.heard(before, terminal, {terminal}, flows, self.now, rides=rides)
+        self.sharers[terminal] = sharers.after_report(before, terminal, {terminal}, flows, self.now, rides=rides)
         return self.sharers[terminal]
 
     def passes(self, streams: Mapping[str, Sequence[Stream]], reports: int = 3) -> Ruling:

@@ -21,7 +21,7 @@ def test_drift_is_added_only_to_the_far_clock() -> None:
     assert added == pytest.approx(33e-6, abs=2e-6)
     assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
     assert np.allclose(far.answered - far.received, near.answered - near.received)
-    assert (far.sent, far.heard) == (near.sent, near.heard)
+    assert (far.sent, far.returned) == (near.sent, near.returned)
 
 
 def run(bps: float, off: float, link: Link, stalled: str = "") -> Run:

@@ -128,7 +128,7 @@ class AccessPointState:
         if before is not None and before.reporter != name:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
         addresses = {str(at.address) for at in terminal.own}
-        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
+        sharer = sharers.after_report(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
         self._sharers[terminal.name] = replace(sharer, reporter=name)
         self._stale = True
 

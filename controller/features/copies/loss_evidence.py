@@ -96,8 +96,8 @@ class Probes:
             sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
             if 0 <= lost <= sent and 0 <= late <= sent:
                 found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, LossCounts(sent, lost, late))
-        sent_by = [each.tally for each in found.values() if each.tally.packets]
-        return {} if len(sent_by) > 1 and all(tally.lost == tally.packets for tally in sent_by) else found
+        sent_by = [each.counts for each in found.values() if each.counts.packets]
+        return {} if len(sent_by) > 1 and all(counts.lost == counts.packets for counts in sent_by) else found
 
 
 # Tunnels: packets that one end's port sent and the other end's port did not receive
@@ -141,7 +141,7 @@ class TunnelCounters:
         for name in sorted(near.metered & near.counters.keys() & far.counters.keys()):
             for up, (sender, receiver) in ((True, (near, far)), (False, (far, near))):
                 evidence = self._compared((site.home, name, up), sender, receiver)
-                if evidence is not None and (name not in found or evidence.tally.loss > found[name].tally.loss):
+                if evidence is not None and (name not in found or evidence.counts.loss > found[name].counts.loss):
                     found[name] = evidence
         return found
 

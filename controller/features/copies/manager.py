@@ -159,12 +159,12 @@ class CopiesManager:
             return
         found = self._senders.on_report(event, speaker.sends, speaker.homes, wanted)
         if speaker.sends:
-            sent = {name: evidence.tally.packets for name, evidence in found.items()}
+            sent = {name: evidence.counts.packets for name, evidence in found.items()}
             self._downloads.on_report(event, speaker.homes, sent, now)
         for name, evidence in found.items():
             explained = self._downloads.explained(name) if speaker.sends else 0
-            self.traffic.on_report(name, evidence.tally.packets, explained, now)
-            if speaker.sends and evidence.tally.packets:
+            self.traffic.on_report(name, evidence.counts.packets, explained, now)
+            if speaker.sends and evidence.counts.packets:
                 self._sent_at[name] = now
             yield from self._on_evidence(self._steering.steered[name], evidence, event.session, wanted, now)
 
@@ -250,9 +250,9 @@ class CopiesManager:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # after a move, part of the evidence is about another uplink
         agent = self._steering.name_of(session) if session is not None else None
-        if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
+        if agent is not None and (evidence.counts.packets or evidence.stalled_ms):
             self._evidence_at.setdefault(steered.name, {})[agent] = now
-        watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
+        watch = adaptive.after_evidence(self._watch(steered, wanted, now), evidence, now)
         yield from self._decided(steered, watch, wanted, now)
 
     def _watch(self, steered: Steered, wanted: Wanted, now: float) -> Watch:

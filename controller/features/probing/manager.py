@@ -20,7 +20,7 @@ from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection,
 from controller.features.probing.sessions import Host, Meetings
 from controller.features.probing.view import PathView
 from controller.model.config import Config
-from controller.policy.bandwidth.rates import FusedRate, MeasuredRate, said
+from controller.policy.bandwidth.rates import FusedRate, MeasuredRate, rate_text
 from controller.policy.paths.uplinks import AddressOwner
 from controller.protocol.orders import Direct, Tickets
 from controller.protocol.reports import (
@@ -150,7 +150,7 @@ class ProbingManager:
             return
         self._write(heading, path_record.written(self._page(heading), event))
         figure = self._page(heading).figure(self._delivered.get(heading), now, self._paths[heading[0]].kept_s)
-        found = said(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.reason}"
+        found = rate_text(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.reason}"
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, readout.named(event.of.down), found)
 
     def _failed(self, turn: Turn, reason: str) -> None:

@@ -17,7 +17,7 @@ from controller.features.probing.path_record import Estimate, Estimated
 from controller.model.text import counted
 from controller.policy.bandwidth import estimators
 from controller.policy.bandwidth.estimators import SURE, UNSURE_PART, Numbers, Samples, calibrated, one_way, rate
-from controller.policy.bandwidth.rates import CALIBRATED, UNCALIBRATED, Alpha, Unknown, said
+from controller.policy.bandwidth.rates import CALIBRATED, UNCALIBRATED, Alpha, Unknown, rate_text
 from controller.protocol.reports import ProbePacket
 
 HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
@@ -62,9 +62,9 @@ class ProbeSamples:
 
 def read(text: str) -> ProbeSamples:
     lines = text.splitlines()
-    said = lines[0].split() if lines and lines[0].startswith("#") else []
-    over = "udp6" if "transport=udp6" in said else "udp"
-    return of_packets(list(_packets(lines)), over, "direction=down" in said)
+    rate_text = lines[0].split() if lines and lines[0].startswith("#") else []
+    over = "udp6" if "transport=udp6" in rate_text else "udp"
+    return of_packets(list(_packets(lines)), over, "direction=down" in rate_text)
 
 
 def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) -> ProbeSamples:
@@ -165,7 +165,9 @@ def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:
     if -unsure <= alpha.s_per_byte <= MOST_S_PER_BYTE + unsure:
         return alpha
     took = f"{alpha.s_per_byte * 1e9:.1f} ns a byte, expected 0 to {MOST_S_PER_BYTE * 1e9:.0f}"
-    return Unknown(f"with a link of {said(link_bps)}, these hosts would take {took}: this calibration is discarded")
+    return Unknown(
+        f"with a link of {rate_text(link_bps)}, these hosts would take {took}: this calibration is discarded"
+    )
 
 
 def _anyhow(estimate: Callable[[], T]) -> T | Unknown:

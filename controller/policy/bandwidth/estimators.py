@@ -24,7 +24,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, Alpha, Rate, Unknown, said
+from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, Alpha, Rate, Unknown, rate_text
 
 # Fits: least squares, and the lower edge
 #
@@ -160,7 +160,7 @@ class Samples:
     sent: Numbers
     received: Numbers
     answered: Numbers  # when the far end answered; nan: unknown
-    heard: Numbers  # when the answer arrived; nan: it was lost
+    returned: Numbers  # when the answer arrived; nan: it was lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def one_way(samples: Samples) -> Slope:
 
 
 def round_trip(samples: Samples) -> Slope:
-    delays = (samples.heard - samples.sent) - (samples.answered - samples.received)
+    delays = (samples.returned - samples.sent) - (samples.answered - samples.received)
     whole = np.isfinite(delays)
     columns = np.column_stack([np.ones_like(delays), samples.lengths])[whole]
     line = lower_edge(columns, (delays - np.nanmin(delays))[whole], EDGE)
@@ -203,7 +203,7 @@ def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     forth = one_way(samples)
     if abs(forth.drift) > max(FASTEST, STEP_S / (samples.sent[-1] - samples.sent[0])):
         return Unknown(f"a clock is being adjusted: {forth.drift * 1e6:+.0f} us a second against the other")
-    if np.isfinite(samples.heard - samples.answered).sum() < FEWEST:
+    if np.isfinite(samples.returned - samples.answered).sum() < FEWEST:
         return of_slope(forth, alpha)
     return of_slope(_together(forth, round_trip(samples)), alpha)
 
@@ -215,7 +215,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     if not least > 0:  # also if it is NaN
         return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
     if most > WIDEST * least:
-        return Unknown(f"the rate may be {said(8 / most)} to {said(8 / least)}")
+        return Unknown(f"the rate may be {rate_text(8 / most)} to {rate_text(8 / least)}")
     return Rate(8 / s_per_byte, 8 / most, 8 / least)
 
 
@@ -241,7 +241,7 @@ def _unfit(samples: Samples) -> str:
         return "the time of sending or arrival of some packets is not known"
     if not samples.sent[-1] - samples.sent[0] > 0:
         return "all packets were sent at the same time, or the clock went back"
-    stepped_s = step_s(samples.received - samples.sent, samples.heard - samples.answered)
+    stepped_s = step_s(samples.received - samples.sent, samples.returned - samples.answered)
     if stepped_s:
         return f"a clock was set during the probe, by {stepped_s * 1e3:+.1f} ms against the other"
     return ""
@@ -280,7 +280,7 @@ def rate_of_trains(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
     if len(rates) < FEWEST_TRAINS:
         return Unknown(f"{len(rates)} trains of {len(trains)} arrived, expected at least {FEWEST_TRAINS}")
     if 8 * _longest(trains) / np.median(rates) < APART_S:
-        return Unknown(f"trains arrive too fast for these hosts: at about {said(float(np.median(rates)))}")
+        return Unknown(f"trains arrive too fast for these hosts: at about {rate_text(float(np.median(rates)))}")
     reach = SURE * np.sqrt(len(rates)) / 2
     low = max(0, int(np.floor(len(rates) / 2 - reach)))
     high = min(len(rates) - 1, int(np.ceil(len(rates) / 2 + reach)))

@@ -45,7 +45,7 @@ CALIBRATED = Alpha()
 UNCALIBRATED = Alpha(error=1.1e-9)  # alpha is not negative; 0.1 to 2 ns per byte on present processors
 
 
-def said(bps: float) -> str:
+def rate_text(bps: float) -> str:
     mbps = bps / 1e6
     return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
 
@@ -107,16 +107,16 @@ def _newest(measured: Iterable[MeasuredRate], now: float, kept_s: float) -> dict
     return newest
 
 
-def _together(told: list[MeasuredRate]) -> FusedRate:
-    lower, higher = told[0], told[-1]
+def _together(rates: list[MeasuredRate]) -> FusedRate:
+    lower, higher = rates[0], rates[-1]
     if lower.rate.bps > higher.rate.bps:
         lower, higher = higher, lower
     if lower is higher or lower.rate.most_bps < higher.rate.least_bps:
         return FusedRate(lower.rate.bps, lower.rate.least_bps, lower.rate.most_bps, lower.at, (lower.method,))
-    weights = [1 / max(_width(one.rate), 1e-6) ** 2 for one in told]
-    logarithm = sum(weight * math.log(one.rate.bps) for weight, one in zip(weights, told, strict=True)) / sum(weights)
+    weights = [1 / max(_width(one.rate), 1e-6) ** 2 for one in rates]
+    logarithm = sum(weight * math.log(one.rate.bps) for weight, one in zip(weights, rates, strict=True)) / sum(weights)
     bps, half = math.exp(logarithm), math.exp(sum(weights) ** -0.5 / 2)
-    return FusedRate(bps, bps / half, bps * half, min(one.at for one in told), tuple(one.method for one in told))
+    return FusedRate(bps, bps / half, bps * half, min(one.at for one in rates), tuple(one.method for one in rates))
 
 
 def _width(rate: Rate) -> float:

@@ -72,20 +72,20 @@ class Use:
 class Trial:
     base_bps: float  # the figure before it
     part: float  # relative change of the figure; negative: less
-    who: frozenset[str]  # terminals whose caps change
+    terminals: frozenset[str]  # terminals whose caps change
     before_bps: float  # their deliveries before
     segments: int  # the sum of their caps before
     rtt_us: float  # their mean before
     active: int
     until: float
 
-    def allowed(self, who: Collection[Use]) -> float:
+    def allowed(self, uses: Collection[Use]) -> float:
         """Return the relative change that windows of whole segments allow."""
-        return sum(use.segments for use in who) / self.segments - 1 if self.segments else self.part
+        return sum(use.segments for use in uses) / self.segments - 1 if self.segments else self.part
 
-    def is_none(self, who: Collection[Use]) -> bool:
+    def is_none(self, uses: Collection[Use]) -> bool:
         """Return whether an increase changed no window."""
-        return 0 < self.part < WIDEST_STEP and self.allowed(who) <= 0
+        return 0 < self.part < WIDEST_STEP and self.allowed(uses) <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class AirRate:
         if rate.bps is None:
             return rate._first(uses, delivered_bps, now)
         here = {use.terminal for use in uses}
-        if rate.trial is not None and (rate.trial.active != active or not rate.trial.who <= here):
+        if rate.trial is not None and (rate.trial.active != active or not rate.trial.terminals <= here):
             rate = replace(rate, bps=rate.trial.base_bps, trial=None)
         if rate.active != active:
             rate = replace(rate, active=active, low_since=None, tries_at=max(rate.tries_at, now + SETTLES_S))
@@ -125,7 +125,7 @@ class AirRate:
             return replace(rate, bps=bps, trial=None, low_since=None, tries_at=now + RESTS_S)
         if rate.trial is None:
             return rate._tried(uses, delivered_bps, now)
-        who = [use for use in uses if use.terminal in rate.trial.who]
+        who = [use for use in uses if use.terminal in rate.trial.terminals]
         if rate.trial.is_none(who):
             return replace(rate, bps=rate.trial.base_bps)._begun(2 * rate.trial.part, who, now)
         return rate if now < rate.trial.until else rate._judged(rate.trial, who, delivered_bps, now)
@@ -184,26 +184,26 @@ class AirRate:
             return rate._begun(FIRST_STEP, [use for use in uses if use.is_held], now)
         return rate
 
-    def _begun(self, part: float, who: Collection[Use], now: float) -> AirRate:
+    def _begun(self, part: float, uses: Collection[Use], now: float) -> AirRate:
         assert self.bps is not None
-        longest_s = max((use.rtt_us or 0 for use in who), default=0) / 1e6
+        longest_s = max((use.rtt_us or 0 for use in uses), default=0) / 1e6
         until = now + SETTLES_S + OVER_S + 2 * longest_s
-        names = frozenset(use.terminal for use in who)
-        before_bps, segments = sum(use.bps for use in who), sum(use.segments for use in who)
-        trial = Trial(self.bps, part, names, before_bps, segments, _rtt_us(who), self.active, until)
+        names = frozenset(use.terminal for use in uses)
+        before_bps, segments = sum(use.bps for use in uses), sum(use.segments for use in uses)
+        trial = Trial(self.bps, part, names, before_bps, segments, _rtt_us(uses), self.active, until)
         return replace(self, bps=min(self.bps * (1 + part), MOST_BPS), trial=trial, low_since=None)
 
-    def _judged(self, trial: Trial, who: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+    def _judged(self, trial: Trial, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
         assert self.bps is not None
-        came = sum(use.bps for use in who) / trial.before_bps if trial.before_bps else 0.0
-        followed = came - 1 >= trial.allowed(who) / 2
+        came = sum(use.bps for use in uses) / trial.before_bps if trial.before_bps else 0.0
+        followed = came - 1 >= trial.allowed(uses) / 2
         if trial.part < 0:
-            slower = _rtt_us(who) > LONGER * trial.rtt_us  # with fewer segments in flight: the air itself is slower
+            slower = _rtt_us(uses) > LONGER * trial.rtt_us  # with fewer segments in flight: the air itself is slower
             return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
         rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
         if followed:
-            return rate._begun(min(2 * trial.part, MOST_STEP), who, now)
+            return rate._begun(min(2 * trial.part, MOST_STEP), uses, now)
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:

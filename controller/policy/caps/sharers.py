@@ -102,14 +102,14 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    said: tuple[str, ...] = ()  # one sentence per kind
+    sentences: tuple[str, ...] = ()  # one sentence per kind
     at: float = 0.0
     total: int = 0  # disbelieved items since the start
 
     def after(self, found: Mapping[str, int], now: float) -> Doubts:
         if found:
-            said = tuple(f"{what} ({counted(number, 'times')})" for what, number in found.items())
-            return Doubts(said, now, self.total + sum(found.values()))
+            sentences = tuple(f"{what} ({counted(number, 'times')})" for what, number in found.items())
+            return Doubts(sentences, now, self.total + sum(found.values()))
         return self if now - self.at < DOUBTED_S else Doubts(total=self.total)
 
 
@@ -162,7 +162,7 @@ def silent(sharer: Sharer, now: float) -> bool:
     return now - sharer.heard_at > SILENT_PERIODS * sharer.period_s
 
 
-def heard(
+def after_report(
     before: Sharer | None,
     terminal: str,
     addresses: Collection[str],

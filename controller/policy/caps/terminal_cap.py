@@ -188,31 +188,31 @@ def _cap(
     same = before.access_point == access_point and before.active == active
     settled = old.held_windows if old and same and old.connections == connections else {}
     measured = {} if part.wants_bandwidth else known.rtt_us
-    held = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
-    windows = held
+    capped = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
+    windows = capped
     if release is not None:
         has_floor = bool(sharer.reporter)  # its own agent enforces the lower limit
         shares = RELEASED_SHARE if has_floor else WON_SHARES
         windows = {
-            pair: released(part, one, known.srtt_us[pair], release.least_bps, shares) for pair, one in held.items()
+            pair: released(part, one, known.srtt_us[pair], release.least_bps, shares) for pair, one in capped.items()
         }
     most, least = _together(sharer, windows)
     return TerminalCap(
         active=sharer.active,
         connections=connections,
-        reason=_because(sharer, part, known, windows),
+        reason=_reason(sharer, part, known, windows),
         windows=windows,
-        held_windows=held,
+        held_windows=capped,
         most_segments=most,
         least_segments=least,
         ratio=known.ratio,
-        doubts=(*sharer.doubts.said, *dict.fromkeys(known.bounded.values())),
+        doubts=(*sharer.doubts.sentences, *dict.fromkeys(known.bounded.values())),
         doubted=sharer.doubts.total + bounded,
         bounded=bounded,
         bounding=frozenset(known.bounded),
         shortest_us=known.shortest_us,
         rides=sharer.rides,
-        on_their_way=_on_their_way(sharer, held, known),
+        on_their_way=_on_their_way(sharer, capped, known),
     )
 
 
@@ -245,7 +245,7 @@ def _known(sharer: Sharer, witnesses: RttWitnesses, before_us: Mapping[Pair, int
         if path.pair not in shortest:
             believed = witnesses.believed(sharer, path.pair)
             now_us = _now(believed.rtt_us, path, queue_us)
-            shortest[path.pair] = _kept(now_us, before_us.get(path.pair), queue_us)
+            shortest[path.pair] = _without_queue(now_us, before_us.get(path.pair), queue_us)
             if believed.doubt:
                 bounded[path.pair] = believed.doubt
         if path.srtt_us is not None:
@@ -280,7 +280,7 @@ def _explained_us(rtt_us: int, queue_us: float) -> float:
     return QUEUED_FACTOR * (rtt_us + queue_us) + TURNS_US if queue_us else rtt_us
 
 
-def _kept(rtt_us: int | None, before_us: int | None, queue_us: float) -> int | None:
+def _without_queue(rtt_us: int | None, before_us: int | None, queue_us: float) -> int | None:
     if rtt_us is None or before_us is None:
         return rtt_us
     return before_us if before_us < rtt_us <= _explained_us(before_us, queue_us) else rtt_us
@@ -306,7 +306,7 @@ def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | Non
     return sum(one.most for one in capped), sum(one.least for one in capped)
 
 
-def _because(sharer: Sharer, part: AirtimeShare, known: _Known, windows: Mapping[Pair, Window]) -> str:
+def _reason(sharer: Sharer, part: AirtimeShare, known: _Known, windows: Mapping[Pair, Window]) -> str:
     if not sharer.active:
         return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
     if not sharer.live:

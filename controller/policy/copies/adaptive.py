@@ -42,7 +42,7 @@ TRY_S = 30.0  # unmeasured clean time until one path is tried
 PAUSE_AT_MOST_S = 300.0  # limit of the pauses that double with each failed trial
 KEPT_S = 30.0  # after this time on one path, the end of copies was right
 MEASURED_S = 3.0  # age up to which a measurement counts
-MOST_HEARD = 128  # pieces of evidence in a window
+MOST_EVIDENCE = 128  # pieces of evidence in a window
 
 SEEN_BY = {
     Source.SENDERS: "as senders report",
@@ -73,29 +73,29 @@ class Watch:
     reason: str = "no measurement yet"
     relapses: int = 0  # ends of copies in a row that were soon reversed
     ended_clean: bool = False  # copies last ended for a clean path, not because they were barred
-    heard: tuple[tuple[float, Evidence], ...] = ()  # evidence within the window, with its time
+    evidence: tuple[tuple[float, Evidence], ...] = ()  # evidence within the window, with its time
     dead: str | None = None  # why the active uplink is dead, by other signs
-    told_at: float = 0.0  # of the last evidence
+    evidence_at: float = 0.0  # of the last evidence
     clean_since: float | None = None  # clean with copies since then
     measured: LossCounts = NOTHING  # by peer sites and probes, since `clean_since`
     measured_at: float | None = None
     sent: LossCounts = NOTHING  # by senders, since `clean_since`
 
 
-def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
-    tally = evidence.tally
-    if not (tally.packets or tally.lost or evidence.stalled_ms >= DEAD_AFTER_MS):
+def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
+    counts = evidence.counts
+    if not (counts.packets or counts.lost or evidence.stalled_ms >= DEAD_AFTER_MS):
         return watch
     if evidence.source is Source.COPIES and not watch.copies:
         return watch  # copies in flight when copies ended
-    if now < watch.told_at:
+    if now < watch.evidence_at:
         watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: earlier measurements are void
-    if now - watch.told_at > MEASURED_S:
+    if now - watch.evidence_at > MEASURED_S:
         watch = _unclean(watch)
-    heard = (*_within(watch, now), (now, evidence))[-MOST_HEARD:]
+    recent = (*_within(watch, now), (now, evidence))[-MOST_EVIDENCE:]
     alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have delivered
-    lives = alone and tally.packets > tally.lost and not evidence.stalled_ms
-    watch = replace(watch, heard=heard, told_at=now, dead=None if lives else watch.dead)
+    lives = alone and counts.packets > counts.lost and not evidence.stalled_ms
+    watch = replace(watch, evidence=recent, evidence_at=now, dead=None if lives else watch.dead)
     return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
 
 
@@ -103,9 +103,9 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
     """Return the state after evidence with copies: the clean time and its sources."""
     trouble = _trouble(watch, now)
     if evidence.source is Source.SENDERS:
-        watch = replace(watch, sent=watch.sent.plus(evidence.tally))
+        watch = replace(watch, sent=watch.sent.plus(evidence.counts))
     else:
-        watch = replace(watch, measured=watch.measured.plus(evidence.tally), measured_at=now)
+        watch = replace(watch, measured=watch.measured.plus(evidence.counts), measured_at=now)
     spoilt = next((_share(run) + _clean() for run in (watch.measured, watch.sent) if run.spoilt), None)
     if trouble is not None or spoilt is not None:
         return replace(_unclean(watch), reason=trouble or f"{watch.active}: {spoilt}")
@@ -116,7 +116,7 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 def dead(watch: Watch, reason: str, now: float) -> Watch:
     """Return the state after other signs of a dead active uplink: its port, an armed failover, a report."""
-    return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", told_at=now)
+    return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", evidence_at=now)
 
 
 def revived(watch: Watch) -> Watch:
@@ -129,7 +129,7 @@ def moved(watch: Watch, active: str, now: float) -> Watch:
     if active == watch.active:
         return watch
     reason = f"unchanged since {watch.active}: no measurement of {active} yet"
-    return replace(_afresh(watch), active=active, reason=reason, relapses=0, told_at=now)
+    return replace(_afresh(watch), active=active, reason=reason, relapses=0, evidence_at=now)
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
@@ -139,7 +139,7 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
     if not watch.copies:
         trouble = _trouble(watch, now)
         return CopyDecision(terminal, True, trouble, now) if trouble is not None else None
-    if watch.clean_since is None or now - watch.told_at > MEASURED_S:
+    if watch.clean_since is None or now - watch.evidence_at > MEASURED_S:
         return None
     run, lasted_s = _run(watch, now), now - watch.clean_since
     if run.packets < ENOUGH or not run.clean or lasted_s < _pause(watch, now):
@@ -176,11 +176,11 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
 def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
     """Return the evidence of the last WINDOW_S, and more of each source up to WINDOW_PACKETS."""
     found, packets = [], dict.fromkeys(Source, 0)
-    for at, each in reversed(watch.heard):
+    for at, each in reversed(watch.evidence):
         is_wanted = now - at < WINDOW_S or packets[each.source] < WINDOW_PACKETS
         if is_wanted and 0 <= now - at < WINDOW_AT_MOST_S:
             found.append((at, each))
-            packets[each.source] += each.tally.packets
+            packets[each.source] += each.counts.packets
     return tuple(reversed(found))
 
 
@@ -192,23 +192,25 @@ def _trouble(watch: Watch, now: float) -> str | None:
     stalled_ms = max((each.stalled_ms for _, each in heard), default=0)
     if stalled_ms >= DEAD_AFTER_MS:
         return f"{watch.active}: no acknowledgement for {stalled_ms} ms, data in flight; dead after {DEAD_AFTER_MS} ms"
-    bad = [(at, each) for at, each in heard if not each.tally.clean]
+    bad = [(at, each) for at, each in heard if not each.counts.clean]
     if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
     since = [each for at, each in heard if at >= bad[0][0]]  # earlier, a sender may have sent much more
     for source in Source:
-        tally = total(each.tally for each in since if each.source is source)
-        if is_losing(tally):
+        counts = total(each.counts for each in since if each.source is source)
+        if is_losing(counts):
             return (
-                f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies start from {LOSING_FROM:.0%} lost{CHANCE}"
+                f"{watch.active}: {_share(counts)}, {SEEN_BY[source]}; copies start from {LOSING_FROM:.0%} lost{CHANCE}"
             )
-        if _exceeds(tally.late, tally.packets, LATE_FROM):
-            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies start from {LATE_FROM:.0%} late{CHANCE}"
+        if _exceeds(counts.late, counts.packets, LATE_FROM):
+            return (
+                f"{watch.active}: {_share(counts)}, {SEEN_BY[source]}; copies start from {LATE_FROM:.0%} late{CHANCE}"
+            )
     return None
 
 
-def is_losing(tally: LossCounts) -> bool:
-    return _exceeds(tally.lost, tally.packets, LOSING_FROM)
+def is_losing(counts: LossCounts) -> bool:
+    return _exceeds(counts.lost, counts.packets, LOSING_FROM)
 
 
 def _lasts_s(bad: Iterable[Evidence]) -> float:
@@ -221,7 +223,7 @@ def _exceeds(count: int, packets: int, share: float) -> bool:
 
 
 def _afresh(watch: Watch) -> Watch:
-    return replace(_unclean(watch), heard=(), dead=None, measured_at=None)
+    return replace(_unclean(watch), evidence=(), dead=None, measured_at=None)
 
 
 def _unclean(watch: Watch) -> Watch:
@@ -244,9 +246,9 @@ def _pause(watch: Watch, now: float) -> float:
 # Sentences
 
 
-def _share(tally: LossCounts) -> str:
-    lost, late = min(max(tally.loss, 0.0), 1.0), min(tally.tail, 1.0)
-    return f"{lost:.1%} of {counted(tally.packets, 'packets')} lost, {late:.1%} late"
+def _share(counts: LossCounts) -> str:
+    lost, late = min(max(counts.loss, 0.0), 1.0), min(counts.tail, 1.0)
+    return f"{lost:.1%} of {counted(counts.packets, 'packets')} lost, {late:.1%} late"
 
 
 def _clean() -> str:
@@ -254,7 +256,7 @@ def _clean() -> str:
 
 
 def _on_one_path(watch: Watch, now: float) -> str:
-    heard = total(each.tally for _, each in _within(watch, now))
+    heard = total(each.counts for _, each in _within(watch, now))
     return f"{watch.active}: {_share(heard)}; copies start from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late{CHANCE}"
 
 

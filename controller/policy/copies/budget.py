@@ -80,9 +80,9 @@ class Account:
         return max((step.most_bytes for step in self.steps), default=0)
 
 
-def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
-    """Return a new account. `kept` is from before a restart or a change of the limits."""
-    return Account(limits, _today(kept or Spent(moment.day), moment))
+def opened(limits: Limits, stored: Spent | None, moment: Moment) -> Account:
+    """Return a new account. `stored` is from before a restart or a change of the limits."""
+    return Account(limits, _today(stored or Spent(moment.day), moment))
 
 
 def counted(account: Account, now: CounterReading, moment: Moment) -> Account:

@@ -59,21 +59,21 @@ class Evidence:
 
     source: Source
     lasted_s: float
-    tally: LossCounts  # `lost` may be negative: packets in flight counted as lost in the previous report
+    counts: LossCounts  # `lost` may be negative: packets in flight counted as lost in the previous report
     stalled_ms: int = 0  # time with data in flight and no acknowledgement
 
 
-def total(tallies: Iterable[LossCounts]) -> LossCounts:
+def total(all_counts: Iterable[LossCounts]) -> LossCounts:
     found = NOTHING
-    for each in tallies:
+    for each in all_counts:
         found = found.plus(each)
     return found
 
 
 def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> Evidence:
     """Return senders' evidence. The reading leaves out queued segments, so `late_segments` are added."""
-    tally = LossCounts(reading.segments + late_segments, reading.retransmits, late_segments)
-    return Evidence(Source.SENDERS, lasted_s, tally, reading.stalled_ms)
+    counts = LossCounts(reading.segments + late_segments, reading.retransmits, late_segments)
+    return Evidence(Source.SENDERS, lasted_s, counts, reading.stalled_ms)
 
 
 def of_copies(

@@ -51,9 +51,9 @@ def certain_loss(history: History) -> Evidence | None:
     for at, first in enumerate(history[:-1]):
         bursts = sum(sorted(rises[at:])[-RISES:]) + max(0, largest_fall)
         lost = missing[-1] - missing[at] - bursts
-        tally = LossCounts(history[-1].sent.packets - first.sent.packets, lost)
-        if is_losing(tally) and _is_like_sent(first, history[-1]):
-            return Evidence(Source.TUNNEL, history[-1].at - first.at, tally)
+        counts = LossCounts(history[-1].sent.packets - first.sent.packets, lost)
+        if is_losing(counts) and _is_like_sent(first, history[-1]):
+            return Evidence(Source.TUNNEL, history[-1].at - first.at, counts)
     return None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import cbrt, inf, pow, sqrt
 
-from controller.policy.bandwidth.rates import said
+from controller.policy.bandwidth.rates import rate_text
 
 WINDOW_BYTES = 3 << 20  # Linux's default limit of the receive buffer
 MTU_BYTES, SEGMENT_BYTES = 1500, 1448
@@ -53,7 +53,7 @@ def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
         bps = min(bps, by_loss(leg.loss, leg.rtt_ms, window_bytes))
         reason += f", {100 * leg.loss:.2g} % lost"
     if leg.bandwidth_bps is not None and bps >= leg.bandwidth_bps:
-        return LegThroughput(leg.bandwidth_bps, f"the link's {said(leg.bandwidth_bps)}")
+        return LegThroughput(leg.bandwidth_bps, f"the link's {rate_text(leg.bandwidth_bps)}")
     return LegThroughput(bps, reason)
 
 

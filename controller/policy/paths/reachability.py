@@ -159,13 +159,13 @@ def _returns(sent: int, received: int, over_s: float) -> bool:
     return received > max(NOISE_PER_S * over_s, RETURN_SHARE * sent)
 
 
-def asked(one: UplinkReach, number: int, packets: int, far: bool, now: float) -> UplinkReach:
+def question_sent(one: UplinkReach, number: int, packets: int, far: bool, now: float) -> UplinkReach:
     """Return the state after a question of `packets` packets was sent."""
     kept = tuple(each for each in one.questions if now - each.at <= KEPT_FOR_S)
     return replace(one, questions=(*kept, Question(number, now, far)), own_sent=one.own_sent + packets)
 
 
-def near_asked(one: UplinkReach) -> UplinkReach:
+def near_question_sent(one: UplinkReach) -> UplinkReach:
     """Return the state after a routine question to the next hop."""
     return replace(one, own_sent=one.own_sent + 1)
 
@@ -233,7 +233,7 @@ def _judged(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkReac
     since = one.suspect_since
     if since is None:
         return one
-    near, far = _tally(one, False, since, now), _tally(one, True, since, now)
+    near, far = _answer_counts(one, False, since, now), _answer_counts(one, True, since, now)
     seen = far if one.targets else near
     if seen.answered >= ENOUGH_ANSWERED and not seen.lost:
         return _rests(one, None if one.targets else f"{one.evidence}, but its next hop answers; {NO_TARGETS}", now)
@@ -263,7 +263,7 @@ def _named(one: UplinkReach) -> str:
     return " or ".join(one.targets) or "its next hop"
 
 
-def _tally(one: UplinkReach, far: bool, since: float, now: float) -> AnswerCounts:
+def _answer_counts(one: UplinkReach, far: bool, since: float, now: float) -> AnswerCounts:
     """Count the last settled questions since `since`."""
     settled = list(_settled(one, far, since, now))[-LAST_JUDGED:]
     return AnswerCounts(sum(settled), len(settled) - sum(settled))
@@ -282,7 +282,7 @@ def _is_lost(question: Question, one: UplinkReach, far: bool, now: float) -> boo
 
 def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, AnswerCounts] | None:
     """Return another uplink over which answers arrive, or None."""
-    found = ((name, _tally(each, far, since, now)) for name, each in others.items())
+    found = ((name, _answer_counts(each, far, since, now)) for name, each in others.items())
     return next(((name, there) for name, there in found if there.works), None)
 
 

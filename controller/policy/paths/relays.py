@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from controller.model.text import counted
-from controller.policy.bandwidth.rates import said
+from controller.policy.bandwidth.rates import rate_text
 from controller.policy.paths.leg_throughput import WINDOW_BYTES, Leg, LegRouter, LegThroughput, throughput
 
 WORTH = 1.1  # a change must promise this many times the present throughput
@@ -160,13 +160,13 @@ def parallel(
         best = kept
     bps = _sum(best, uplink_bps)
     worth = alone.bps if best is kept else WORTH * alone.bps
-    told_direct = f"direct {said(alone.bps)} ({alone.reason})"
+    told_direct = f"direct {rate_text(alone.bps)} ({alone.reason})"
     if not best:
         return RelaySelection((), f"{told_direct}; no relay can be predicted", alone.bps, alone.bps)
-    told = " and ".join(f"{name} {said(each.bps)} ({each.reason})" for name, each in best.items())
+    told = " and ".join(f"{name} {rate_text(each.bps)} ({each.reason})" for name, each in best.items())
     if bps < worth:
         return RelaySelection((), f"{told_direct}; no relay gains enough: {told}", alone.bps, alone.bps)
-    together = f", together {said(bps)}" if len(best) > 1 else ""
+    together = f", together {rate_text(bps)}" if len(best) > 1 else ""
     return RelaySelection(tuple(best), f"{told}{together}; {told_direct}", bps, alone.bps)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.policy.bandwidth.rates import said
+from controller.policy.bandwidth.rates import rate_text
 from controller.policy.paths.health import LIMITED_FOR_S, UplinkHealth, UplinkPath
 
 RANK = {UplinkHealth.GOOD: 0, UplinkHealth.UNKNOWN: 1, UplinkHealth.LOSSY: 2, UplinkHealth.DEAD: 3}
@@ -96,10 +96,10 @@ def decide(
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # an unknown uplink is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
-        reason = f"{_told(course.active, active)}; {_told(best, paths[best])}"
+        reason = f"{_state(course.active, active)}; {_state(best, paths[best])}"
         return UplinkDecision(terminal, best, reason, now, hard=active.health is UplinkHealth.DEAD)
     if course.active != default and default in paths and _may_return(course, paths[default], now):
-        reason = f"{_told(default, paths[default])}; it is the default"
+        reason = f"{_state(default, paths[default])}; it is the default"
         if paths[default].health is not UplinkHealth.GOOD:
             reason += f", and is tried again after {_pause(course):.0f} s"
         return UplinkDecision(terminal, default, reason, now, hard=False)
@@ -127,7 +127,7 @@ def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) ->
     better = [name for name, other in paths.items() if _rank(other, now) < _rank(path, now)]
     if not better or not all(_is_no_better(paths[name], course, path, now) for name in better):
         return None
-    delivers = f"it delivers {said(course.delivers_bps(path, now))}"
+    delivers = f"it delivers {rate_text(course.delivers_bps(path, now))}"
     if path.slows_nobody:
         delivers += " to senders that losses do not slow down"
     return f"it is kept: {delivers}, and {', '.join(_carries(name, paths[name], now) for name in better)}"
@@ -135,7 +135,11 @@ def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) ->
 
 def _carries(name: str, path: UplinkPath, now: float) -> str:
     carries = path.throughput.carries_bps(now)
-    return f"{name} carries {said(carries)} at most" if carries is not None else f"the capacity of {name} is not known"
+    return (
+        f"{name} carries {rate_text(carries)} at most"
+        if carries is not None
+        else f"the capacity of {name} is not known"
+    )
 
 
 def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: float) -> bool:
@@ -158,10 +162,12 @@ def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Aban
 
 
 def _outdone(active: str, path: UplinkPath, left: AbandonedUplink, now: float) -> str:
-    return f"{_carries(active, path, now)}, and {left.uplink} delivered {said(left.delivered_bps)} when it was left"
+    return (
+        f"{_carries(active, path, now)}, and {left.uplink} delivered {rate_text(left.delivered_bps)} when it was left"
+    )
 
 
-def _told(name: str, path: UplinkPath) -> str:
+def _state(name: str, path: UplinkPath) -> str:
     return f"{name} is {path.health} ({path.reason})"
 
 

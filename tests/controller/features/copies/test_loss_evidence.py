@@ -32,7 +32,7 @@ def test_invented_paths_are_ignored() -> None:
     for number in range(1, 100):
         event = with_paths(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
         found = probes.on_report(event, ["wifi", "lte"])
-        assert {name: each.tally for name, each in found.items()} == (
+        assert {name: each.counts for name, each in found.items()} == (
             {"wifi": LossCounts(10, 1, 0)} if number > 1 else {}
         )
 
@@ -42,7 +42,7 @@ def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
     for number in (1, 2):
         health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
         found = probes.on_report(replace(home.report(), health=health), ["wifi", "lte"])
-    assert {name: each.tally for name, each in found.items()} == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
+    assert {name: each.counts for name, each in found.items()} == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_output_is_read_with_nanosecond_precision() -> None:
     assert list(probed.samples.lengths) == [16, 32, 48]
     assert probed.samples.received[0] == pytest.approx(2001e-9, abs=1e-12)
     assert probed.samples.answered[0] - probed.samples.received[0] == pytest.approx(4e-9, abs=1e-12)
-    assert math.isnan(probed.samples.heard[1])
+    assert math.isnan(probed.samples.returned[1])
     ((moments, lengths),) = probed.trains
     assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
 

@@ -124,7 +124,7 @@ def test_rate_is_unknown_when_the_local_clock_steps(step_s: float) -> None:
     own = replace(
         samples,
         sent=samples.sent + (samples.sent > when) * step_s,
-        heard=samples.heard + (samples.heard > when) * step_s,
+        returned=samples.returned + (samples.returned > when) * step_s,
     )
     told = rate(own, KNOWN)
     assert isinstance(told, Unknown) and "a clock was set during the probe" in told.reason
@@ -144,7 +144,7 @@ def test_rate_is_unknown_when_a_clock_is_slewed() -> None:
 
 def test_rate_needs_no_replies() -> None:
     samples = HUNDRED.samples(0)
-    mute = replace(samples, answered=np.full_like(samples.sent, np.nan), heard=np.full_like(samples.sent, np.nan))
+    mute = replace(samples, answered=np.full_like(samples.sent, np.nan), returned=np.full_like(samples.sent, np.nan))
     told = rate(mute, KNOWN)
     assert isinstance(told, Rate) and told.bps == pytest.approx(100e6, rel=0.01)
 

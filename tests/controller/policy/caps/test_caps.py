@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller.model.config import AccessPoint, CapRule, CapTables
 from controller.policy.caps.flows import TcpFlow
-from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, heard
+from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, after_report
 from controller.policy.caps.terminal_cap import BLOCK_BYTES, Ruling, TerminalCap, decide
 from controller.policy.caps.windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
 from controller.policy.caps.witnesses import OTHERS_FACTOR, OTHERS_MORE_US
@@ -160,8 +160,8 @@ def test_new_rule_or_bandwidth_takes_effect_at_once() -> None:
 
 
 def test_cap_is_absent_without_a_round_trip() -> None:
-    before = heard(None, ME, {ME}, [], 100.0)
-    unknown = heard(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
+    before = after_report(None, ME, {ME}, [], 100.0)
+    unknown = after_report(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
     cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
     assert cap.active and not cap.windows and cap.reason == "no cap: its shortest round trip is not known"
 
@@ -183,7 +183,7 @@ def test_cap_is_limited_to_the_largest_window() -> None:
 
 def test_subflows_share_a_window_by_the_path_in_use() -> None:
     other, now = "10.2.0.1", 100.0
-    sharer, sent = heard(None, ME, {ME, other}, [], now), [0, 0]
+    sharer, sent = after_report(None, ME, {ME, other}, [], now), [0, 0]
 
     def windows(near_bytes: int, far_bytes: int) -> dict[str, int]:
         nonlocal sharer, now
@@ -194,7 +194,7 @@ def test_subflows_share_a_window_by_the_path_in_use() -> None:
             TcpFlow((ME, 1, NEAR, 80), 7, sent[0], 4000, 4000),
             TcpFlow((other, 2, NEAR, 80), 7, sent[1], 64_000, 64_000),
         ]
-        sharer = heard(sharer, ME, {ME, other}, flows, now)
+        sharer = after_report(sharer, ME, {ME, other}, flows, now)
         cap = decide(IDEAL, [sharer], None, now).caps[ME]
         assert cap.connections == 1 and cap.most_segments == max(one.most for one in cap.windows.values())
         return {pair[0]: one.most for pair, one in cap.windows.items()}

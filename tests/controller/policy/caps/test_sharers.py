@@ -20,7 +20,7 @@ from controller.policy.caps.sharers import (
     REMEMBERED_S,
     STALLED_S,
     Sharer,
-    heard,
+    after_report,
     silent,
 )
 from controller.protocol.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
@@ -40,7 +40,7 @@ def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = F
 def sharer_after(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
     """Return the sharer after these reports, one per period."""
     for number, flows in enumerate(reports):
-        before = heard(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
+        before = after_report(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
     assert before is not None
     return before
 
@@ -56,7 +56,7 @@ def test_old_bytes_of_a_returning_connection_do_not_count() -> None:
     )
     assert sharer_after([flow(3 * 10**6 + 50_000)], before=asleep, start=asleep.heard_at + PERIOD_S).active
     another = sharer_after([flow(50_000)], before=asleep, start=asleep.heard_at + PERIOD_S)
-    assert another.active and not another.doubts.said, "a new connection with the same ports"
+    assert another.active and not another.doubts.sentences, "a new connection with the same ports"
 
 
 def test_bytes_before_the_first_report_do_not_count() -> None:
@@ -81,7 +81,7 @@ def test_sharer_stays_while_it_sends_now_and_then() -> None:
     sent, sharer = 50_000, BULK
     for number in range(2, 40):
         sent += 3_000 if number % 2 else 0
-        sharer = heard(sharer, PHONE, {PHONE}, [flow(sent)], 100 + number * PERIOD_S)
+        sharer = after_report(sharer, PHONE, {PHONE}, [flow(sent)], 100 + number * PERIOD_S)
         assert sharer.active, number
 
 
@@ -90,7 +90,7 @@ def test_sharer_stays_while_an_acknowledgement_is_due() -> None:
     sharer, begun = sharer_after([], [slow]), 100 + PERIOD_S
     stayed = 0.0
     for number in range(1, 20):
-        sharer = heard(sharer, PHONE, {PHONE}, [slow], begun + number * PERIOD_S)
+        sharer = after_report(sharer, PHONE, {PHONE}, [slow], begun + number * PERIOD_S)
         stayed = number * PERIOD_S if sharer.active else stayed
     assert 0.75 <= stayed < 1.5 * 0.75 + PERIOD_S
 
@@ -111,11 +111,11 @@ def test_many_small_connections_make_a_sharer() -> None:
 def test_sharer_is_silent_after_three_missing_reports() -> None:
     assert not silent(BULK, BULK.heard_at + 3 * PERIOD_S)
     assert silent(BULK, BULK.heard_at + 3 * PERIOD_S + 0.01)
-    again = heard(BULK, PHONE, {PHONE}, [flow(10**9)], BULK.heard_at + 1.0)
+    again = after_report(BULK, PHONE, {PHONE}, [flow(10**9)], BULK.heard_at + 1.0)
     assert not again.active and again.least == BULK.least
-    slow = heard(None, PHONE, {PHONE}, [], 100.0, period_s=1.0)
+    slow = after_report(None, PHONE, {PHONE}, [], 100.0, period_s=1.0)
     assert not silent(slow, 102.9) and silent(slow, 103.1)
-    assert silent(heard(None, PHONE, {PHONE}, [], 100.0, period_s=1e9), 104.0), (
+    assert silent(after_report(None, PHONE, {PHONE}, [], 100.0, period_s=1e9), 104.0), (
         "an agent cannot extend its own lifetime"
     )
 
@@ -123,8 +123,8 @@ def test_sharer_is_silent_after_three_missing_reports() -> None:
 def test_subflows_of_one_connection_count_once() -> None:
     second = TcpFlow(("10.1.9.2", 6000, SERVER, 80), 7, 0, 50_000, 50_000)
     own = {PHONE, "10.1.9.2"}
-    sharer = heard(None, PHONE, own, [], 100.0)
-    sharer = heard(sharer, PHONE, own, [flow(50_000, token=7), second], 100.25)
+    sharer = after_report(None, PHONE, own, [], 100.0)
+    sharer = after_report(sharer, PHONE, own, [flow(50_000, token=7), second], 100.25)
     assert sharer.live_connections == 1
     (live,) = sharer.live
     assert {path.pair for path in live.paths} == {PAIR, ("10.1.9.2", SERVER)}
@@ -134,7 +134,7 @@ def test_subflows_of_one_connection_count_once() -> None:
 def test_ended_subflow_takes_no_bytes_from_its_connection() -> None:
     both = [flow(10**6, 5000, token=7), flow(10**6, 5001, token=7)]
     sharer = sharer_after(both, [flow(10**6 + 50_000, 5000, token=7)])
-    assert sharer.active and not sharer.doubts.said
+    assert sharer.active and not sharer.doubts.sentences
 
 
 def joined(port: int, other: str = SERVER) -> TcpFlow:
@@ -168,7 +168,7 @@ def test_shortest_round_trip_is_remembered_for_a_while() -> None:
     until = now
     while now < 100.0 + 3 * REMEMBERED_S + 2:
         now, sent = now + PERIOD_S, sent + 5000
-        sharer = heard(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
+        sharer = after_report(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
         until = now if shortest_rtt_us(sharer) == 1000 else until
     assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and shortest_rtt_us(sharer) == 9000
 
@@ -193,12 +193,12 @@ def test_impossible_flow_is_refused_and_reported(change: dict[str, Any], doubt: 
     sharer = sharer_after([], [absurd, flow(50_000)])
     assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
     assert sharer.doubts.total == 1
-    assert sharer.doubts.said == (f"it reports {doubt} (1 time)",)
+    assert sharer.doubts.sentences == (f"it reports {doubt} (1 time)",)
 
 
 def test_connection_of_a_foreign_address_is_refused() -> None:
     sharer = sharer_after([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
-    assert not sharer.active and sharer.doubts.said == (
+    assert not sharer.active and sharer.doubts.sentences == (
         "it reports a connection from an address that is not its own (1 time)",
     )
 
@@ -209,26 +209,26 @@ def test_connection_of_a_foreign_address_is_refused() -> None:
 def test_connection_to_an_invalid_host_is_refused_and_reported(other: str) -> None:
     sharer = sharer_after([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
     assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
-    assert sharer.doubts.said == ("it reports a connection to an address that is not another host (1 time)",)
+    assert sharer.doubts.sentences == ("it reports a connection to an address that is not another host (1 time)",)
 
 
 def test_connection_to_itself_makes_no_sharer_and_no_doubt() -> None:
     own = {PHONE, "10.1.9.2"}
     within = [TcpFlow(key(port, other=other), 0, 50_000, 40, 40) for port, other in enumerate(sorted(own), 1)]
-    sharer = heard(heard(None, PHONE, own, [], 100.0), PHONE, own, within, 100.25)
+    sharer = after_report(after_report(None, PHONE, own, [], 100.0), PHONE, own, within, 100.25)
     assert not sharer.active and not sharer.live and not sharer.least and not sharer.doubts.total
 
 
 def test_falling_byte_count_is_refused_and_becomes_the_base() -> None:
     sharer = sharer_after([flow(10**6)], [flow(10**5)])
-    assert not sharer.active and sharer.doubts.said == ("it reports fewer bytes than before (1 time)",)
+    assert not sharer.active and sharer.doubts.sentences == ("it reports fewer bytes than before (1 time)",)
     assert not sharer_after([flow(10**5 + 100)], before=sharer, start=100.5).active
     assert sharer_after([flow(10**5 + 50_000)], before=sharer, start=100.5).active
 
 
 def test_connection_reported_twice_counts_once() -> None:
     sharer = sharer_after([], [flow(50_000), flow(60_000)])
-    assert sharer.live_connections == 1 and sharer.doubts.said == ("it reports a connection twice (1 time)",)
+    assert sharer.live_connections == 1 and sharer.doubts.sentences == ("it reports a connection twice (1 time)",)
 
 
 def test_connections_beyond_the_limit_are_ignored() -> None:
@@ -240,16 +240,16 @@ def test_sharer_memory_is_bounded() -> None:
     sharer = sharer_after([])
     for report in range(6):
         flows = [TcpFlow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
-        sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
+        sharer = after_report(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
     assert len(sharer.quiet_bytes) == MOST_QUIET
     assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
 
 
 def test_doubt_is_shown_for_a_minute_and_counted_for_good() -> None:
     sharer = sharer_after([replace(flow(1), srtt_us=0)])
-    assert heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S - 1).doubts.said
-    later = heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S).doubts
-    assert not later.said and later.total == 1
+    assert after_report(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S - 1).doubts.sentences
+    later = after_report(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S).doubts
+    assert not later.sentences and later.total == 1
 
 
 FLOWS = st.builds(
@@ -269,7 +269,7 @@ def test_random_reports_never_fail_and_keep_values_plausible(reports: list[tuple
     sharer, now, doubted = None, 100.0, 0
     for flows, pause_s in reports:
         now += pause_s
-        sharer = heard(sharer, PHONE, {PHONE}, flows, now)
+        sharer = after_report(sharer, PHONE, {PHONE}, flows, now)
         assert sharer.doubts.total >= doubted + sum(wrong(each) is not None for each in flows)
         doubted = sharer.doubts.total
         assert all(pair[0] == PHONE and 0 < one.both_us <= 10**6 for pair, one in sharer.least.items())
@@ -312,4 +312,4 @@ def test_gateway_agent_reports_forwarded_flows() -> None:
         TcpFlow(key(), 0, 9, None, None, waits=False, joined=True),
     )
     assert wrong(of_passing([quiet])[0]) is None
-    assert sharers.heard(None, PHONE, {PHONE}, of_passing([quiet]), 1.0).doubts.total == 0
+    assert sharers.after_report(None, PHONE, {PHONE}, of_passing([quiet]), 1.0).doubts.total == 0

@@ -22,10 +22,10 @@ from controller.policy.copies.adaptive import (
     TRY_S,
     CopyDecision,
     Watch,
+    after_evidence,
     decide,
     decided,
     moved,
-    told,
 )
 from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.paths.evidence import is_late
@@ -64,7 +64,7 @@ def after(watch: Watch, *each: Evidence, start: float = START, every_s: float = 
     made = []
     for number, evidence in enumerate(each, start=1):
         now = start + number * every_s
-        watch = told(watch, evidence, now)
+        watch = after_evidence(watch, evidence, now)
         decision = decide("phone", watch, now)
         if decision is not None:
             made.append(decision)
@@ -144,28 +144,28 @@ def test_dead_path_has_copies_until_it_delivers() -> None:
     watch = adaptive.dead(ONE_PATH, "its port is down", START)
     decision = decide("phone", watch, START)
     assert decision and decision.reason == "wifi is dead (its port is down)"
-    into_it = told(watch, probed(3, 3), START + 1)
+    into_it = after_evidence(watch, probed(3, 3), START + 1)
     assert decide("phone", into_it, START + 1), "lost probes are no sign of life"
-    assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
+    assert decide("phone", after_evidence(watch, sent(), START + 1), START + 1) is None
 
 
 def test_copied_packets_do_not_revive_a_dead_path() -> None:
     watch = adaptive.dead(Watch("wifi", START), "its port is down", START)
     for step in range(1, 500):
-        watch = told(watch, sent(300), START + step * PERIOD_S)
+        watch = after_evidence(watch, sent(300), START + step * PERIOD_S)
         assert decide("phone", watch, START + step * PERIOD_S) is None, "copies are not tried without"
-    assert told(watch, probed(30), START + 500).dead is None, "probes use this path alone"
+    assert after_evidence(watch, probed(30), START + 500).dead is None, "probes use this path alone"
 
 
 def test_old_trouble_does_not_begin_copies() -> None:
     watch = ONE_PATH
     for number in range(3):
-        watch = told(watch, sent(100, 5), START + number * PERIOD_S)
+        watch = after_evidence(watch, sent(100, 5), START + number * PERIOD_S)
     assert decide("phone", watch, START + 0.5) and decide("phone", watch, START + 5) is None
 
 
 def test_copies_in_flight_after_the_end_are_ignored() -> None:
-    assert told(ONE_PATH, came(100, 50), START + 1) == ONE_PATH
+    assert after_evidence(ONE_PATH, came(100, 50), START + 1) == ONE_PATH
 
 
 # With copies
@@ -188,7 +188,7 @@ def test_recent_loss_outweighs_a_long_clean_time() -> None:
 
 def test_memory_of_reports_is_bounded() -> None:
     watch, _ = after(COPIES, *[came()] * 1000, every_s=0.0001)
-    assert len(watch.heard) == adaptive.MOST_HEARD
+    assert len(watch.evidence) == adaptive.MOST_EVIDENCE
 
 
 def test_copies_stay_while_packets_arrive_late() -> None:
@@ -222,7 +222,7 @@ def test_pause_doubles_with_each_relapse_and_resets() -> None:
     watch, tries, now = COPIES, [], START
     while len(tries) < 7:
         now += PERIOD_S
-        watch = told(watch, sent(100, 0 if watch.copies else 5), now)
+        watch = after_evidence(watch, sent(100, 0 if watch.copies else 5), now)
         decision = decide("phone", watch, now)
         if decision is not None:
             waited = now - watch.since
@@ -240,7 +240,7 @@ def test_barred_copies_do_not_begin_and_are_no_relapse() -> None:
     decision = decide("phone", COPIES, START, barred="used up until 00:00")
     assert decision == CopyDecision("phone", False, "used up until 00:00", START, barred=True)
     watch = decided(COPIES, decision)
-    watch = told(watch, STALLED, START + 1)
+    watch = after_evidence(watch, STALLED, START + 1)
     assert decide("phone", watch, START + 1, barred="used up until 00:00") is None
     decision = decide("phone", watch, START + 1)
     assert decision and decision.copies and decided(watch, decision).relapses == 0
@@ -286,7 +286,7 @@ def test_script_changes_copies_once_a_phase_within_a_second(seen: Seen, offset_s
             of_it = 0.0 if watch.active == "lte" else min(1.0, 5 * loss if in_burst else loss)
             share = min(1.0, (now - begins) / PERIOD_S)
             for evidence in seen(watch, partial(drawn, chance, of_it * share)):
-                watch = told(watch, evidence, now)
+                watch = after_evidence(watch, evidence, now)
                 decision = decide("phone", watch, now)
                 if decision is not None:
                     watch = decided(watch, decision)
@@ -316,7 +316,7 @@ LASTS = st.tuples(st.sampled_from(USUAL) | PIECES | st.sampled_from(OTHERWISE), 
 
 def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, CopyDecision | None]:
     if isinstance(what, Evidence):
-        watch = told(watch, what, now)
+        watch = after_evidence(watch, what, now)
     else:
         watch = adaptive.dead(watch, "so they say", now) if what == "dead" else moved(watch, what, now)
     decision = decide("phone", watch, now)
@@ -354,7 +354,7 @@ def test_clock_jumps_break_nothing(series: list[tuple[float, Evidence | str]]) -
 
 
 def test_clock_set_back_delays_no_decision() -> None:
-    watch = told(ONE_PATH, sent(), START + 10**6)
+    watch = after_evidence(ONE_PATH, sent(), START + 10**6)
     assert begun_and_ended(after(watch, *for_s(1, sent(100, 5)))[1]) == [(True, 0.75)]
     watch, _ = after(COPIES, came(), came(), start=START + 10**6)
     assert begun_and_ended(after(watch, *for_s(12, came()))[1]) == [(False, PERIOD_S + CLEAN_S)]
@@ -377,14 +377,14 @@ def test_packets_only_the_other_path_brought_count_as_lost() -> None:
 
 def test_uncopied_packets_are_no_evidence() -> None:
     evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95 + 5000, 0), "lte": arrivals(5, 94)}, 1.0)
-    assert evidence and evidence.tally == LossCounts(99, 5, 0)
+    assert evidence and evidence.counts == LossCounts(99, 5, 0)
 
 
 def test_counters_are_compared_with_the_previous_report() -> None:
     before = {"wifi": arrivals(100, 10, 0, (9, 1)), "lte": arrivals(7, 90, 0, (90,))}
     now = {"wifi": arrivals(200, 10, 0, (9, 1)), "lte": arrivals(7, 190, 0, (90, 100))}
     evidence = of_copies("wifi", before, now, 0.25)
-    assert evidence and evidence.tally == LossCounts(100, 0, 0)
+    assert evidence and evidence.counts == LossCounts(100, 0, 0)
 
 
 def test_copies_without_a_second_path_are_no_evidence() -> None:
@@ -397,7 +397,7 @@ def test_copies_without_a_second_path_are_no_evidence() -> None:
 def test_three_paths_count_each_lost_packet_once() -> None:
     after_all = {"wifi": arrivals(0, 0), "lte": arrivals(10, 0), "dsl": arrivals(10, 0)}
     evidence = of_copies("wifi", {**ZERO, "dsl": arrivals(0, 0)}, after_all, 1.0)
-    assert evidence and evidence.tally == LossCounts(10, 10, 0)
+    assert evidence and evidence.counts == LossCounts(10, 10, 0)
 
 
 def skewed(**by_power: int) -> tuple[int, ...]:
@@ -407,10 +407,10 @@ def skewed(**by_power: int) -> tuple[int, ...]:
 def test_late_copies_count_only_beyond_the_usual_delay() -> None:
     tail = {"wifi": arrivals(90, 10, 0, skewed(p20=2, p26=8)), "lte": arrivals(10, 90)}
     evidence = of_copies("wifi", ZERO, tail, 1.0)
-    assert evidence and evidence.tally.late == 8
+    assert evidence and evidence.counts.late == 8
     longer = {"wifi": arrivals(0, 100, 0, skewed(p25=70, p26=29, p28=1)), "lte": arrivals(100, 0)}
     evidence = of_copies("wifi", ZERO, longer, 1.0)
-    assert evidence and evidence.tally.late == 1
+    assert evidence and evidence.counts.late == 1
 
 
 def subflow(srtt_us: int, in_flight: int) -> Subflow:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from controller.features.copies.manager import COUNTED_S, SLOW_LOSS, SLOW_S
-from controller.policy.copies.adaptive import Watch, decide, told
+from controller.policy.copies.adaptive import Watch, after_evidence, decide
 from controller.policy.copies.tallies import Evidence, LossCounts, Source
 from controller.policy.copies.tunnel_loss import History, TunnelReading, certain_loss, extended
 from controller.program.program import PacketCounters
@@ -71,7 +71,7 @@ class Tunnel:
             history = extended(history, self.read(second))
             evidence = certain_loss(history)
             if evidence is not None:
-                watch = told(watch, evidence, float(second))
+                watch = after_evidence(watch, evidence, float(second))
                 decision = decide("phone", watch, float(second))
                 assert (
                     decision is not None
@@ -134,6 +134,6 @@ def test_one_probe_a_second_detects_loss_within_the_stated_time() -> None:
         while decide("phone", watch, now) is None:
             now += 1.0
             lost = random.random() < 1 - (1 - SLOW_LOSS) ** 2  # the probe, or its answer
-            watch = told(watch, Evidence(Source.PROBES, 1.0, LossCounts(1, int(lost))), now)
+            watch = after_evidence(watch, Evidence(Source.PROBES, 1.0, LossCounts(1, int(lost))), now)
         taken.append(now)
     assert 0.7 * SLOW_S < sorted(taken)[50] < 1.3 * SLOW_S

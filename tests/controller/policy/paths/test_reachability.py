@@ -12,12 +12,12 @@ from controller.policy.paths.reachability import (
     REST_S,
     AnswerCounts,
     UplinkReach,
-    asked,
     counted,
     due,
     far_answered,
     judged,
     near_answered,
+    question_sent,
 )
 
 STEP_S = 0.1
@@ -97,7 +97,7 @@ class World:
         line = self.lines[name]
         self._number += 1
         self.asked[name] += 1
-        self.reach[name] = asked(self.reach[name], self._number, 2, bool(self.targets), self.now)
+        self.reach[name] = question_sent(self.reach[name], self._number, 2, bool(self.targets), self.now)
         if line.near and line.answers(self._number):
             self.reach[name] = near_answered(self.reach[name], self.now)
         if self.targets and line.near and line.far and line.answers(self._number):
