@@ -33,10 +33,10 @@ from controller.program.tables import (
     NEIGHBOUR,
     OWN_PORT_PRIORITY,
     PROXY_ALONE_PRIORITY,
+    PROXY_ANNOUNCED_PRIORITY,
     PROXY_ANSWER_PRIORITY,
     PROXY_ASKED_PRIORITY,
     PROXY_TO_APP_PRIORITY,
-    PROXY_TOLD_PRIORITY,
 )
 
 SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
@@ -101,8 +101,8 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
     else:
         shown = (ToController(),)
         # A solicitation in a neighbour's name causes an advertisement to it, which it did not ask for.
-        told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
-        yield Flow(ENTRY, PROXY_TOLD_PRIORITY, fields(**told))
+        announced = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
+        yield Flow(ENTRY, PROXY_ANNOUNCED_PRIORITY, fields(**announced))
         yield Flow(ENTRY, PROXY_ALONE_PRIORITY, fields(**question), shown)
     yield Flow(ENTRY, PROXY_TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
     if datapath is not Datapath.NETDEV:

@@ -60,7 +60,7 @@ def from_ourselves(in_port: int, own: Address) -> Iterator[Flow]:
 
 
 def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
-    asked: dict[str, Value] = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
+    question: dict[str, Value] = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
     answer: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
         SetField("eth_src", mac),
@@ -71,26 +71,26 @@ def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Fl
         SetField("arp_spa", str(own)),
         OutputInPort(),
     )
-    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), answer)
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**question), answer)
     if learn:
-        yield Flow(ENTRY, LEARN_AND_ANSWER_PRIORITY, fields(**asked, arp_spa=learn), (ToController(), *answer))
-        told = fields(in_port=in_port, eth_type=ARP, arp_spa=learn)
-        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+        yield Flow(ENTRY, LEARN_AND_ANSWER_PRIORITY, fields(**question, arp_spa=learn), (ToController(), *answer))
+        announced = fields(in_port=in_port, eth_type=ARP, arp_spa=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, announced, (ToController(),))
 
 
 def _discovery(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
     discovery = _discovery_of(in_port)
     solicitation: dict[str, Value] = {"icmpv6_type": NEIGHBOUR_SOLICITATION, "nw_ttl": UNROUTED_HOP_LIMIT}
-    asked = {**discovery, **solicitation, "ipv6_nd_target": str(own)}
+    question = {**discovery, **solicitation, "ipv6_nd_target": str(own)}
     if datapath is Datapath.NETDEV:
-        yield from _advertised(discovery, asked, mac, own, shown=learn is not None)
+        yield from _advertised(discovery, question, mac, own, shown=learn is not None)
     else:
-        yield _asked_back({**asked, "ipv6_dst": SOLICITED_NODES}, mac, own)
-        yield Flow(ENTRY, ALONE_PRIORITY, fields(**asked), (ToController(),))
-    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
+        yield _probed({**question, "ipv6_dst": SOLICITED_NODES}, mac, own)
+        yield Flow(ENTRY, ALONE_PRIORITY, fields(**question), (ToController(),))
+    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
     if learn:
-        told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
-        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+        announced = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, announced, (ToController(),))
 
 
 def _discovery_of(in_port: int) -> dict[str, Value]:
@@ -98,7 +98,7 @@ def _discovery_of(in_port: int) -> dict[str, Value]:
 
 
 def _advertised(
-    discovery: Mapping[str, Value], asked: Mapping[str, Value], mac: str, own: Address, *, shown: bool
+    discovery: Mapping[str, Value], question: Mapping[str, Value], mac: str, own: Address, *, shown: bool
 ) -> Iterator[Flow]:
     turned: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
@@ -108,7 +108,7 @@ def _advertised(
         SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT),
     )
     first: tuple[Action, ...] = (ToController(), *turned) if shown else turned
-    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), first, goto=ADVERTISE)
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**question), first, goto=ADVERTISE)
     answer = {**discovery, "icmpv6_type": NEIGHBOUR_ADVERTISEMENT, "ipv6_nd_target": str(own)}
     completed: tuple[Action, ...] = (
         SetField("icmpv6_nd_options_type", TARGET_LINK_LAYER),
@@ -119,7 +119,7 @@ def _advertised(
     yield Flow(ADVERTISE, ANSWER_PRIORITY, fields(**answer), completed)
 
 
-def _asked_back(asked: Mapping[str, Value], mac: str, own: Address) -> Flow:
+def _probed(question: Mapping[str, Value], mac: str, own: Address) -> Flow:
     turned: tuple[Action, ...] = (
         ToController(),
         Move("eth_src", "eth_dst"),
@@ -130,12 +130,12 @@ def _asked_back(asked: Mapping[str, Value], mac: str, own: Address) -> Flow:
         SetField("ipv6_nd_sll", mac),
         OutputInPort(),
     )
-    return Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), turned)
+    return Flow(ENTRY, ANSWER_PRIORITY, fields(**question), turned)
 
 
 def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
-    asked: dict[str, Value] = {family.icmp_type: family.echo_request, family.destination: str(own)}
-    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, ip_proto=family.icmp_protocol, **asked)
+    question: dict[str, Value] = {family.icmp_type: family.echo_request, family.destination: str(own)}
+    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, ip_proto=family.icmp_protocol, **question)
     actions: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
         SetField("eth_src", mac),

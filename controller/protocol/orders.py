@@ -71,7 +71,9 @@ class TunnelOrder:
     device: str | None  # outgoing device; None: by the routes
     remote: str | None  # None: learned from the authenticated peer
     key: bytes = field(default=b"", repr=False)  # shared by the two ends; the core does not know it
-    ends: tuple[bytes, ...] = ()  # SHA-256 of the certificates of both sites' agents; a new certificate means a new key
+    certificates: tuple[
+        bytes, ...
+    ] = ()  # SHA-256 of the certificates of both sites' agents; a new certificate means a new key
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class NeighbourDamping:
         self._changed_at: dict[Neighbour, float] = {}
         self._waiting: dict[Neighbour, str] = {}  # the newest MAC that came too early
 
-    def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
+    def accepts(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
         """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
         self._waiting.pop(where, None)
         if mac == known:
@@ -52,7 +52,7 @@ KNOWN_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class SoughtNeighbour:
+class WantedNeighbour:
     """A neighbour to ask for its MAC or for a sign of life, with the source address and MAC of the request."""
 
     where: Neighbour
@@ -61,20 +61,20 @@ class SoughtNeighbour:
     uplink: str | None  # the uplink of a next hop; None: a terminal
 
 
-def sought(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[SoughtNeighbour]:
+def wanted_neighbours(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[WantedNeighbour]:
     for uplink in site.uplinks:
         for hop in uplink.next_hops:
             own = uplink.address(Family.of(hop.address))
             port = observed.ports.get(uplink.port)
             if own and port and (not hop.mac or uplink.name in doubted):
-                yield SoughtNeighbour((uplink.port, hop.address), own.ip, uplink.mac or port.mac, uplink.name)
+                yield WantedNeighbour((uplink.port, hop.address), own.ip, uplink.mac or port.mac, uplink.name)
     for terminal in site.terminals:
         for place in terminal.addresses:
             subnet = site.subnet(place.subnet)
             own = subnet.gateway(Family.of(place.address))
             port = observed.ports.get(place.port)
             if own and port and not place.mac:
-                yield SoughtNeighbour((place.port, place.address), own.ip, subnet.mac or port.mac, None)
+                yield WantedNeighbour((place.port, place.address), own.ip, subnet.mac or port.mac, None)
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
@@ -93,27 +93,27 @@ class Schedule:
     def __init__(self) -> None:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
-        self._heard: set[Neighbour] = set()
+        self._answered: set[Neighbour] = set()
         self._doubted: frozenset[str] = frozenset()  # uplinks whose next hops are asked as if they had never answered
 
     def due(
         self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()
-    ) -> Iterator[SoughtNeighbour]:
+    ) -> Iterator[WantedNeighbour]:
         for uplink in site.uplinks:
             if uplink.name in doubted - self._doubted:
                 self.at_once(uplink.port)
         self._doubted = doubted
-        for each in sought(site, observed, doubted):
+        for each in wanted_neighbours(site, observed, doubted):
             if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
                 self._next[each.where] = now + self._pause(each)
                 yield each
 
-    def heard(self, where: Neighbour) -> None:
-        self._heard.add(where)
+    def answered(self, where: Neighbour) -> None:
+        self._answered.add(where)
         self._pause_s.pop(where, None)
 
-    def _pause(self, each: SoughtNeighbour) -> float:
-        if each.where in self._heard and each.uplink not in self._doubted:
+    def _pause(self, each: WantedNeighbour) -> float:
+        if each.where in self._answered and each.uplink not in self._doubted:
             return KNOWN_EVERY_S
         if each.uplink:
             return NEXT_HOP_EVERY_S
@@ -126,7 +126,7 @@ class Schedule:
         for where in [where for where in self._next if where[0] == port]:
             del self._next[where]
             self._pause_s.pop(where, None)
-            self._heard.discard(where)
+            self._answered.discard(where)
 
 
 class Neighbourhood:
@@ -146,18 +146,18 @@ class Neighbourhood:
     def port_changed(self, port: str) -> None:
         self._schedule.at_once(port)
 
-    def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
+    def accepts(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
         """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
         if where not in self._learnable:
             return False
-        self._schedule.heard(where)
-        return self._learning.told(where, mac, known, now)
+        self._schedule.answered(where)
+        return self._learning.accepts(where, mac, known, now)
 
     def due(self, now: float) -> Mapping[Neighbour, str]:
         """Remove and return the MACs that are due."""
         return self._learning.due(now)
 
-    def asked(self, session: int, observed: Observed, doubted: frozenset[str], now: float) -> Iterator[Ask]:
+    def requests(self, session: int, observed: Observed, doubted: frozenset[str], now: float) -> Iterator[Ask]:
         for each in self._schedule.due(self._site, observed, now, doubted):
             name, address = each.where
             yield Ask(session, observed.ports[name].number, each.source_mac, each.source, address)

@@ -81,11 +81,11 @@ class ReplyTimeouts:
     def __init__(self) -> None:
         self._since: dict[SwitchQuery, float] = {}
 
-    def asked(self, question: SwitchQuery, now: float) -> None:
+    def question_sent(self, question: SwitchQuery, now: float) -> None:
         """Start the timeout. A repeated question does not restart it."""
         self._since.setdefault(question, now)
 
-    def heard(self, question: SwitchQuery, now: float) -> None:
+    def progressed(self, question: SwitchQuery, now: float) -> None:
         """Restart the timeout: an answer to an earlier question shows progress."""
         if question in self._since:
             self._since[question] = now

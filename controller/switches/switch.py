@@ -107,10 +107,10 @@ class Switch:
         self._learned = False  # there are MACs that no program contains yet
         self._port_changes = Compilations()  # port changes that no program contains yet
         self._advertised = Seldom(neighbours.EVERY_S)
-        self._told = Seldom(TOLD_EVERY_S)
+        self._log_limit = Seldom(TOLD_EVERY_S)
         self._doubted = Seldom(EVERY_S)
         self._lost = Seldom(LOST_EVERY_S)
-        self._patience = ReplyTimeouts()
+        self._timeouts = ReplyTimeouts()
         self._expected: Program | None = None
         self._agreed = ReadCache()
         self._read_ticket: int | None = None  # None: no reading is open
@@ -149,7 +149,7 @@ class Switch:
         self._applied, self._corrected = True, False
         self._neighbourhood.opened()
         self._reach, self.dead_changed = self._reached({}), True
-        self._patience = ReplyTimeouts()
+        self._timeouts = ReplyTimeouts()
         for name in self.site.ports:
             if name not in event.ports:
                 log.warning(
@@ -164,7 +164,7 @@ class Switch:
         """Return why to close the connection, or None."""
         if self.duplicate_dpid.silent(now):
             return "did not answer, and the same switch reconnected"
-        why = self._patience.ended(now)
+        why = self._timeouts.ended(now)
         if why is not None:
             self.last_error = f"the switch {why}; it was disconnected, and is used again when it reconnects"
         return why
@@ -173,7 +173,7 @@ class Switch:
         if event.ticket != self._read_ticket:
             return
         self._read_ticket = None
-        self._patience.answered(SwitchQuery.READ)
+        self._timeouts.answered(SwitchQuery.READ)
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
         self.installed_asked_at = self._read_asked_at
         if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
@@ -206,9 +206,9 @@ class Switch:
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
         if event.ticket != self._apply_ticket:
-            self._patience.heard(SwitchQuery.APPLY, now)
+            self._timeouts.progressed(SwitchQuery.APPLY, now)
             return
-        self._patience.answered(SwitchQuery.APPLY)
+        self._timeouts.answered(SwitchQuery.APPLY)
         self._applied = True
         # After a deletion the next reading is at most a second away. Otherwise deletions would set its pace.
         if not self._verified and not self._refused and self._read_ticket is None and not self._flows_deleted:
@@ -218,10 +218,10 @@ class Switch:
         self.refusals += 1
         if event.ticket is not None and event.ticket == self._read_ticket:
             self._read_ticket = None
-            self._patience.answered(SwitchQuery.READ)
+            self._timeouts.answered(SwitchQuery.READ)
             self._fail(f"the switch refused a read request: {event.reason}", now)
         elif event.change is None:  # no installed state, for example a packet to a removed port
-            level = logging.WARNING if self._told.allows(SwitchRefused, now) else logging.DEBUG
+            level = logging.WARNING if self._log_limit.allows(SwitchRefused, now) else logging.DEBUG
             log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
         elif not self._refused:  # later errors follow from the first
             what = describe(event.change, self.observed.ports)
@@ -235,7 +235,7 @@ class Switch:
         The switch announces further deletions only after the next reading (edges/openflow/speaker.py), so that
         reading must not be postponed.
         """
-        if self._told.allows(FlowsLost, now):
+        if self._log_limit.allows(FlowsLost, now):
             log.warning(
                 "%s: flows of this controller were deleted by somebody else; they are sent again", self.site.name
             )
@@ -257,7 +257,7 @@ class Switch:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
         if event.port:
             ports[event.name] = event.port
-        elif event.name in self.site.ports and self._told.allows(event.name, now):
+        elif event.name in self.site.ports and self._log_limit.allows(event.name, now):
             log.warning("%s: port %s disappeared; it is used again when it returns", self.site.name, event.name)
         self.observed = replace(self.observed, ports=ports)
         if event.name in self.site.ports:
@@ -271,7 +271,7 @@ class Switch:
         for uplink in self.site.uplinks:
             if where in [(uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, event.mac)]:
                 self._reached_by(uplink, partial(reachability.near_answered, now=now))
-        if self._neighbourhood.told(where, event.mac, self.observed.macs.get(where), now):
+        if self._neighbourhood.accepts(where, event.mac, self.observed.macs.get(where), now):
             self._learn({where: event.mac})
         return where
 
@@ -328,7 +328,7 @@ class Switch:
             return ()
         self._applied, self.since = False, now
         self._apply_ticket = self._tickets.draw()
-        self._patience.asked(SwitchQuery.APPLY, now)
+        self._timeouts.question_sent(SwitchQuery.APPLY, now)
         self.changes_sent += len(changes)
         if any(not isinstance(change, ModifyGroup | ModifyMeter) for change in changes):
             self._verified = False
@@ -422,16 +422,16 @@ class Switch:
         if port is None:
             return
         self._echo_number = (self._echo_number + 1) & 0xFFFF
-        mac, asked = uplink.mac or port.mac, list[Effect]()
+        mac, requests = uplink.mac or port.mac, list[Effect]()
         for hop in uplink.next_hops:
             own = uplink.address(Family.of(hop.address))
             if own is not None and one.near_known:
-                asked.append(Ask(self.session, port.number, mac, own.ip, hop.address))
+                requests.append(Ask(self.session, port.number, mac, own.ip, hop.address))
         far = list(self._echoes(uplink, port, mac))
         self._reach[uplink.name] = reachability.question_sent(
-            one, self._echo_number, len(asked) + len(far), far=bool(far), now=now
+            one, self._echo_number, len(requests) + len(far), far=bool(far), now=now
         )
-        yield from (*asked, *far)
+        yield from (*requests, *far)
 
     def _echoes(self, uplink: Uplink, port: Port, mac: str) -> Iterator[Echo]:
         for target in uplink.reach:
@@ -445,7 +445,7 @@ class Switch:
     def _read(self, now: float) -> Read:
         assert self.session is not None
         self._read_ticket, self._flows_deleted, self._read_asked_at = self._tickets.draw(), False, now
-        self._patience.asked(SwitchQuery.READ, now)
+        self._timeouts.question_sent(SwitchQuery.READ, now)
         self._looks.taken(self.session, now)
         return Read(self.session, self._read_ticket)
 
@@ -460,7 +460,7 @@ class Switch:
         watched = (
             frozenset(uplink.name for uplink in self.site.uplinks) if len(self.site.uplinks) > 1 else self.screened
         )
-        for ask in self._neighbourhood.asked(self.session, self.observed, watched, now):
+        for ask in self._neighbourhood.requests(self.session, self.observed, watched, now):
             for uplink in self.site.uplinks:
                 if uplink.port == self.observed.port_name(ask.out_port):
                     self._reached_by(uplink, reachability.near_question_sent)

@@ -66,8 +66,8 @@ def canonical_address(spelling: str) -> str:
     return str((isinstance(found, IPv6Address) and found.ipv4_mapped) or found)
 
 
-def checked_text(said: str, most: int = LONGEST_TEXT) -> str:
-    short = shortened(said, most)
+def checked_text(text: str, most: int = LONGEST_TEXT) -> str:
+    short = shortened(text, most)
     return short if short.isprintable() else "".join(one if one.isprintable() else " " for one in short)
 
 
@@ -261,7 +261,7 @@ def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
 # relay send to hosts of the relay's own network.
 
 MOST_TERMINALS = 250
-MOST_SOUGHT = 64
+MOST_PENDING = 64
 MOST_WAYS = 64
 MOST_ROUTERS = 30
 LONGEST_RTT_US = 60_000_000  # longer than an agent waits for a reply
@@ -289,7 +289,7 @@ def interception_report(one: pb.Taking) -> InterceptionReport:
     for items, most, what in (
         (one.relays, MOST_RELAYS, "relays"),
         (one.terminals, MOST_TERMINALS, "intercepted terminals"),
-        (one.sought, MOST_SOUGHT, "wanted destinations"),
+        (one.sought, MOST_PENDING, "wanted destinations"),
     ):
         if len(items) > most:
             raise breach(f"reported {len(items)} {what}: expected at most {most}")
@@ -351,15 +351,15 @@ def _way(one: pb.Way) -> Distance:
     return Distance(canonical_address(one.address), checked_text(one.reason), _rtt_us(one.rtt_us), routers)
 
 
-def _rtt_us(told: int) -> int:
-    if told > LONGEST_RTT_US:
-        raise breach(f"reported a round trip of {told} us: expected at most {LONGEST_RTT_US}")
-    return told
+def _rtt_us(rtt_us: int) -> int:
+    if rtt_us > LONGEST_RTT_US:
+        raise breach(f"reported a round trip of {rtt_us} us: expected at most {LONGEST_RTT_US}")
+    return rtt_us
 
 
 def _check_once(names: Iterable[str], what: str) -> None:
-    told = list(names)
-    if len(set(told)) < len(told):
+    known = list(names)
+    if len(set(known)) < len(known):
         raise breach(f"reported one {what} twice")
 
 
@@ -447,9 +447,9 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
     )
 
 
-def _connections(told: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
+def _connections(reported: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
     """Decode connections up to `most` subflows in total. The rest is not read."""
-    for one in islice(told, most):
+    for one in islice(reported, most):
         subflows = tuple(map(_subflow, one.subflows[:most]))
         yield Connection(one.token, one.serves, subflows)
         most -= len(subflows)
@@ -457,8 +457,8 @@ def _connections(told: Sequence[pb.Connection], most: int) -> Iterator[Connectio
             return
 
 
-def _is_cut(told: Sequence[pb.Connection], read: Sequence[Connection]) -> bool:
-    return len(read) < len(told) or bool(read and len(read[-1].subflows) < len(told[-1].subflows))
+def _is_cut(reported: Sequence[pb.Connection], read: Sequence[Connection]) -> bool:
+    return len(read) < len(reported) or bool(read and len(read[-1].subflows) < len(reported[-1].subflows))
 
 
 def resulted(session: int, result: pb.Result) -> Resulted:

@@ -159,10 +159,10 @@ class AgentListener:
                 task.cancel()
             await asyncio.gather(*present, return_exceptions=True)
 
-    def _receive(self, sock: socket.socket, place: ConnectionSlot) -> None:
-        self._places[place] = None
-        place.attended = asyncio.create_task(self._attend(sock, place))
-        place.attended.add_done_callback(lambda _: self._places.pop(place))
+    def _receive(self, sock: socket.socket, slot: ConnectionSlot) -> None:
+        self._places[slot] = None
+        slot.attended = asyncio.create_task(self._attend(sock, slot))
+        slot.attended.add_done_callback(lambda _: self._places.pop(slot))
         most = self._most_strangers
         strangers = [each for each in self._places if each.strange and not each.sent_away]
         oldest = superfluous(strangers, most, self._familiar)
@@ -173,29 +173,29 @@ class AgentListener:
             sentence = f"was the oldest of more than {most} connections that had not sent a request"
             self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
-    async def _attend(self, sock: socket.socket, place: ConnectionSlot) -> None:
+    async def _attend(self, sock: socket.socket, slot: ConnectionSlot) -> None:
         """Serve one connection from its handshake to its end."""
         outside = _End()
         try:
             await received(sock, self._context, outside, HANDSHAKE_WITHIN_S, CLOSED_WITHIN_S)
         except OSError as error:  # includes SSLError and the timeout's error
-            self._refusals.note(place.peer, Reason.HANDSHAKE, _why(error))
+            self._refusals.note(slot.peer, Reason.HANDSHAKE, _why(error))
             _untie(error)
             return
         except asyncio.CancelledError as error:
             _untie(error)
             raise
         try:
-            guest = AgentConnection(place.peer, _certificate(outside.transport), outside)
-            place.strange = guest.certificate is None
+            guest = AgentConnection(slot.peer, _certificate(outside.transport), outside)
+            slot.strange = guest.certificate is None
             if guest.certificate is not None:
-                self._familiar.add(place.host)
+                self._familiar.add(slot.host)
             async with asyncio.timeout(self._stays_s):
                 await self._lead_on(guest, outside)
         except TimeoutError:
             pass
         except OSError as error:
-            log.error("agent from %s: cannot be forwarded to gRPC: %s", place.peer, error)
+            log.error("agent from %s: cannot be forwarded to gRPC: %s", slot.peer, error)
         finally:
             outside.cut()
 

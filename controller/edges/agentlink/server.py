@@ -144,7 +144,8 @@ class Agents:
         match order:
             case Tunnels(tunnels):
                 return replace(
-                    order, tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.ends)) for each in tunnels)
+                    order,
+                    tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.certificates)) for each in tunnels),
                 )
             case orders.AnswerProbes(sessions):
                 return orders.AnswerProbes(tuple(replace(each, key=of_meeting(each.meeting)) for each in sessions))
@@ -268,9 +269,9 @@ def _address(listener: socket.socket) -> Endpoint:
     return Endpoint(host, port)
 
 
-def _as_reached(endpoint: Endpoint, asked: str) -> str:
+def _as_reached(endpoint: Endpoint, requested: str) -> str:
     """Return HOST:PORT, without a host that is a wildcard or the one that the agent asked."""
-    nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == asked
+    nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == requested
     return f":{endpoint.port}" if nowhere else str(endpoint)
 
 

@@ -45,7 +45,7 @@ LONG_BYTES = 1 << 14  # a report of some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # armed failovers: one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: a malicious message of 4 MB takes 300 MB to decode
 BROKE_OFF = "the connection broke off"
-TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its own message type
+RESULT_MESSAGES = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its own message type
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
@@ -62,15 +62,15 @@ class AgentSession:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
         self._stream, self._post = stream, post
-        self._heard = asyncio.Event()  # a new event for each message, so that every waiter sees it
-        self._heard_at = asyncio.get_running_loop().time()
+        self._received = asyncio.Event()  # a new event for each message, so that every waiter sees it
+        self._received_at = asyncio.get_running_loop().time()
         self._verdict: StreamEnd | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
         self._saying: asyncio.Future[None] | None = None  # the last write that was started
         self._untaken: int | None = None  # number of the report that is not confirmed yet
         self._unanswered: set[int] = set()
-        self._untold: dict[str, set[int]] = {did: set() for did in TOLD_OF.values()}  # no outcome yet
+        self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # no outcome yet
         self._interval_ms = FIRST_INTERVAL_MS
         self._next_taken_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
@@ -123,9 +123,9 @@ class AgentSession:
         self._unanswered.add(number)
         if word.directive.HasField("report_every"):
             self._interval_ms = word.directive.report_every.interval_ms
-        did = TOLD_OF.get(word.directive.WhichOneof("order") or "")
+        did = RESULT_MESSAGES.get(word.directive.WhichOneof("order") or "")
         if did is not None:
-            self._untold[did].add(number)
+            self._unreported[did].add(number)
         self._say(word)
 
     async def finished_saying(self) -> None:
@@ -143,16 +143,16 @@ class AgentSession:
 
     async def answers(self, within_s: float) -> bool:
         """Return whether the agent sends any message within `within_s`. Ask for one."""
-        heard = self._heard
+        received = self._received
         if QUESTION not in self._unanswered:
             self.order(QUESTION, encode.directive(QUESTION, ReportEvery(self._interval_ms)))
-        signs = {asyncio.create_task(heard.wait()), asyncio.create_task(self.over.wait())}
+        signs = {asyncio.create_task(received.wait()), asyncio.create_task(self.over.wait())}
         try:
             await asyncio.wait(signs, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in signs:
                 each.cancel()
-        return heard.is_set() and not self.over.is_set()
+        return received.is_set() and not self.over.is_set()
 
     # The parts
 
@@ -164,7 +164,7 @@ class AgentSession:
     async def _watch(self) -> NoReturn:
         """End the stream of a silent agent: TCP would keep the connection of a lost host for hours."""
         while True:
-            quiet_s = asyncio.get_running_loop().time() - self._heard_at
+            quiet_s = asyncio.get_running_loop().time() - self._received_at
             if quiet_s < QUIET_S:
                 await asyncio.sleep(QUIET_S - quiet_s)
             elif not await self.answers(ANSWERS_WITHIN_S):
@@ -182,9 +182,9 @@ class AgentSession:
 
     async def _listen(self, role: Role) -> NoReturn:
         while (word := await self._read()) is not None:
-            self._heard_at = asyncio.get_running_loop().time()
-            self._heard.set()
-            self._heard = asyncio.Event()
+            self._received_at = asyncio.get_running_loop().time()
+            self._received.set()
+            self._received = asyncio.Event()
             match word.WhichOneof("word"):
                 case "report":
                     await self._take(word.report, role)
@@ -240,22 +240,22 @@ class AgentSession:
             )
         self._unanswered.remove(result.directive)
         if not result.done:
-            for untold in self._untold.values():
-                untold.discard(result.directive)
+            for unreported in self._unreported.values():
+                unreported.discard(result.directive)
         if result.directive != QUESTION:
             await self._tell(decode.resulted(self.number, result))
 
     def _tells(self, did: str, directive: int) -> None:
         """Refuse an outcome that no directive asked for, or a second one."""
-        if directive not in self._untold[did]:
+        if directive not in self._unreported[did]:
             what = f"{did} by directive {directive}"
             raise Refused(Reason.SPEECH, f"{what}, which was not sent or is already reported")
-        self._untold[did].remove(directive)
+        self._unreported[did].remove(directive)
 
     async def _tell(self, event: AgentEvent) -> None:
-        told = asyncio.Event()
-        self._post(event, told.set)
-        await told.wait()
+        handled = asyncio.Event()
+        self._post(event, handled.set)
+        await handled.wait()
 
     def _say(self, word: pb.FromController) -> None:
         try:

@@ -307,7 +307,7 @@ def _terminal(
     place: Node,
     subnets: tuple[Subnet, ...],
     uplinks: dict[str, str],
-    air: dict[str, str],
+    access_points: dict[str, str],
     classes: tuple[TrafficClass, ...],
 ) -> Terminal:
     if name == EVERYBODY:
@@ -323,7 +323,7 @@ def _terminal(
         addresses=tuple(inside),
         mode=keys.maybe("mode", lambda at: at.choice({mode.value: mode for mode in Mode}), Mode.AUTO),
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
-        access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
+        access_point=keys.maybe("access_point", lambda at: at.choice(access_points), None),
         modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),
         exit=keys.maybe("exit", Node.yes_or_no, False),
         relayed=keys.maybe("relayed", Node.yes_or_no, False),

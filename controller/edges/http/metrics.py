@@ -108,11 +108,11 @@ def of_relays(relays: tuple[RelayView, ...], taking: tuple[InterceptionView, ...
 
 
 def _families(
-    figures: tuple[RelayMetric, ...], labels: list[str], told: Sequence[tuple[list[str], object]]
+    figures: tuple[RelayMetric, ...], labels: list[str], labelled: Sequence[tuple[list[str], object]]
 ) -> Iterator[RelayFamily]:
     for figure in figures:
         family = figure.family(labels)
-        for at, one in told:
+        for at, one in labelled:
             family.add_metric(at, getattr(one, figure.of) / figure.unit)
         yield family
 
@@ -122,7 +122,7 @@ def _families(
 PATH, WAY = ["gateway", "uplink"], ["gateway", "uplink", "direction"]
 
 
-def of_roads(paths: tuple[PathView, ...]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+def of_paths(paths: tuple[PathView, ...]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     measured = GaugeMetricFamily(
         "bicast_path_measured", "1 while the agents at both ends measure the path", labels=PATH
     )
@@ -188,7 +188,7 @@ class _SnapshotCollector(Collector):
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
-        yield from of_roads(snapshot.paths)
+        yield from of_paths(snapshot.paths)
         yield from of_relays(snapshot.relays, snapshot.taking)
 
 
@@ -410,7 +410,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
         "Minimum window of all connections of the terminal, also after losses; 0: none",
         labels=labels,
     )
-    held = GaugeMetricFamily("bicast_cap_held", "1 while an agent enforces the terminal's cap", labels=labels)
+    enforced = GaugeMetricFamily("bicast_cap_held", "1 while an agent enforces the terminal's cap", labels=labels)
     ratio = GaugeMetricFamily(
         "bicast_cap_rtt_ratio", "Round-trip time divided by the minimum round-trip time", labels=labels
     )
@@ -425,21 +425,21 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
         for each in one.terminals:
             at = [one.gateway, one.name, each.terminal]
             active.add_metric(at, float(each.active))
-            held.add_metric(at, float(each.held))
+            enforced.add_metric(at, float(each.held))
             if each.heard:  # without a report a 0 would look like a counter reset
                 doubts.add_metric(at, each.doubted)
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:
                     family.add_metric(at, value)
-    yield from (sharers, bandwidth, released, active, most, least, held, ratio, doubts)
+    yield from (sharers, bandwidth, released, active, most, least, enforced, ratio, doubts)
 
 
 class _Traffic:
     """The packet counter and the byte counter of one kind of place."""
 
-    def __init__(self, prefix: str, place: str, labels: list[str]) -> None:
-        self._packets = CounterMetricFamily(f"{prefix}_packets", f"Packets through {place}", labels=labels)
-        self._bytes = CounterMetricFamily(f"{prefix}_bytes", f"Bytes through {place}", labels=labels)
+    def __init__(self, prefix: str, subject: str, labels: list[str]) -> None:
+        self._packets = CounterMetricFamily(f"{prefix}_packets", f"Packets through {subject}", labels=labels)
+        self._bytes = CounterMetricFamily(f"{prefix}_bytes", f"Bytes through {subject}", labels=labels)
         self.families: tuple[Family, ...] = (self._packets, self._bytes)
 
     def add(self, labels: list[str], counters: PacketCounters) -> None:

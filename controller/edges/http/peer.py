@@ -31,7 +31,7 @@ def users(connection: socket.socket) -> set[int]:
 
     The kernel shows an end that no process has accepted as root's, so the listeners count too.
     """
-    own, other = _place(connection.getsockname()), _place(connection.getpeername())
+    own, other = _endpoint(connection.getsockname()), _endpoint(connection.getpeername())
     wildcard = ("0.0.0.0", "::")
     return {
         row.user
@@ -52,10 +52,10 @@ def _written(text: str) -> tuple[str, int]:
     address, _, port = text.partition(":")
     words = bytes.fromhex(address)
     packed = b"".join(words[at : at + WORD_BYTES][::ORDER] for at in range(0, len(words), WORD_BYTES))
-    return _place((str(ip_address(packed)), int(port, 16)))
+    return _endpoint((str(ip_address(packed)), int(port, 16)))
 
 
-def _place(name: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
+def _endpoint(name: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
     """Return address and port. An IPv4 address in an IPv6 socket is that IPv4 address."""
     address = ip_address(name[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None

@@ -45,13 +45,13 @@ class Complaints:
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
 
-    def about(self, who: str, address: str, reason: str) -> None:
+    def about(self, peer: str, address: str, reason: str) -> None:
         now = time.monotonic()
-        if now - self._last.get(who, -QUIET_S) < QUIET_S:
+        if now - self._last.get(peer, -QUIET_S) < QUIET_S:
             return
         if len(self._last) >= REMEMBERED:
             self._last.clear()
-        self._last[who] = now
+        self._last[peer] = now
         log.warning(
             "OpenFlow peer %s: %s; connection closed; the next message about this host follows in %g s at the earliest",
             address,
@@ -119,7 +119,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         self._names = names
         self._outgoing = hub.Queue()
         self._complaints = complaints
-        self._heard = True
+        self._received = True
         self._refused = False
         self.host = str(address[0])
         self.peer = peer_of(address)
@@ -149,8 +149,8 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
     def complain(self, reason: str) -> None:
         if not self._refused:
             self._refused = True
-            who = f"{self.host} {self.id}" if self.opened else self.host
-            self._complaints.about(who, self.peer, reason)
+            peer = f"{self.host} {self.id}" if self.opened else self.host
+            self._complaints.about(peer, self.peer, reason)
 
     def refuse(self, reason: str) -> None:
         """Log the reason and end the connection at once."""
@@ -196,7 +196,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
                 raise SwitchError(f"sent a message of type {kind}; OpenFlow 1.3 has 0 to {ofproto.OFPT_METER_MOD}")
             if len(buffer) - start < length:
                 break
-            self._heard = True
+            self._received = True
             self._dispatch(version, kind, xid, buffer[start : start + length])
             start += length
         return buffer[start:]
@@ -270,8 +270,8 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             if now < next_echo:
                 continue
             next_echo = now + ECHO_S
-            silent = 0 if self._heard else silent + 1
-            self._heard = False
+            silent = 0 if self._received else silent + 1
+            self._received = False
             if self.opened and silent >= SILENT_ECHOES:
                 self.refuse(f"answered none of {silent} echo requests")
             elif self.opened:

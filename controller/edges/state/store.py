@@ -123,7 +123,7 @@ class Store:
             ) from None
 
     def save(self, wanted: Wanted, measured: Pages | None = None) -> None:
-        held = {
+        content = {
             "version": VERSION,
             "modes": dict(wanted.modes),
             "active": dict(wanted.active),
@@ -135,7 +135,7 @@ class Store:
             "paths": written_estimates(measured or {}),
         }
         try:
-            files.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
+            files.replace(self._path, json.dumps(content, indent=1, sort_keys=True).encode())
         except OSError as error:
             raise StoreError(
                 f"{self._path} cannot be written ({error.strerror}), so a restart would lose the latest changes: "

@@ -53,14 +53,14 @@ DER = serialization.Encoding.DER
 class Authority:
     def __init__(self, directory: Path) -> None:
         path = directory / "ca.pem"
-        kept = ledger.read_file(path)
-        if kept is not None and path.stat().st_mode & stat.S_IRWXO:
+        content = ledger.read_file(path)
+        if content is not None and path.stat().st_mode & stat.S_IRWXO:
             raise AgencyError(
                 f"{path} holds the key that signs for agents, and every user of this machine can read it: `chmod o= "
                 f"{path}`; if somebody may have read it, move it away and let each agent join again"
             )
-        self.new = kept is None  # it has signed nothing yet
-        self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
+        self.new = content is None  # it has signed nothing yet
+        self._key, self._certificate = _made(path) if content is None else _parsed(path, content)
         self.controllers = self._controllers()  # PEM
 
     @property
@@ -122,9 +122,9 @@ class Authority:
 def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
     """Return the key of a signing request. Raise Refused unless it is self-signed and for exactly this name."""
     try:
-        asked = x509.load_der_x509_csr(request)
-        key, signed = asked.public_key(), asked.is_signature_valid
-        names = [each.value for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        signing_request = x509.load_der_x509_csr(request)
+        key, signed = signing_request.public_key(), signing_request.is_signature_valid
+        names = [each.value for each in signing_request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise Refused(Reason.REQUEST, "the signing request cannot be decoded: expected PKCS #10 in DER") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
@@ -171,10 +171,10 @@ def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     return key, certificate
 
 
-def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def _parsed(path: Path, content: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     try:
-        key = serialization.load_pem_private_key(kept, password=None)
-        certificate = x509.load_pem_x509_certificate(kept)
+        key = serialization.load_pem_private_key(content, password=None)
+        certificate = x509.load_pem_x509_certificate(content)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
             raise ValueError("the key belongs to another certificate")
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -285,13 +285,13 @@ class Trust:
         assert isinstance(key, ec.EllipticCurvePublicKey), "this authority signs only elliptic-curve keys"
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
-    def key(self, vni: int, ends: Iterable[bytes]) -> bytes:
+    def key(self, vni: int, certificates: Iterable[bytes]) -> bytes:
         """Return the secret of a tunnel's two ends. It is the same after a restart.
 
-        It depends on the certificates of both ends (`ends`: their SHA-256). So a revoked agent's tunnel key is useless
-        once its site has a new certificate.
+        It depends on the certificates of both ends (`certificates`: their SHA-256). So a revoked agent's tunnel key is
+        useless once its site has a new certificate.
         """
-        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in ends)}".encode())
+        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in certificates)}".encode())
 
     def meeting_key(self, meeting: int) -> bytes:
         """Return the key that authenticates two agents for one measurement. A restart changes all such keys."""

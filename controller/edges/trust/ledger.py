@@ -192,11 +192,11 @@ class Ledger:
         self._saved = True
         self._tell: Callable[[Vouched], None] = lambda _: None
 
-    def tell(self, who: Callable[[Vouched], None]) -> None:
-        """Call `who` with the valid certificates now and at each change. `who` must not block."""
+    def tell(self, listener: Callable[[Vouched], None]) -> None:
+        """Call `listener` with the valid certificates now and at each change. `listener` must not block."""
         with self._lock:
-            self._tell = who
-            who(self.vouched())
+            self._tell = listener
+            listener(self.vouched())
 
     def vouched(self) -> dict[str, Credential]:
         """Return the certificate in use by name. Of two it is the older, until the newer is used."""

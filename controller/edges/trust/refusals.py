@@ -67,8 +67,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self._counts: Counter[Reason] = Counter()
-        self._told: dict[tuple[str, str, Reason], float] = {}
-        self._outcasts_told: dict[tuple[str, Reason], float] = {}  # bounded: names of certificates
+        self._logged_at: dict[tuple[str, str, Reason], float] = {}
+        self._outcasts_logged_at: dict[tuple[str, Reason], float] = {}  # bounded: names of certificates
         self._tries: dict[str, Try] = {}  # likewise, by name
 
     def note(
@@ -81,17 +81,17 @@ class Refusals:
         self._counts[reason] += 1
         if name is not None and reason in OUTCAST:
             self._tries[name] = Try(time.time(), peer)
-            if _anew(self._outcasts_told, (name, reason), OUTCAST_QUIET_S):
+            if _is_due(self._outcasts_logged_at, (name, reason), OUTCAST_QUIET_S):
                 rest = (
                     "it keeps trying until it is stopped; the next message follows in "
                     f"{OUTCAST_QUIET_S / 60:g} min at the earliest"
                 )
                 log.warning("agent %r from %s refused: %s; %s", name, peer, sentence, rest)
             return
-        if _anew(self._told, (peer.rpartition(":")[0], name or "", reason), QUIET_S):
+        if _is_due(self._logged_at, (peer.rpartition(":")[0], name or "", reason), QUIET_S):
             called = name or claims
-            who = repr(called[:LONGEST_NAME]) if called else "without a name"
-            log.warning("agent %s from %s refused: %s", who, peer, sentence)
+            shown = repr(called[:LONGEST_NAME]) if called else "without a name"
+            log.warning("agent %s from %s refused: %s", shown, peer, sentence)
 
     def counts(self) -> dict[Reason, int]:
         return {reason: self._counts[reason] for reason in Reason}
@@ -101,11 +101,11 @@ class Refusals:
         return self._tries.get(name)
 
 
-def _anew(told: dict[K, float], what: K, quiet_s: float) -> bool:
+def _is_due(logged_at: dict[K, float], what: K, quiet_s: float) -> bool:
     now = time.monotonic()
-    if now - told.get(what, -quiet_s) < quiet_s:
+    if now - logged_at.get(what, -quiet_s) < quiet_s:
         return False
-    if len(told) >= REMEMBERED:
-        told.clear()
-    told[what] = now
+    if len(logged_at) >= REMEMBERED:
+        logged_at.clear()
+    logged_at[what] = now
     return True

@@ -155,7 +155,7 @@ def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
                 udp_port=uplink.tunnel.udp_port,
                 device=uplink.tunnel.device,
                 remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
-                ends=certificates,
+                certificates=certificates,
             )
             for uplink in site.uplinks
             if uplink.tunnel

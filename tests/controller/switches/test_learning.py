@@ -17,9 +17,9 @@ OLD, NEW, NEWEST = "0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"
 
 def test_first_and_rarely_changed_macs_take_effect_at_once() -> None:
     learning = NeighbourDamping()
-    assert learning.told(PHONE, OLD, None, 0.0)
-    assert learning.told(PHONE, NEW, OLD, CHANGE_EVERY_S)
-    assert learning.told(TABLET, NEW, OLD, CHANGE_EVERY_S), "each neighbour has its own time"
+    assert learning.accepts(PHONE, OLD, None, 0.0)
+    assert learning.accepts(PHONE, NEW, OLD, CHANGE_EVERY_S)
+    assert learning.accepts(TABLET, NEW, OLD, CHANGE_EVERY_S), "each neighbour has its own time"
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 0.5), st.sampled_from([OLD, NEW, NEWEST])), max_size=60))
@@ -31,7 +31,7 @@ def test_mac_changes_once_a_second_and_ends_at_the_newest(
     for pause, mac in words:
         now += pause
         taken += [(now, due) for due in learning.due(now).values()]
-        if learning.told(PHONE, mac, taken[-1][1] if taken else None, now):
+        if learning.accepts(PHONE, mac, taken[-1][1] if taken else None, now):
             taken.append((now, mac))
     end = now + 2 * CHANGE_EVERY_S  # sums of fractions are slightly too small
     taken += [(end, due) for due in learning.due(end).values()]

@@ -24,7 +24,7 @@ def asked(schedule: Schedule, now: float) -> list[Neighbour]:
 def test_known_neighbour_is_asked_until_it_answers(where: Neighbour) -> None:
     schedule = Schedule()
     assert [where in asked(schedule, now) for now in (0.0, 0.5, 1.0)] == [True, False, True]
-    schedule.heard(where)
+    schedule.answered(where)
     assert where in asked(schedule, 3.0)
     assert where not in asked(schedule, 3.0 + KNOWN_EVERY_S - 1)
     assert where in asked(schedule, 3.0 + KNOWN_EVERY_S)
@@ -34,7 +34,7 @@ def test_known_neighbour_is_asked_until_it_answers(where: Neighbour) -> None:
 def test_neighbour_is_asked_again_after_a_change_of_its_port(where: Neighbour) -> None:
     schedule = Schedule()
     asked(schedule, 0.0)
-    schedule.heard(where)
+    schedule.answered(where)
     asked(schedule, 1.0)
     schedule.at_once(where[0])
     assert [where in asked(schedule, now) for now in (1.1, 1.5, 2.1)] == [True, False, True]
@@ -47,9 +47,9 @@ def test_next_hop_of_a_doubted_uplink_is_asked_each_second() -> None:
         return HOP in [each.where for each in schedule.due(SITE, SEEN, now, doubted)]
 
     assert is_asked(0.0, frozenset())
-    schedule.heard(HOP)
+    schedule.answered(HOP)
     assert is_asked(1.0, frozenset()) and not is_asked(2.0, frozenset())
     for now in (3.0, 4.0, 5.0):
         assert is_asked(now, doubted)
-        schedule.heard(HOP)
+        schedule.answered(HOP)
     assert is_asked(6.0, frozenset()) and not is_asked(7.0, frozenset())

@@ -109,8 +109,12 @@ def test_tunnel_key_depends_only_on_the_end_certificates(house: House) -> None:
         house.closed()
         return found
 
-    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, ends=ends)
-    others = (replace(one, vni=11), replace(one, ends=ends[:1]), replace(one, ends=(ends[0], b"\3" * 32)))
+    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, certificates=ends)
+    others = (
+        replace(one, vni=11),
+        replace(one, certificates=ends[:1]),
+        replace(one, certificates=(ends[0], b"\3" * 32)),
+    )
     first = keys(one, *others)
     assert len(set(first)) == 4 and all(len(key) == 32 for key in first)
     house.again()

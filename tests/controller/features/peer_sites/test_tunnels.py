@@ -37,8 +37,8 @@ NOBODY_JOINED = (b"", b"")
 def order(remote: str | None, device: str | None = None, ends: tuple[bytes, bytes] = NOBODY_JOINED) -> Tunnels:
     return Tunnels(
         tunnels=(
-            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, ends=ends),
-            TunnelOrder("lte", "lte0", 9, 4789, None, remote, ends=ends),
+            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, certificates=ends),
+            TunnelOrder("lte", "lte0", 9, 4789, None, remote, certificates=ends),
         ),
         fitted_ports=("c1", "c2", "lan0") if remote else ("c1",),
     )
@@ -145,8 +145,8 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
     def vouch(**vouched: Credential) -> tuple[bytes, ...]:
         ends.carry(ends.core.vouch(vouched, ends.now))
         ends.second()
-        of_far, of_home = far.tunnels.tunnels[0].ends, home.tunnels.tunnels[0].ends
-        assert of_far == of_home == far.tunnels.tunnels[1].ends
+        of_far, of_home = far.tunnels.tunnels[0].certificates, home.tunnels.tunnels[0].certificates
+        assert of_far == of_home == far.tunnels.tunnels[1].certificates
         return of_far
 
     assert vouch(home=credential(1), far=credential(2)) == (b"\2" * 32, b"\1" * 32)
