@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cli import OK, PARTLY
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.tables import aligned
 from controller.edges.http.client import Client
 from controller.edges.http.token import is_loopback
@@ -79,7 +79,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         if args.verb == "enroll":
             show_token(client, client.invite(args.name, args.role, args.terminal))
         elif args.verb == "revoke":
@@ -125,8 +125,8 @@ def show_token(client: Client, invited: dict[str, Any], runs: bool = False) -> N
     )
 
 
-def _split(place: str) -> tuple[IPv4Address | IPv6Address, int]:
-    parts = urlsplit(f"//{place}")
+def _split(endpoint: str) -> tuple[IPv4Address | IPv6Address, int]:
+    parts = urlsplit(f"//{endpoint}")
     return ip_address(parts.hostname or ""), parts.port or 0
 
 

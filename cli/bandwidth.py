@@ -57,14 +57,14 @@ def run(args: argparse.Namespace) -> int:
     except (Unreadable, UnicodeDecodeError) as error:
         raise Failure(f"{args.file}: {error}") from None
     alpha = UNCALIBRATED if args.alpha is None else Alpha(args.alpha / 1e9)
-    found = told(probed, alpha)
+    found = estimates(probed, alpha)
     if args.link is not None:
         found["alpha_ns_per_byte"] = _alpha_ns(probed, args.link)
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
     return 0
 
 
-def told(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
+def estimates(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
     """Return the estimates as --json prints them."""
     by_packet, by_trains = rate(probed.samples, alpha), estimators.rate_of_trains(probed.trains)
     measured = [

@@ -98,11 +98,11 @@ def _report(file: str, work: Work, done: tuple[StepOutcome, ...], failed: tuple[
                 "found": outcome.step.found,
                 "wanted": outcome.step.wanted,
                 "commands": outcome.step.commands,
-                "said": outcome.said,
+                "said": outcome.messages,
             }
             for outcome in done
         ]
-        told = {
+        document = {
             "file": file,
             "changed": changed,
             "missing": work.missing,
@@ -110,7 +110,7 @@ def _report(file: str, work: Work, done: tuple[StepOutcome, ...], failed: tuple[
             "failed": failed,
             "steps": steps,
         }
-        print(json.dumps(told))
+        print(json.dumps(document))
         return
     for name in work.missing:
         print(f"missing  {name}: no such interface on this host yet; the bridge adds it as soon as it appears")
@@ -126,6 +126,6 @@ def _line(outcome: StepOutcome) -> str:
     step = outcome.step
     if not outcome.changed:
         return f"failed   {step.name}: {step.fault}" if step.fault else f"right    {step.name}: {step.found}"
-    said = "".join(f" ({line})" for line in outcome.said)
+    messages = "".join(f" ({line})" for line in outcome.messages)
     verb = "failed " if outcome.failed else "changed"
-    return f"{verb}  {step.name}: {step.wanted} (was: {step.found}){said}"
+    return f"{verb}  {step.name}: {step.wanted} (was: {step.found}){messages}"

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from cli import OK, PARTLY, USAGE, Failure
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     gateway, slash, uplink = args.uplink.partition("/")
     if not (gateway and slash and uplink):
         raise Failure(f"{args.uplink!r} does not name an uplink; expected GATEWAY/UPLINK, such as home/lte", USAGE)
-    with asked(args) as client:
+    with api_client(args) as client:
         answer = client.reset_budget(gateway, uplink)
     if args.json:
         print(json.dumps(answer, indent=2))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli import OK
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.measured import bandwidth
 from cli.tables import aligned
 
@@ -31,7 +31,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         access_points = client.get("caps")
     if args.json:
         print(json.dumps(access_points, indent=2))
@@ -57,7 +57,7 @@ def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, .
 
 def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     yield ("TERMINAL", "ACCESS POINT", "ACTIVE", "CONNECTIONS", "RTT", "MOST", "LEAST", "ENFORCED BY", "WHY")
-    for place, one in ((there, each) for there in access_points for each in there["terminals"]):
+    for access_point, one in ((there, each) for there in access_points for each in there["terminals"]):
         active = "-" if not one["heard"] else "yes" if one["active"] else "no"
         ratio = "-" if one["rtt_ratio"] is None else f"x{one['rtt_ratio']:.1f}"
         most, least = (_segments(one[each]) for each in ("most_segments", "least_segments"))
@@ -68,7 +68,7 @@ def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]
         )
         counts = (str(one["connections"]), ratio, most, least)
         reason = one["reason"] if one["instead"] is None else f"{one['reason']}; {one['instead']}"
-        yield (one["terminal"], place["name"], active, *counts, holder, reason)
+        yield (one["terminal"], access_point["name"], active, *counts, holder, reason)
 
 
 def _segments(segments: int | None) -> str:
@@ -82,5 +82,5 @@ def _released(access_points: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _doubts(access_points: list[dict[str, Any]]) -> Iterator[str]:
-    for one in (each for place in access_points for each in place["terminals"] if each["doubts"]):
+    for one in (each for access_point in access_points for each in access_point["terminals"] if each["doubts"]):
         yield f"! {one['terminal']}: implausible reports ignored: {'; '.join(one['doubts'])}"

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def asked(args: argparse.Namespace) -> Iterator[Client]:
+def api_client(args: argparse.Namespace) -> Iterator[Client]:
     """The controller that was named; what it will not answer becomes the verb's failure."""
     try:
         yield Client(_url(args.api), _token(args.token_file))

@@ -12,7 +12,7 @@ import argcomplete
 from argcomplete.completers import BaseCompleter, FilesCompleter
 
 from cli import Failure
-from cli.client import asked
+from cli.client import api_client
 from controller.model.config import AUTO, EVERYBODY
 
 
@@ -36,7 +36,7 @@ class _Names(BaseCompleter):
         if action.dest not in ("terminal", "uplink"):
             return FilesCompleter()(prefix)
         try:
-            with asked(parsed_args) as client:
+            with api_client(parsed_args) as client:
                 status = client.get("status")
         except Failure:
             return ()

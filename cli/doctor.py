@@ -32,9 +32,9 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     need_root("doctor")
-    scene = CheckContext(args.file, *chosen(args.file, args.site)) if args.file else CheckContext()
+    context = CheckContext(args.file, *chosen(args.file, args.site)) if args.file else CheckContext()
     findings = []
-    for finding in examine(scene):
+    for finding in examine(context):
         findings.append(finding)
         if not args.json:
             print(_text(finding), flush=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli import OK, REFUSED, Failure
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.measured import interval
 from controller.edges.http.client import Client
 from controller.model.text import counted
@@ -48,7 +48,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         asked_at = time.monotonic()
         before = _meant(client, args)  # who asks first may see the end of another probe
         client.measure(args.uplink, args.site, None if args.link is None else args.link * 1e6)

@@ -16,10 +16,10 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         yield (one["name"], one["gateway"], one["rule"], str(one["active"]), bandwidth(one))
 
 
-def paths(told: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """A row for each direction; what is lost and how long it takes there and back is of both."""
     yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
-    for path in told:
+    for path in listed:
         up, down = (path["near"], path["far"]), (path["far"], path["near"])
         lost, rtt = _health(path["health"])
         if not path["directions"]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cli import OK, PARTLY, REFUSED, USAGE, Failure
 from cli.agents import show_token
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.relayed import explained, resolved
 from cli.tables import ago, aligned
 from controller.edges.http.client import Client
@@ -77,14 +77,14 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         match args.what:
             case "add":
                 return _add(client, args)
             case "remove":
-                return _said(client.remove_relay(args.name))
+                return _print_answer(client.remove_relay(args.name))
             case "drain" | "resume":
-                return _said(client.drain_relay(args.name, args.what == "drain"))
+                return _print_answer(client.drain_relay(args.name, args.what == "drain"))
             case "list":
                 return _list(client.get("relays"), args.json)
         address = None if args.destination is None else resolved(args.destination)
@@ -92,10 +92,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(client: Client, args: argparse.Namespace) -> int:
-    address, port = _place(args.address)
+    address, port = _endpoint(args.address)
     relays = (one for one in client.get("agents") if one["role"] == Role.RELAY)
     here = {one["name"] for one in relays if one["standing"] == EnrolmentState.CONNECTED}
-    code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
+    code = _print_answer(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
     if args.name in here:
         print(f"the agent {args.name} is already connected as a relay: it is in use from now on")
     else:
@@ -103,7 +103,7 @@ def _add(client: Client, args: argparse.Namespace) -> int:
     return code
 
 
-def _said(answer: dict[str, Any]) -> int:
+def _print_answer(answer: dict[str, Any]) -> int:
     for sentence in answer["done"]:
         print(sentence)
     sys.stdout.flush()
@@ -145,18 +145,18 @@ def table(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         "TOLD",
     )
     for one in relays:
-        told = one["told"]
+        report = one["told"]
         state = "drains" if one["draining"] else "stands"
         if one["why_not"] is not None:
             state = "down" if one["heard"] else "no report"
         at = f"[{one['address']}]:{one['port']}" if ":" in one["address"] else f"{one['address']}:{one['port']}"
-        if told is None:
+        if report is None:
             yield (one["name"], at, state, *["-"] * 8)
             continue
-        counts = (str(told[each]) for each in ("connections", "carried", "bytes_up", "bytes_down"))
-        overhead = f"{told['overhead_us'] / 1000:.2f} ms" if told["overhead_us"] else "-"
-        busy = f"{told['busy_percent']} %"
-        yield (one["name"], at, state, *counts, overhead, busy, told["congestion"] or "-", f"{ago(one['age_s'])} ago")
+        counts = (str(report[each]) for each in ("connections", "carried", "bytes_up", "bytes_down"))
+        overhead = f"{report['overhead_us'] / 1000:.2f} ms" if report["overhead_us"] else "-"
+        busy = f"{report['busy_percent']} %"
+        yield (one["name"], at, state, *counts, overhead, busy, report["congestion"] or "-", f"{ago(one['age_s'])} ago")
 
 
 def troubles(relays: list[dict[str, Any]]) -> Iterator[str]:
@@ -183,8 +183,8 @@ def _tell(tried: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print(json.dumps(tried, indent=2))
     else:
-        told = ("\n".join(explained(one)) for one in tried["destinations"])
-        _print_parts(_warnings([relay]), aligned(_reached([relay])), *told)
+        report = ("\n".join(explained(one)) for one in tried["destinations"])
+        _print_parts(_warnings([relay]), aligned(_reached([relay])), *report)
     reached = relay["reached"] and all(one["reason"] is None for one in relay["reached"])
     return OK if reached and relay["why_not"] is None else REFUSED
 
@@ -193,7 +193,7 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} ms"
 
 
-def _place(text: str) -> tuple[str, int]:
+def _endpoint(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or (text.count(":") > 1 and not host.endswith("]")):
         host, port = text, str(DEFAULT_PORT)
@@ -217,9 +217,9 @@ def _ports(text: str) -> list[tuple[int, int]]:
     found = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        ends = (first, last if dash else first)
-        if not all(each.isascii() and each.isdigit() and 1 <= int(each) <= MOST_PORT for each in ends):
+        bounds = (first, last if dash else first)
+        if not all(each.isascii() and each.isdigit() and 1 <= int(each) <= MOST_PORT for each in bounds):
             expected = f"ports from 1 to {MOST_PORT}, such as 80,443,8000-8099"
             raise Failure(f"--ports {text!r} is not a list of ports: expected {expected}", USAGE)
-        found.append((int(ends[0]), int(ends[1])))
+        found.append((int(bounds[0]), int(bounds[1])))
     return found

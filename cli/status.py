@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli import OK, measured, relay
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.tables import ago, aligned
 from cli.troubles import carrier, link, outcasts, troubles
 from controller.edges.http.client import Client, Denied
@@ -38,7 +38,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         status = client.get("status")
         enrolled = [] if args.json else _enrolled(client)
     if args.json:

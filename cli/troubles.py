@@ -101,8 +101,8 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{name}: {one['agent']} enforces the cap of {one['terminal']}, because {one['instead']}"
             if one["doubts"]:
                 times = counted(one["doubted"], "times")
-                told = f"reports about {one['terminal']} are implausible and ignored, {times} so far"
-                yield f"{name}: {told}: {'; '.join(one['doubts'])}"
+                sentence = f"reports about {one['terminal']} are implausible and ignored, {times} so far"
+                yield f"{name}: {sentence}: {'; '.join(one['doubts'])}"
 
 
 def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli import LONGEST, OK, USAGE, Failure
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from cli.relayed import explained, resolved
 from controller.features.steering.logbook import UNORDERED
 from controller.model.text import CUT, counted, shortened
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return _relay(args)
     if args.site is not None:
         raise Failure("--site needs --relay: a terminal belongs to one site", USAGE)
-    with asked(args) as client:
+    with api_client(args) as client:
         course = client.get("terminals", args.terminal, "decisions")
     if args.json:
         print(json.dumps(course, indent=2))
@@ -57,9 +57,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _relay(args: argparse.Namespace) -> int:
     address = resolved(args.relay)
-    with asked(args) as client:
-        told = client.destination(address, args.site)
-    print(json.dumps(told, indent=2) if args.json else "\n\n".join("\n".join(explained(one)) for one in told))
+    with api_client(args) as client:
+        destinations = client.destination(address, args.site)
+    print(
+        json.dumps(destinations, indent=2)
+        if args.json
+        else "\n\n".join("\n".join(explained(one)) for one in destinations)
+    )
     return OK
 
 
@@ -121,25 +125,25 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
     yield f"    because {decision['reason']}"
     if decision["reporters"]:
         yield f"    as reported by {', '.join(decision['reporters'])}"
-    for hand in decision["hands"]:
-        yield f"    {_hand(hand)}"
+    for agent in decision["hands"]:
+        yield f"    {_agent_result(agent)}"
     if decision["unmoved"]:
         yield f"    {decision['unmoved']}: {UNORDERED}"
 
 
-def _hand(hand: dict[str, Any]) -> str:
-    said = shortened(hand["said"], LONGEST)
-    if hand["agent"] is None:
-        state = {True: "", False: " (not done)", None: " (not confirmed yet)"}[hand["done"]]
-        return f"{said}{state}"
-    if hand["done"] is None:
-        return f"{hand['agent']}: no answer yet"
-    state = "" if hand["done"] else "not done: "
-    reached = f"reached {counted(hand['connections'], 'connections')}"
-    if hand["took_us"]:  # unknown where the hand moved by itself
-        reached += f" in {hand['took_us']} us"
-    again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""
-    return f"{hand['agent']}: {state}{said} ({reached}{again})"
+def _agent_result(agent: dict[str, Any]) -> str:
+    answer = shortened(agent["said"], LONGEST)
+    if agent["agent"] is None:
+        state = {True: "", False: " (not done)", None: " (not confirmed yet)"}[agent["done"]]
+        return f"{answer}{state}"
+    if agent["done"] is None:
+        return f"{agent['agent']}: no answer yet"
+    state = "" if agent["done"] else "not done: "
+    reached = f"reached {counted(agent['connections'], 'connections')}"
+    if agent["took_us"]:  # unknown where the hand moved by itself
+        reached += f" in {agent['took_us']} us"
+    again = f", {agent['orders']} orders" if agent["orders"] > 1 else ""
+    return f"{agent['agent']}: {state}{answer} ({reached}{again})"
 
 
 def _clock(moment: float) -> str:

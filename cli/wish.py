@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from cli import LONGEST, OK, PARTLY
-from cli.client import add_options, asked
+from cli.client import add_options, api_client
 from controller.model.config import AUTO, EVERYBODY, WRITTEN, Mode
 from controller.model.text import CUT, shortened
 
@@ -61,7 +61,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with asked(args) as client:
+    with api_client(args) as client:
         if args.verb == "switch":
             answer = client.set_active(args.terminal, args.uplink)
         else:

@@ -43,7 +43,7 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     step: Step
-    said: tuple[str, ...]  # by commands that did it and had something to add
+    messages: tuple[str, ...]  # by commands that did it and had something to add
 
     @property
     def changed(self) -> bool:
@@ -52,7 +52,7 @@ class StepOutcome:
     @property
     def failed(self) -> bool:
         """ovs-vsctl succeeds when the database has it, whatever ovs-vswitchd could make of it."""
-        return bool(self.step.fault) or any(each in line for line in self.said for each in (UNABLE, sending.FAILED))
+        return bool(self.step.fault) or any(each in line for line in self.messages for each in (UNABLE, sending.FAILED))
 
 
 def look(sites: Iterable[Site]) -> HostState:
@@ -97,18 +97,18 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
     """Return what Open vSwitch has in its database and could not make. It reports success for such a change."""
     seen, here = ovs.read(), {link.name for link in links.read()}
-    told: list[str] = []
+    failed: list[str] = []
     for site in sites:
         bridge = seen.bridge(site.bridge)
         if bridge and not bridge.there:
-            told.append(f"{site.bridge}: {unmade(bridge)}")
+            failed.append(f"{site.bridge}: {unmade(bridge)}")
         elif bridge:
             names = (name for name in site.ports if name not in awaited(site, here))
             ports = (port for name in names if (port := bridge.port(name)))
-            told += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
+            failed += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
             if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and cramped():
-                told.append(f"{site.bridge}: packets queued on one uplink block the other uplinks")
-    return tuple(told)
+                failed.append(f"{site.bridge}: packets queued on one uplink block the other uplinks")
+    return tuple(failed)
 
 
 def await_controllers(sites: Iterable[Site]) -> None:
@@ -129,5 +129,5 @@ def cramped() -> bool:
 
 def carry_out(work: Work) -> Iterator[StepOutcome]:
     for step in work.steps:
-        said = tuple(run(command).complaint for command in step.commands)
-        yield StepOutcome(step, tuple(line for line in said if line and not (step.awaits and UNABLE in line)))
+        messages = tuple(run(command).complaint for command in step.commands)
+        yield StepOutcome(step, tuple(line for line in messages if line and not (step.awaits and UNABLE in line)))

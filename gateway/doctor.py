@@ -60,14 +60,14 @@ CHECKS: tuple[Check, ...] = (
 NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_offloads)
 
 
-def examine(scene: CheckContext) -> Iterator[Finding]:
+def examine(context: CheckContext) -> Iterator[Finding]:
     """Yield the findings of all checks. A check that cannot run is one; a silent Open vSwitch is one, not four."""
     silent = False
     for check in CHECKS:
-        if check in NEEDS_OVS and (silent or not scene.sites):
+        if check in NEEDS_OVS and (silent or not context.sites):
             continue
         try:
-            for finding in check(scene):
+            for finding in check(context):
                 silent = silent or (check is switch.answers and finding.state is not State.OK)
                 yield finding
         except HostError as unable:

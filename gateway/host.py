@@ -70,10 +70,10 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
     shown = shlex.join(command)
     if code in (-signal.SIGALRM, 128 + signal.SIGALRM):
         return f"ovs-vswitchd did not answer `{shown}` within {OVS_ANSWERS_WITHIN_S} s: start it ({START_OVS})"
-    said = _first_line(stderr) or f"exit code {code}"
-    if "database connection failed" in said:
-        return f"no Open vSwitch answers ({said}): start it ({START_OVS}), or set OVS_RUNDIR to the right one"
-    return f"`{shown}` was refused: {said}"
+    message = _first_line(stderr) or f"exit code {code}"
+    if "database connection failed" in message:
+        return f"no Open vSwitch answers ({message}): start it ({START_OVS}), or set OVS_RUNDIR to the right one"
+    return f"`{shown}` was refused: {message}"
 
 
 def _first_line(text: str) -> str:

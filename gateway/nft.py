@@ -15,7 +15,7 @@ DROP = re.compile(r"\bdrop$")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    place: str  # family, table and name, as nft wants them
+    table: str  # family, table and name, as nft wants them
     hook: str
     devices: tuple[str, ...]
     drops: bool  # by its policy or by a rule of its own

@@ -115,7 +115,7 @@ class DeathRun:
 def run_death(lab: Laboratory) -> DeathRun:
     """Let Wi-Fi die silently while everything is copied."""
     told, gone = None, dict[str, float]()
-    heard = len(lab.controller.heard())
+    heard = len(lab.controller.log_text())
     lab.stalled()  # discard what came before
     with both_ways(lab, THIN_PPS):
         till(time.monotonic() + BEFORE_S)
@@ -132,7 +132,7 @@ def run_death(lab: Laboratory) -> DeathRun:
             till(time.monotonic() + GROUPS_LOOK_EVERY_S)
     # The two are polled in turn, so the groups may be seen first.
     left = {site: max(0.0, moment - told) for site, moment in gone.items()}
-    return DeathRun(told - death, left, lab.controller.heard()[heard:], lab.stalled())
+    return DeathRun(told - death, left, lab.controller.log_text()[heard:], lab.stalled())
 
 
 def _is_reported(lab: Laboratory) -> bool:

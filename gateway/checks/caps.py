@@ -16,9 +16,9 @@ NAME = "kernel caps"
 GATEWAYS = "window"  # the hand of a gateway: the others are of terminals
 
 
-def hands(scene: CheckContext) -> Iterator[Finding]:
+def hands(context: CheckContext) -> Iterator[Finding]:
     """Yield a finding for each way. Terminals on other hosts are not checked."""
-    ruled = [one.name for site in scene.sites for one in site.access_points if one.rule is not CapRule.OFF]
+    ruled = [one.name for site in context.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return
     expected = f"{GATEWAYS}, for terminals of {', '.join(ruled)} without an agent of their own"
@@ -27,7 +27,7 @@ def hands(scene: CheckContext) -> Iterator[Finding]:
         yield Finding(NAME, State.WARNING, f"not known: there is no {AGENT}", expected, line)
         return
     answers = dict(line.split(": ", 1) for line in run((str(AGENT), "caps")).out.splitlines())
-    able = [hand for hand, answer in answers.items() if answer == "yes"]
-    unable = [f"{hand}: {answer}" for hand, answer in answers.items() if answer != "yes"]
+    able = [executor for executor, answer in answers.items() if answer == "yes"]
+    unable = [f"{executor}: {answer}" for executor, answer in answers.items() if answer != "yes"]
     found = "; ".join([", ".join(able) or "none", *unable])
     yield judged(NAME, GATEWAYS in able, found, expected, else_=State.WARNING)

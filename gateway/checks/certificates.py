@@ -18,28 +18,28 @@ from gateway.tls import CertificateFiles, Files
 SOON_S = 30 * 86400
 
 
-def certificates(scene: CheckContext) -> Iterator[Finding]:
-    files = scene.files
+def certificates(context: CheckContext) -> Iterator[Finding]:
+    files = context.files
     if files is None:
         return
-    yield from _pair(files, files.ca, None, scene)
+    yield from _pair(files, files.ca, None, context)
     for pair, purpose in ((files.controller, "sslserver"), (files.switch, "sslclient")):
         if pair is files.controller and not pair.present and not files.ca.key.exists() and files.switch.present:
             yield Finding("controller certificate", State.OK, "not here", "on the controller's host")
             continue
-        yield from _pair(files, pair, purpose, scene)
+        yield from _pair(files, pair, purpose, context)
 
 
-def _pair(files: Files, pair: CertificateFiles, purpose: str | None, scene: CheckContext) -> Iterator[Finding]:
+def _pair(files: Files, pair: CertificateFiles, purpose: str | None, context: CheckContext) -> Iterator[Finding]:
     name = f"{pair.role} certificate"
     needed = (pair.certificate,) if purpose is None else (pair.certificate, pair.key)
     gone = [str(path) for path in needed if not path.exists()]
     if gone:
         found, expected = f"{' and '.join(gone)} not there", "all present: `bridge` creates them all, or copy them here"
-        line = scene.prepare if _makes(files, scene) else None
+        line = context.prepare if _makes(files, context) else None
         yield Finding(name, State.BAD, found, expected, line)
         return
-    again = _again(files, pair, scene)
+    again = _again(files, pair, context)
     if pair.key.exists():
         yield _mode(pair.key)
         right = _public(pair.certificate, "x509") == _public(pair.key, "pkey")
@@ -87,19 +87,19 @@ def _public(path: Path, kind: str) -> str:
     return run(("openssl", kind, "-in", str(path), *words)).out
 
 
-def _makes(files: Files, scene: CheckContext) -> bool:
+def _makes(files: Files, context: CheckContext) -> bool:
     """Return whether `bridge` would make the missing files rather than refuse."""
-    assert scene.config is not None
+    assert context.config is not None
     try:
-        return any(made.commands for made in tls.makings(files, scene.config.settings))
+        return any(made.commands for made in tls.makings(files, context.config.settings))
     except HostError:
         return False
 
 
-def _again(files: Files, pair: CertificateFiles, scene: CheckContext) -> str | None:
+def _again(files: Files, pair: CertificateFiles, context: CheckContext) -> str | None:
     """Return the commands that move the old files away and make new ones; with the CA go all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)
     paths = [shlex.quote(str(path)) for each in pairs for path in (each.certificate, each.key) if path.exists()]
-    return " && ".join([*(f"mv {path} {path}.old" for path in paths), scene.prepare])
+    return " && ".join([*(f"mv {path} {path}.old" for path in paths), context.prepare])

@@ -10,7 +10,7 @@ from gateway.finding import Finding, State, judged
 from gateway.scene import CheckContext
 
 
-def clock(scene: CheckContext) -> Iterator[Finding]:
+def clock(context: CheckContext) -> Iterator[Finding]:
     right = adjtimex() != TIME_ERROR
     found = "synchronized" if right else "not synchronized"
     yield judged("clock", right, found, "synchronized", "apt-get install -y chrony", else_=State.WARNING)

@@ -20,22 +20,22 @@ PATIENCE_S = 1.0
 OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kernel shows its arguments
 
 
-def listeners(scene: CheckContext) -> Iterator[Finding]:
-    if scene.config is None:
+def listeners(context: CheckContext) -> Iterator[Finding]:
+    if context.config is None:
         return
-    settings = scene.config.settings
+    settings = context.config.settings
     for name, endpoint in (("OpenFlow", settings.openflow), ("API", settings.api)):
         if isinstance(endpoint, LocalSocket):
             yield _local_listener(f"{name} socket {endpoint}", endpoint)
-        elif _here(scene, endpoint):
+        elif _here(context, endpoint):
             yield _listener(f"{name} port {endpoint}", endpoint)
     if settings.unproven is not None:
         yield Finding("OpenFlow listener", State.WARNING, settings.unproven, "a Unix socket, or TLS")
 
 
-def _here(scene: CheckContext, endpoint: Endpoint) -> bool:
+def _here(context: CheckContext, endpoint: Endpoint) -> bool:
     address = ip_address(endpoint.host)
-    own = {inside.ip for link in scene.links.values() for inside in link.addresses}
+    own = {inside.ip for link in context.links.values() for inside in link.addresses}
     return address.is_loopback or address.is_unspecified or address in own
 
 
@@ -69,22 +69,22 @@ def _holder(name: str, line: str, expected: str) -> Finding:
     return judged(name, right, f"in use by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
 
 
-def reached(scene: CheckContext) -> Iterator[Finding]:
+def reached(context: CheckContext) -> Iterator[Finding]:
     """A refused connection came through; one that gets no answer at all was dropped on the way."""
-    if scene.config is None or isinstance(scene.config.settings.openflow, LocalSocket):
+    if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
-    where = meeting(scene.config.settings.openflow)
-    dropped = not _led(scene) and _dropped(where)
-    line = _opening() if _here(scene, where) else None
+    where = meeting(context.config.settings.openflow)
+    dropped = not _led(context) and _dropped(where)
+    line = _opening() if _here(context, where) else None
     found = f"no answer within {PATIENCE_S:g} s" if dropped else "packets to it are not dropped"
     expected = f"an answer: a firewall on this host or the other drops packets to {where}"
     yield judged("path to the controller", not dropped, found, expected, line, else_=State.BAD)
 
 
-def _led(scene: CheckContext) -> bool:
+def _led(context: CheckContext) -> bool:
     """Return whether the bridges are connected: then no test connection to the controller is needed."""
     try:
-        bridges = [scene.seen.ovs.bridge(site.bridge) for site in scene.sites]
+        bridges = [context.seen.ovs.bridge(site.bridge) for site in context.sites]
     except HostError:
         return False
     return all(bridge and any(each.connected for each in bridge.controllers) for bridge in bridges)
@@ -103,22 +103,22 @@ def _dropped(where: Endpoint) -> bool:
 def _opening() -> str | None:
     """Let the loopback through each chain that judges this host's own packets."""
     lines = [
-        f"nft insert rule {chain.place} {side} lo accept"
+        f"nft insert rule {chain.table} {side} lo accept"
         for chain in nft.chains()
         if (side := {"input": "iif", "output": "oif"}.get(chain.hook))
     ]
     return " && ".join(lines) or None
 
 
-def drops(scene: CheckContext) -> Iterator[Finding]:
+def drops(context: CheckContext) -> Iterator[Finding]:
     """nft chains that hang on a port itself; a bridge's packets pass no other."""
     for chain in nft.chains():
-        for device in (name for name in chain.devices if name in scene.ports):
+        for device in (name for name in chain.devices if name in context.ports):
             yield judged(
                 f"{device} {chain.hook} hook",
                 not chain.drops,
-                f"nft chain {chain.place} " + ("drops" if chain.drops else "accepts all packets"),
+                f"nft chain {chain.table} " + ("drops" if chain.drops else "accepts all packets"),
                 "no drop rules on a port of the bridge, unless this is a lab that drops packets on purpose",
-                f"nft 'flush chain {chain.place}; delete chain {chain.place}'",
+                f"nft 'flush chain {chain.table}; delete chain {chain.table}'",
                 else_=State.WARNING,
             )

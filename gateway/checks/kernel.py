@@ -16,15 +16,15 @@ EGRESS_HOOK = "table netdev t { chain c { type filter hook egress device lo prio
 KERNEL = "another kernel: Debian 12 and 13 and Ubuntu 24.04 include this feature"
 
 
-def mptcp(scene: CheckContext) -> Iterator[Finding]:
+def mptcp(context: CheckContext) -> Iterator[Finding]:
     can = able(sys.executable, "-c", MPTCP_SOCKET)
     expected = f"yes, for terminals and relays; a gateway forwards MPTCP without it: {KERNEL}"
     yield judged("kernel MPTCP", can, _yes(can), expected, else_=State.WARNING)
 
 
-def datapath(scene: CheckContext) -> Iterator[Finding]:
+def datapath(context: CheckContext) -> Iterator[Finding]:
     can = able("genl", "ctrl", "get", "name", "ovs_datapath")
-    needed = [site.name for site in scene.sites if site.datapath is Datapath.SYSTEM]
+    needed = [site.name for site in context.sites if site.datapath is Datapath.SYSTEM]
     if needed:
         # only a line that can mend: the module must be somewhere
         line = "modprobe openvswitch" if succeeds(("modinfo", "openvswitch")) else None
@@ -32,14 +32,14 @@ def datapath(scene: CheckContext) -> Iterator[Finding]:
         yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
     else:
         # without a file the datapath is not known
-        unable = not can and not scene.sites
+        unable = not can and not context.sites
         found = "no: write `datapath: netdev` into gateway.yaml; the default is `system`"
         state = State.WARNING if unable else State.OK
         expected = "yes, for sites with `datapath: system`, the default"
         yield Finding("kernel openvswitch", state, found if unable else _yes(can), expected)
 
 
-def lab(scene: CheckContext) -> Iterator[Finding]:
+def lab(context: CheckContext) -> Iterator[Finding]:
     """Labs shape their links with netem, or with a token bucket and nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")

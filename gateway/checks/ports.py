@@ -10,9 +10,9 @@ from gateway.ports import MERGING, made_by_agent
 from gateway.scene import CheckContext
 
 
-def addresses(scene: CheckContext) -> Iterator[Finding]:
-    for name in scene.ports:
-        link = scene.links[name]
+def addresses(context: CheckContext) -> Iterator[Finding]:
+    for name in context.ports:
+        link = context.links[name]
         alone = not link.default_routes and not link.ssh
         yield judged(
             f"{name} addresses",
@@ -24,11 +24,11 @@ def addresses(scene: CheckContext) -> Iterator[Finding]:
         )
 
 
-def mtu(scene: CheckContext) -> Iterator[Finding]:
+def mtu(context: CheckContext) -> Iterator[Finding]:
     """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
-    for site in scene.sites:
+    for site in context.sites:
         fitted = made_by_agent(site)  # whose room the agent tells the terminals
-        here = [scene.links[name] for name in site.ports if name in scene.links and name not in fitted]
+        here = [context.links[name] for name in site.ports if name in context.links and name not in fitted]
         if not here:
             continue
         least = min(link.mtu for link in here)
@@ -41,9 +41,9 @@ def mtu(scene: CheckContext) -> Iterator[Finding]:
         yield judged(f"{site.name} MTU", not longer, found, expected, line, else_=State.BAD)
 
 
-def stuck_offloads(scene: CheckContext) -> Iterator[Finding]:
-    for name, offloads in scene.seen.offloads.items():
-        stuck = [each for each in offloads.stuck if name in scene.ports or each in MERGING]
+def stuck_offloads(context: CheckContext) -> Iterator[Finding]:
+    for name, offloads in context.seen.offloads.items():
+        stuck = [each for each in offloads.stuck if name in context.ports or each in MERGING]
         yield judged(
             f"{name} fixed offloads",
             not stuck,

@@ -13,8 +13,8 @@ from gateway.scene import CheckContext
 TPROXY = "table inet t { chain c { type filter hook prerouting priority mangle; meta l4proto tcp tproxy to :1; }; }"
 
 
-def kernel(scene: CheckContext) -> Iterator[Finding]:
-    names = [site.name for site in scene.sites if site.relaying]
+def kernel(context: CheckContext) -> Iterator[Finding]:
+    names = [site.name for site in context.sites if site.relaying]
     if not names:
         return
     for name, command in (

@@ -15,7 +15,7 @@ ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 FIRST_TABLE = 100
 
 
-def return_routes(scene: CheckContext) -> Iterator[Finding]:
+def return_routes(context: CheckContext) -> Iterator[Finding]:
     for version in ELSEWHERE:
         ways, tables = _ways_out(version)
         if len(ways) < 2:
@@ -25,7 +25,7 @@ def return_routes(scene: CheckContext) -> Iterator[Finding]:
             )
             continue
         for dev, gateway in ways.items():
-            for address in (own.ip for own in scene.links[dev].addresses if own.version == version):
+            for address in (own.ip for own in context.links[dev].addresses if own.version == version):
                 taken = _way_of(version, str(address))
                 table = next(number for number in range(FIRST_TABLE, FIRST_TABLE + 1000) if number not in tables)
                 tables.add(table)

@@ -13,12 +13,12 @@ from gateway.ports import awaited, tunnels_of
 from gateway.scene import CheckContext
 
 
-def answers(scene: CheckContext) -> Iterator[Finding]:
+def answers(context: CheckContext) -> Iterator[Finding]:
     expected = "it answers"
     try:
-        version = scene.seen.ovs.version
+        version = context.seen.ovs.version
     except HostError as silent:
-        state = State.BAD if scene.sites else State.WARNING
+        state = State.BAD if context.sites else State.WARNING
         # the mending line says how to start it
         found = (
             str(silent).replace(f": start it ({START_OVS}), or set", "; set").replace(f": start it ({START_OVS})", "")
@@ -28,23 +28,23 @@ def answers(scene: CheckContext) -> Iterator[Finding]:
         yield Finding("Open vSwitch", State.OK, f"answers, {version}".rstrip(", "), expected)
 
 
-def prepared(scene: CheckContext) -> Iterator[Finding]:
+def prepared(context: CheckContext) -> Iterator[Finding]:
     """The plan of `bridge`, read instead of carried out."""
-    if scene.config is None:
+    if context.config is None:
         return
-    for site in scene.sites:
-        made = plan(site, scene.config.settings, scene.files, scene.seen)
+    for site in context.sites:
+        made = plan(site, context.config.settings, context.files, context.seen)
         for step in made.steps:
             found = f"{step.found} ({step.fault})" if step.fault else step.found
             # what has no command cannot be mended by doing it once more
-            mend = scene.prepare if step.commands else None
+            mend = context.prepare if step.commands else None
             yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:
             yield Finding(refusal.name, State.BAD, refusal.sentence, "no side effects", refusal.mend)
 
 
-def interfaces(scene: CheckContext) -> Iterator[Finding]:
-    missing = bridge.absent(scene.sites, scene.seen)
+def interfaces(context: CheckContext) -> Iterator[Finding]:
+    missing = bridge.absent(context.sites, context.seen)
     for name in missing:
         yield Finding(
             f"{name} interface",
@@ -52,8 +52,8 @@ def interfaces(scene: CheckContext) -> Iterator[Finding]:
             "not there",
             "an interface of this name (`ip -brief link` lists them): the bridge adds it as soon as it appears",
         )
-    for site in scene.sites:
-        for name in awaited(site, scene.links):
+    for site in context.sites:
+        for name in awaited(site, context.links):
             yield Finding(
                 f"{name} {'tunnel' if name in tunnels_of(site) else 'relaying'}",
                 State.WARNING,
@@ -62,16 +62,16 @@ def interfaces(scene: CheckContext) -> Iterator[Finding]:
             )
 
 
-def connected(scene: CheckContext) -> Iterator[Finding]:
-    if scene.config is None:
+def connected(context: CheckContext) -> Iterator[Finding]:
+    if context.config is None:
         return
-    wanted = target(scene.config.settings)
-    for site in scene.sites:
-        seen = scene.seen.ovs.bridge(site.bridge)
+    wanted = target(context.config.settings)
+    for site in context.sites:
+        seen = context.seen.ovs.bridge(site.bridge)
         for each in seen.controllers if seen else ():
             found = "connected" if each.connected else f"not connected ({each.last_error or 'no reason given'})"
             expected = (
-                f"connected to {wanted}: ./bicast run {scene.file} serves it; installed flows keep forwarding "
+                f"connected to {wanted}: ./bicast run {context.file} serves it; installed flows keep forwarding "
                 "until then"
             )
             yield judged(f"{site.bridge} connection", each.connected, found, expected, else_=State.WARNING)

@@ -20,11 +20,11 @@ MPTCP = (
 )
 
 
-def rp_filter(scene: CheckContext) -> Iterator[Finding]:
+def rp_filter(context: CheckContext) -> Iterator[Finding]:
     """The kernel takes the stricter of `all` and the interface's own, where loose (2) counts as the higher."""
-    names = scene.ports if scene.config else tuple(name for name in scene.links if name != "lo")
-    multihomed = sum(bool(link.addresses) for name, link in scene.links.items() if name != "lo") > 1
-    matters = State.BAD if scene.config or multihomed else State.WARNING
+    names = context.ports if context.config else tuple(name for name in context.links if name != "lo")
+    multihomed = sum(bool(link.addresses) for name, link in context.links.items() if name != "lo") > 1
+    matters = State.BAD if context.config or multihomed else State.WARNING
     for name in ("all", "default"):
         value = sysctl(f"net/ipv4/conf/{name}/rp_filter") or "0"
         line = f"sysctl -w net.ipv4.conf.{name}.rp_filter=0"
@@ -40,11 +40,11 @@ def effective_rp_filter(name: str) -> str:
     return max(sysctl(f"net/ipv4/conf/{each}/rp_filter") or "0" for each in ("all", name))
 
 
-def forwarding(scene: CheckContext) -> Iterator[Finding]:
+def forwarding(context: CheckContext) -> Iterator[Finding]:
     """A userspace datapath's ports still feed this host's own stack, which would route a second copy."""
-    ports = [name for site in scene.sites if site.datapath is Datapath.NETDEV for name in site.ports]
+    ports = [name for site in context.sites if site.datapath is Datapath.NETDEV for name in site.ports]
     everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
-    for name in (name for name in dict.fromkeys(ports) if name in scene.links):
+    for name in (name for name in dict.fromkeys(ports) if name in context.links):
         on = sysctl(f"net/ipv4/conf/{name}/forwarding") == "1"
         line = f"sysctl -w net/ipv4/conf/{name}/forwarding=0"
         expected = "off: the bridge forwards, and this host would forward a second copy"
@@ -54,7 +54,7 @@ def forwarding(scene: CheckContext) -> Iterator[Finding]:
         yield judged(f"IPv6 forwarding {name}", not on, "on" if on else "off", expected, line, else_=State.BAD)
 
 
-def mptcp(scene: CheckContext) -> Iterator[Finding]:
+def mptcp(context: CheckContext) -> Iterator[Finding]:
     """For the ends of connections: terminals, relays, servers. A gateway only passes them on."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)

@@ -27,15 +27,15 @@ MARK = "bicast-tunnel "  # agent/tunnel/device.go begins the alias of what it ma
 NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
 
 
-def tunnels(scene: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
-    for site in scene.sites:
+def tunnels(context: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
+    for site in context.sites:
         for uplink in site.uplinks:
             if uplink.tunnel:
                 yield site, uplink, uplink.tunnel
 
 
-def kernel(scene: CheckContext) -> Iterator[Finding]:
-    if not any(tunnels(scene)):
+def kernel(context: CheckContext) -> Iterator[Finding]:
+    if not any(tunnels(context)):
         return
     for name, command in (
         ("VXLAN", ("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "4789")),
@@ -45,11 +45,11 @@ def kernel(scene: CheckContext) -> Iterator[Finding]:
         yield judged(f"kernel {name}", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
 
 
-def underlays(scene: CheckContext) -> Iterator[Finding]:
+def underlays(context: CheckContext) -> Iterator[Finding]:
     elsewhere = {link["ifname"] for link in _vxlan() if "link_netnsid" in link}
-    for site in scene.sites:
+    for site in context.sites:
         for device, port in underlays_of(site).items():
-            link = scene.links.get(device)
+            link = context.links.get(device)
             found = "not there" if link is None else "up" if link.up else "down"
             if link is None and port in elsewhere:
                 found = ELSEWHERE
@@ -58,9 +58,9 @@ def underlays(scene: CheckContext) -> Iterator[Finding]:
             yield judged(f"{device} underlay", found in ("up", ELSEWHERE), found, expected, line, else_=State.BAD)
 
 
-def apart(scene: CheckContext) -> Iterator[Finding]:
+def apart(context: CheckContext) -> Iterator[Finding]:
     """At the end that starts: by one device all tunnels may well come in where the other end learns."""
-    for site in scene.sites:
+    for site in context.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
         for uplink in site.uplinks:
             if uplink.tunnel and uplink.tunnel.remote:
@@ -76,9 +76,9 @@ def apart(scene: CheckContext) -> Iterator[Finding]:
                 )
 
 
-def routes(scene: CheckContext) -> Iterator[Finding]:
-    for _, uplink, tunnel in tunnels(scene):
-        if tunnel.remote is None or (tunnel.device and tunnel.device not in scene.links):
+def routes(context: CheckContext) -> Iterator[Finding]:
+    for _, uplink, tunnel in tunnels(context):
+        if tunnel.remote is None or (tunnel.device and tunnel.device not in context.links):
             continue
         by = f" over {tunnel.device}" if tunnel.device else ""
         there = _has_route(tunnel)
@@ -104,15 +104,15 @@ def _has_route(tunnel: Tunnel) -> bool:
         except HostError:
             return False
         return True
-    told = run(
+    output = run(
         ("ip", "-json", family, "route", "show", "table", "all", "match", str(tunnel.remote), "dev", tunnel.device)
     )
-    return any(each.get("type", "unicast") == "unicast" for each in json.loads(told.out or "[]"))
+    return any(each.get("type", "unicast") == "unicast" for each in json.loads(output.out or "[]"))
 
 
-def rp_filter(scene: CheckContext) -> Iterator[Finding]:
+def rp_filter(context: CheckContext) -> Iterator[Finding]:
     """Only the device of the best route takes in what comes from the other end, where it is strict."""
-    for device in (each for each in _devices(scene) if each in scene.links):
+    for device in (each for each in _devices(context) if each in context.links):
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
         expected = (
@@ -122,13 +122,13 @@ def rp_filter(scene: CheckContext) -> Iterator[Finding]:
         yield judged(f"rp_filter {device}", value != STRICT, value, expected, line, else_=State.BAD)
 
 
-def merging(scene: CheckContext) -> Iterator[Finding]:
+def merging(context: CheckContext) -> Iterator[Finding]:
     """Check merging (GRO) where tunnels without a `device` arrive. `bridge` turns it off for a written `device`."""
-    for site in scene.sites:
+    for site in context.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
         if not nowhere:
             continue
-        merges = {name: [each for each in links.offloads(name).on if each in MERGING] for name in _ways_in(scene)}
+        merges = {name: [each for each in links.offloads(name).on if each in MERGING] for name in _ways_in(context)}
         on = {name: features for name, features in merges.items() if features}
         names = " and ".join(uplink.port for uplink in nowhere)
         yield judged(
@@ -145,19 +145,19 @@ def merging(scene: CheckContext) -> Iterator[Finding]:
         )
 
 
-def _ways_in(scene: CheckContext) -> list[str]:
+def _ways_in(context: CheckContext) -> list[str]:
     """Interfaces by which this host is reached from outside."""
-    return [name for name, link in scene.links.items() if link.default_routes and name not in scene.ports]
+    return [name for name, link in context.links.items() if link.default_routes and name not in context.ports]
 
 
-def taken(scene: CheckContext) -> Iterator[Finding]:
+def taken(context: CheckContext) -> Iterator[Finding]:
     """A kernel's socket is of another VXLAN device, of which there may be many with different numbers."""
-    for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(scene)):
+    for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
-    sites = scene.config.sites if scene.config else scene.sites
+    sites = context.config.sites if context.config else context.sites
     ours = {port for site in sites for port in tunnels_of(site)}  # both ends have one number
     others = [link for link in _vxlan() if link["ifname"] not in ours]
-    for _, uplink, tunnel in tunnels(scene):
+    for _, uplink, tunnel in tunnels(context):
         for link in others:
             data = link["linkinfo"]["info_data"]
             if (data.get("id"), data.get("port")) != (tunnel.vni, tunnel.udp_port):
@@ -192,5 +192,5 @@ def _port_taken(number: int) -> Finding:
     return Finding(name, State.OK, "no process uses it", expected)
 
 
-def _devices(scene: CheckContext) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device for site in scene.sites for device in underlays_of(site)))
+def _devices(context: CheckContext) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(device for site in context.sites for device in underlays_of(site)))

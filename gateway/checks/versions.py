@@ -17,14 +17,14 @@ OLDEST = {"Open vSwitch": (3, 1), "iproute2": (6, 1), "kernel": (6, 1), "Python"
 SYSTEMS = "Debian 12 or 13, or Ubuntu 24.04"
 
 
-def tools(scene: CheckContext) -> Iterator[Finding]:
+def tools(context: CheckContext) -> Iterator[Finding]:
     for tool, package in PACKAGE_OF.items():
         where = shutil.which(tool)
         line = f"apt-get install -y {package}"
         yield judged(f"tool {tool}", where is not None, where or "not installed", "installed", line, else_=State.BAD)
 
 
-def versions(scene: CheckContext) -> Iterator[Finding]:
+def versions(context: CheckContext) -> Iterator[Finding]:
     have = {"kernel": os.uname().release, "Python": ".".join(map(str, sys.version_info[:3]))}
     if shutil.which("ovs-vsctl"):
         have["Open vSwitch"] = run(("ovs-vsctl", "--version")).out

@@ -116,8 +116,8 @@ class Emulator:
         self.tell("open")
 
     def counters(self) -> tuple[Counters, Counters]:
-        told = self.tell("counters")
-        return Counters(**told["forward"]), Counters(**told["backward"])
+        counters = self.tell("counters")
+        return Counters(**counters["forward"]), Counters(**counters["backward"])
 
     def lateness(self) -> Lateness:
         return Lateness(**self.tell("lateness"))

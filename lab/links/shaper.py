@@ -116,8 +116,8 @@ class Shaper:
 
     def _apply(self, wanted: Shape) -> None:
         if wanted.wants_emulator:
-            told = "delay, jitter and bursts need an emulated link; start the link with one of them"
-            raise ValueError(f"{self.device} is shaped by the kernel; {told}")
+            remedy = "delay, jitter and bursts need an emulated link; start the link with one of them"
+            raise ValueError(f"{self.device} is shaped by the kernel; {remedy}")
         if wanted.loss_percent != self.shape.loss_percent or (wanted != self.shape and self._loss is None):
             self._lossy().set(wanted.loss_percent)
         if (wanted.rate_bps, wanted.queue_bytes) != (self.shape.rate_bps, self.shape.queue_bytes):

@@ -149,9 +149,9 @@ class Controller:
     def _complete_log(self) -> str:
         """Return the whole log of a dead controller, whose last lines may still be in the pipe."""
         self._log_reader.join()
-        return self.heard()
+        return self.log_text()
 
-    def heard(self) -> str:
+    def log_text(self) -> str:
         return "".join(self._log)
 
     def _await_gateways(self, predicate: Callable[[dict[str, Any]], bool], what: str, every_s: float) -> dict[str, Any]:

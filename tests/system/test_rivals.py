@@ -32,7 +32,7 @@ def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
     assert gateway_status(paper)["peer"] == served and gateway_status(paper)["state"] == "steady"
     assert program(BRIDGE) == before
     assert f"! home: two switches have dpid 0000000000000001: {served}, which is in use" in shown
-    complaints = [line for line in paper.controller.heard().splitlines() if "so has the switch at" in line]
+    complaints = [line for line in paper.controller.log_text().splitlines() if "so has the switch at" in line]
     assert len(complaints) == 1 and served in complaints[0]
 
 

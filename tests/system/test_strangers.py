@@ -77,7 +77,7 @@ def test_an_unknown_dpid_gets_no_flows_and_one_log_line(net: tuple[Stage, Contro
         snoop.stop()
         assert snoop.modifications() == {}
         assert (flows(UNKNOWN), groups(UNKNOWN)) == ([], [])
-    assert len([line for line in controller.heard().splitlines() if "0000000000000bad" in line]) == 1
+    assert len([line for line in controller.log_text().splitlines() if "0000000000000bad" in line]) == 1
 
 
 def test_another_openflow_version_gets_one_log_line(net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop]) -> None:
@@ -92,7 +92,7 @@ def test_another_openflow_version_gets_one_log_line(net: tuple[Stage, Controller
         snoop.stop()
         assert snoop.kinds().keys() <= {"OFPT_HELLO", "OFPT_ERROR"}
         assert "actions=" not in run("ovs-ofctl", "-O", "OpenFlow10", "dump-flows", OLD).stdout
-    assert len([line for line in controller.heard().splitlines() if "offers OpenFlow versions" in line]) == 1
+    assert len([line for line in controller.log_text().splitlines() if "offers OpenFlow versions" in line]) == 1
     for snoop in snoops:
         snoop.settled()
     assert [snoop.modifications(number) for snoop, number in zip(snoops, heard, strict=True)] == [{}, {}]

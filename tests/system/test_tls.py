@@ -47,7 +47,7 @@ def test_a_switch_with_a_strangers_certificate_is_refused(home: Secure, place: P
     stranger = Authority(place, "stranger")
     connect(TARGET, *stranger.sign("switch"), home.ours.certificate)
     home.controller.await_word("TLS handshake refused")
-    assert "127.0.0.1" in home.controller.heard().splitlines()[-1]
+    assert "127.0.0.1" in home.controller.log_text().splitlines()[-1]
     assert flows(BRIDGE) == []
 
 

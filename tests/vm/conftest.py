@@ -62,7 +62,7 @@ def keep_logs(place: Path) -> None:
         shutil.copyfile(log, kept)
     for number, controller in enumerate(Patient.started):
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"controller-{number}.log").write_text(controller.heard())
+        (place / f"controller-{number}.log").write_text(controller.log_text())
 
 
 class Insistent(Client):
