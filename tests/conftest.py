@@ -13,7 +13,7 @@ import mininet.log  # noqa: F401 (imported for its side effect)
 import pytest
 from hypothesis import settings
 
-from tests.counted import Counted, Leaving
+from tests.counted import DeselectionReport, ReportCheck
 
 # The time of an example depends more on the machine's load than on the code. `make test` tries the same examples each
 # time; `make measure` draws new ones (tests/measurement.py).
@@ -27,7 +27,7 @@ logging.setLoggerClass(logging.Logger)
 
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
-    config.pluginmanager.register(Leaving() if is_worker else Counted())
+    config.pluginmanager.register(DeselectionReport() if is_worker else ReportCheck())
 
 
 @pytest.fixture

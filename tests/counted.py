@@ -16,7 +16,7 @@ LEFT = "tests_left"  # key of a worker's output
 OF_MAKE_TEST = "not timed and not slow"
 
 
-class Counted:
+class ReportCheck:
     """A plugin of pytest, for the process that gathers the reports."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Counted:
         return self._collected - Counter(self._reported)
 
 
-class Leaving:
+class DeselectionReport:
     """A plugin of pytest, for a worker: it reports the tests that the worker leaves out."""
 
     def __init__(self) -> None:

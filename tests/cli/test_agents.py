@@ -19,8 +19,8 @@ from controller.edges.http.server import serve
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
 from gateway import links
-from tests.controller.edges.http.desk import SETTINGS, TOKEN, Desk
-from tests.controller.edges.http.front import Front
+from tests.controller.edges.http.desk import SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.front import FakeEnroller
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,7 +31,7 @@ ELSEWHERE = (
 )
 
 
-def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: Front, capsys: Captured) -> None:
+def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: FakeEnroller, capsys: Captured) -> None:
     assert main(["enroll", "tablet"]) == OK
     first, line, last, secret = capsys.readouterr().out.splitlines()
     assert first.startswith("single-use, valid until ") and first.endswith("; run on tablet:")
@@ -47,7 +47,9 @@ def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
 
 
 @pytest.mark.parametrize("join", ["127.7.7.7:1", "[::1]:8656"])
-def test_enroll_warns_when_the_join_address_is_loopback(api: str, front: Front, join: str, capsys: Captured) -> None:
+def test_enroll_warns_when_the_join_address_is_loopback(
+    api: str, front: FakeEnroller, join: str, capsys: Captured
+) -> None:
     front.join = join
     assert main(["enroll", "tablet"]) == OK
     _, line, warning, _, _ = capsys.readouterr().out.splitlines()
@@ -57,7 +59,7 @@ def test_enroll_warns_when_the_join_address_is_loopback(api: str, front: Front, 
 
 
 def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
-    api: str, front: Front, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    api: str, front: FakeEnroller, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = ("192.168.1.1/24", "10.9.0.1/16", "2001:db8::1/64", "127.0.0.1/8")
     up = replace(links.read()[0], up=True, addresses=tuple(map(ip_interface, addresses)))
@@ -71,7 +73,7 @@ def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
     assert joins == ["192.168.1.1:8656", "10.9.0.1:8656"]
 
 
-def test_revoke_prints_the_result(api: str, front: Front, capsys: Captured) -> None:
+def test_revoke_prints_the_result(api: str, front: FakeEnroller, capsys: Captured) -> None:
     assert main(["revoke", "phone"]) == OK
     assert capsys.readouterr().out == "phone is revoked\n"
     assert main(["revoke", "phone"]) == OK
@@ -80,14 +82,14 @@ def test_revoke_prints_the_result(api: str, front: Front, capsys: Captured) -> N
 
 @pytest.mark.parametrize(("words", "says"), [(["enroll", "No"], "'No'"), (["revoke", "nobody"], "laptop, phone")])
 def test_enroll_and_revoke_refuse_a_bad_name(
-    api: str, front: Front, words: list[str], says: str, capsys: Captured
+    api: str, front: FakeEnroller, words: list[str], says: str, capsys: Captured
 ) -> None:
     assert main(words) == REFUSED
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("bicast: ") and says in err
 
 
-def test_agents_lists_enrolled_agents(api: str, front: Front, capsys: Captured) -> None:
+def test_agents_lists_enrolled_agents(api: str, front: FakeEnroller, capsys: Captured) -> None:
     assert main(["agents"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert re.split(" {2,}", lines[0]) == [
@@ -103,7 +105,7 @@ def test_agents_lists_enrolled_agents(api: str, front: Front, capsys: Captured) 
 
 
 def test_commands_name_the_missing_setting_when_agents_are_off(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    desk: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     monkeypatch.setenv("BICAST_API", str(running.endpoint))
@@ -119,7 +121,7 @@ def test_commands_name_the_missing_setting_when_agents_are_off(
         running.stop()
 
 
-def test_status_names_a_revoked_agent_that_still_tries(api: str, front: Front, capsys: Captured) -> None:
+def test_status_names_a_revoked_agent_that_still_tries(api: str, front: FakeEnroller, capsys: Captured) -> None:
     def warnings() -> list[str]:
         assert main(["status"]) == OK
         return [line for line in capsys.readouterr().out.splitlines() if "still tries" in line]

@@ -12,12 +12,12 @@ import pytest
 from cli import OK
 from cli.__main__ import main
 from controller.model.config import CapRule, CapTables
-from tests.controller.edges.http.desk import AIR, SHARED, Desk
+from tests.controller.edges.http.desk import AIR, SHARED, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 
 
-def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: Desk, capsys: Captured) -> None:
+def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: FakeCore, capsys: Captured) -> None:
     paper = replace(
         AIR, name="attic", rule=CapRule.PAPER, tables=CapTables.JELLY_BEAN, bandwidth_bps=None, terminals=()
     )
@@ -34,7 +34,7 @@ def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: D
     assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
 
 
-def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = SHARED
     assert main(["status"]) == OK
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! home: access point air: ")]

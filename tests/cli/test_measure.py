@@ -11,13 +11,13 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
-from tests.controller.edges.http.desk import DOWN, LTE, MEASURED, UP, Desk
+from tests.controller.edges.http.desk import DOWN, LTE, MEASURED, UP, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 KNOWN = replace(LTE, directions=(UP, replace(UP, direction="down", bps=20e6, least_bps=20e6, most_bps=None)))
 
 
-def test_status_has_a_line_for_each_path_and_direction(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_has_a_line_for_each_path_and_direction(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = MEASURED
     assert main(["status"]) == OK
     told = capsys.readouterr().out
@@ -31,7 +31,7 @@ def test_status_has_a_line_for_each_path_and_direction(api: str, desk: Desk, cap
         assert re.search(line, told, re.MULTILINE), told
 
 
-def test_status_hides_air_paths_without_agent_or_measurement(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_hides_air_paths_without_agent_or_measurement(api: str, desk: FakeCore, capsys: Captured) -> None:
     air = replace(LTE, uplink="phone@air", near="phone", far="home", directions=(UP, DOWN))
     phone = replace(air, why_not="no agent is connected", health=None, directions=(DOWN, DOWN))
     gone = replace(phone, uplink="tablet@air", near="tablet", directions=(UP, DOWN))
@@ -44,7 +44,7 @@ def test_status_hides_air_paths_without_agent_or_measurement(api: str, desk: Des
     assert "ROAD" not in capsys.readouterr().out
 
 
-def test_measure_prints_results_by_direction_and_method(api: str, desk: Desk, capsys: Captured) -> None:
+def test_measure_prints_results_by_direction_and_method(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte"]) == OK
     lines = capsys.readouterr().out.splitlines()
@@ -58,7 +58,7 @@ def test_measure_prints_results_by_direction_and_method(api: str, desk: Desk, ca
     assert desk.links == [None] and [way.ended for way in desk.snapshot.paths[0].directions] == [4, 4]
 
 
-def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: Desk, capsys: Captured) -> None:
+def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte", "--site", "shed", "--link", "97.5", "--json"]) == OK
     (path,) = json.loads(capsys.readouterr().out)
@@ -68,13 +68,13 @@ def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: Desk, cap
     assert capsys.readouterr().out.count("these hosts need 1.250 ns per byte: stored, and subtracted from now on") == 2
 
 
-def test_measure_ignores_old_results_when_the_probe_fails(api: str, desk: Desk, capsys: Captured) -> None:
+def test_measure_ignores_old_results_when_the_probe_fails(api: str, desk: FakeCore, capsys: Captured) -> None:
     failed = replace(UP, error="the agent home disconnected during the probe")
     desk.snapshot = replace(MEASURED, paths=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
     assert main(["measure", "lte"]) == REFUSED
 
 
-def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: Desk, capsys: Captured) -> None:
+def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = MEASURED
     assert main(["measure", "lte"]) == REFUSED
     told = capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: Desk,
     assert "  incomplete: the agent home disconnected during the probe\n" in told
 
 
-def test_measure_does_not_wait_for_a_lost_path(api: str, desk: Desk, capsys: Captured) -> None:
+def test_measure_does_not_wait_for_a_lost_path(api: str, desk: FakeCore, capsys: Captured) -> None:
     gone = replace(LTE, why_not="no gateway agent enrolled as shed is connected")
     desk.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
     assert main(["measure", "lte"]) == REFUSED
@@ -91,7 +91,7 @@ def test_measure_does_not_wait_for_a_lost_path(api: str, desk: Desk, capsys: Cap
 
 
 @pytest.mark.parametrize("rate", ["0", "-3", "nan", "inf", "fast"])
-def test_measure_refuses_a_bad_rate_before_any_request(api: str, desk: Desk, capsys: Captured, rate: str) -> None:
+def test_measure_refuses_a_bad_rate_before_any_request(api: str, desk: FakeCore, capsys: Captured, rate: str) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["measure", "lte", f"--link={rate}"])
     assert refused.value.code == 2 and "--link" in capsys.readouterr().err and not desk.links

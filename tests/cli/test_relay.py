@@ -13,13 +13,15 @@ from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
 from controller.model.known import PortRange, RelayOverride
 from controller.protocol.reports import Role
-from tests.controller.edges.http.desk import RELAYED, TAKING, TOKYO, Desk
-from tests.controller.edges.http.front import PHONE, Front
+from tests.controller.edges.http.desk import RELAYED, TAKING, TOKYO, FakeCore
+from tests.controller.edges.http.front import PHONE, FakeEnroller
 
 Captured = pytest.CaptureFixture[str]
 
 
-def test_add_prints_the_command_to_run_on_the_relay(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
+def test_add_prints_the_command_to_run_on_the_relay(
+    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+) -> None:
     assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
@@ -29,13 +31,15 @@ def test_add_prints_the_command_to_run_on_the_relay(api: str, desk: Desk, front:
     assert line == f"  {join} && bicast-agent run --role relay"
 
 
-def test_add_prints_no_token_for_a_connected_relay_agent(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
+def test_add_prints_no_token_for_a_connected_relay_agent(
+    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+) -> None:
     front.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert desk.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
 
 
-def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: Desk, capsys: Captured) -> None:
+def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert "--name phone --token" in capsys.readouterr().out
 
@@ -51,19 +55,23 @@ def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: Desk, c
         ["203.0.113.9", "--ports", "0"],
     ],
 )
-def test_add_refuses_a_bad_address_before_any_request(api: str, desk: Desk, typed: list[str], capsys: Captured) -> None:
+def test_add_refuses_a_bad_address_before_any_request(
+    api: str, desk: FakeCore, typed: list[str], capsys: Captured
+) -> None:
     assert main(["relay", "add", "oslo", *typed]) == USAGE
     assert "expected" in capsys.readouterr().err and not desk.relays
 
 
-def test_remove_ends_connections_and_revokes_the_agent(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
+def test_remove_ends_connections_and_revokes_the_agent(
+    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+) -> None:
     desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
     assert main(["relay", "remove", "phone"]) == OK
     assert "it carries 3 connections, which end now\nphone is revoked\n" in capsys.readouterr().out
     assert main(["relay", "remove", "phone"]) == REFUSED
 
 
-def test_drain_and_resume_name_the_open_connections(api: str, desk: Desk, capsys: Captured) -> None:
+def test_drain_and_resume_name_the_open_connections(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = RELAYED
     assert main(["relay", "drain", "tokyo"]) == OK
     assert desk.snapshot.relays[0].draining
@@ -74,7 +82,7 @@ def test_drain_and_resume_name_the_open_connections(api: str, desk: Desk, capsys
     )
 
 
-def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: Desk, capsys: Captured) -> None:
+def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["relay", "list"]) == OK
     assert "./bicast relay add" in capsys.readouterr().out
     desk.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
@@ -90,7 +98,7 @@ def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: Desk, 
     assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
 
 
-def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: Desk, capsys: Captured) -> None:
+def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = RELAYED
     assert main(["relay", "test", "tokyo", "8.8.8.8"]) == REFUSED
     tried = capsys.readouterr().out
@@ -101,7 +109,7 @@ def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: Desk, c
     assert main(["relay", "test", "tokyo"]) == OK
 
 
-def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, desk: Desk, capsys: Captured) -> None:
+def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
     told = capsys.readouterr().out
     assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told

@@ -28,7 +28,7 @@ from controller.protocol.requests import OverrideResult
 from controller.switches.switch import GatewayState
 from tests.controller import relayed_site
 from tests.controller.edges.http import desk as desk_module
-from tests.controller.edges.http.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, Desk
+from tests.controller.edges.http.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 
@@ -59,7 +59,7 @@ def _sentence(captured: Captured) -> str:
     return err
 
 
-def test_mode_and_switch_print_the_result(api: str, desk: Desk, capsys: Captured) -> None:
+def test_mode_and_switch_print_the_result(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["mode", "client", "single"]) == OK
     assert capsys.readouterr().out == "client is now in mode single\n"
     assert main(["switch", "client", "lte"]) == OK
@@ -85,7 +85,7 @@ def test_mode_and_switch_print_the_result(api: str, desk: Desk, capsys: Captured
     ],
 )
 def test_a_refused_override_is_one_sentence_and_exit_code_1(
-    api: str, desk: Desk, capsys: Captured, words: list[str], named: str
+    api: str, desk: FakeCore, capsys: Captured, words: list[str], named: str
 ) -> None:
     assert main(words) == REFUSED
     assert named in _sentence(capsys)
@@ -102,7 +102,7 @@ def test_a_refused_override_is_one_sentence_and_exit_code_1(
 )
 @pytest.mark.parametrize("words", [["mode", "phnoe-3", "off"], ["why", "phnoe-3"]])
 def test_an_unknown_terminal_is_refused_with_the_nearest_names(
-    api: str, desk: Desk, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
+    api: str, desk: FakeCore, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
 ) -> None:
     desk.snapshot = replace(START, terminals=tuple(replace(START.terminals[0], name=name) for name in there))
     assert main(words) == REFUSED
@@ -131,7 +131,7 @@ def test_no_controller_is_exit_code_3(capsys: Captured) -> None:
     assert nobody in complaint and "./bicast run" in complaint
 
 
-def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: Desk, capsys: Captured) -> None:
+def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.silent = True
     assert main(["mode", "all", "off"]) == UNREACHABLE
     assert "did not answer" in _sentence(capsys)
@@ -149,7 +149,7 @@ def test_another_http_server_is_no_controller(capsys: Captured, tmp_path: Path) 
 
 
 def test_the_token_is_taken_from_the_environment_or_a_file(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    desk: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
@@ -172,7 +172,7 @@ def test_the_token_is_taken_from_the_environment_or_a_file(
         running.stop()
 
 
-def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: FakeCore, capsys: Captured) -> None:
     main(["mode", "tablet", "off"])
     capsys.readouterr()
     assert main(["status"]) == OK
@@ -187,7 +187,7 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
-def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = replace(START, gateways=(TUNNELLED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
@@ -198,7 +198,7 @@ def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: Desk, caps
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
 
 
-def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: FakeCore, capsys: Captured) -> None:
     desk.snapshot = replace(START, gateways=(METERED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
@@ -211,7 +211,7 @@ def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: Desk, 
     [("absent", None, False, "-"), ("steady", None, False, "missing"), ("steady", 1, False, "down")],
 )
 def test_status_shows_no_state_for_an_unseen_link(
-    api: str, desk: Desk, capsys: Captured, state: str, number: int | None, up: bool, shown: str
+    api: str, desk: FakeCore, capsys: Captured, state: str, number: int | None, up: bool, shown: str
 ) -> None:
     uplink = replace(HOME.uplinks[0], number=number, up=up)
     desk.snapshot = replace(START, gateways=(replace(HOME, state=GatewayState(state), uplinks=(uplink,)),))
@@ -220,7 +220,7 @@ def test_status_shows_no_state_for_an_unseen_link(
     assert line[3] == shown
 
 
-def test_status_prints_warnings_first(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_prints_warnings_first(api: str, desk: FakeCore, capsys: Captured) -> None:
     up = HOME.uplinks[:1]
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused", uplinks=up)
     portless = replace(refusing, name="barn", uplinks=(replace(up[0], number=None, up=False),), conflicts=())
@@ -237,7 +237,7 @@ def test_status_prints_warnings_first(api: str, desk: Desk, capsys: Captured) ->
         assert any(named in line for line in warnings), named
 
 
-def test_status_names_the_controller_and_a_version_mismatch(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_names_the_controller_and_a_version_mismatch(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["status"]) == OK
     assert capsys.readouterr().out.splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
     desk.snapshot = replace(START, version="0.9.0")
@@ -245,7 +245,7 @@ def test_status_names_the_controller_and_a_version_mismatch(api: str, desk: Desk
     assert f"! the controller runs version 0.9.0, this command is {VERSION}" in capsys.readouterr().out
 
 
-def test_status_names_the_substitute_for_a_down_uplink(api: str, desk: Desk, capsys: Captured) -> None:
+def test_status_names_the_substitute_for_a_down_uplink(api: str, desk: FakeCore, capsys: Captured) -> None:
     wifi, lte = HOME.uplinks
     client, tablet = (replace(one, active_uplink="lte") for one in START.terminals)
     desk.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
@@ -294,7 +294,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
     assert "client, tablet" in _sentence(capsys)
 
 
-def test_budget_reset_prints_the_result(api: str, desk: Desk, capsys: Captured) -> None:
+def test_budget_reset_prints_the_result(api: str, desk: FakeCore, capsys: Captured) -> None:
     assert main(["budget", "reset", "home/lte"]) == OK
     assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
     assert main(["budget", "reset", "home/lte", "--json"]) == OK
@@ -304,7 +304,7 @@ def test_budget_reset_prints_the_result(api: str, desk: Desk, capsys: Captured) 
 
 @pytest.mark.parametrize(("uplink", "code"), [("lte", USAGE), ("home/", USAGE), ("home/dsl", REFUSED)])
 def test_budget_reset_refuses_an_uplink_that_is_not_there(
-    api: str, desk: Desk, capsys: Captured, uplink: str, code: int
+    api: str, desk: FakeCore, capsys: Captured, uplink: str, code: int
 ) -> None:
     assert main(["budget", "reset", uplink]) == code
     assert _sentence(capsys)
@@ -313,7 +313,7 @@ def test_budget_reset_refuses_an_uplink_that_is_not_there(
 
 @pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])
 def test_a_partial_failure_of_agents_is_exit_code_4(
-    api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
+    api: str, desk: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
 ) -> None:
     answer = OverrideResult(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
     monkeypatch.setattr(desk, method, lambda *_: answer)
@@ -326,7 +326,7 @@ def test_a_partial_failure_of_agents_is_exit_code_4(
 
 
 def test_long_agent_messages_are_cut_except_in_json(
-    api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    api: str, desk: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
     course = desk_module.COURSE
@@ -345,7 +345,7 @@ def test_long_agent_messages_are_cut_except_in_json(
         assert said in capsys.readouterr().out
 
 
-def test_check_and_status_warn_of_plain_tcp(api: str, desk: Desk, tmp_path: Path, capsys: Captured) -> None:
+def test_check_and_status_warn_of_plain_tcp(api: str, desk: FakeCore, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("controller: {openflow: {listen: 127.0.0.1:6653}}\n" + GOOD)
     assert main(["check", str(file)]) == OK
@@ -449,7 +449,7 @@ def test_options_cannot_be_abbreviated(verb: str, capsys: Captured) -> None:
             assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
 
 
-def test_a_closed_output_pipe_is_no_error(api: str, desk: Desk) -> None:
+def test_a_closed_output_pipe_is_no_error(api: str, desk: FakeCore) -> None:
     desk.snapshot = replace(START, terminals=START.terminals * 2000)
     run = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" -m cli status --json | head -n 1', sys.executable],

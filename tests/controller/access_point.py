@@ -10,9 +10,9 @@ from controller.protocol.orders import Direct
 from controller.protocol.reports import Role
 from controller.readout.build import snapshot
 from tests.controller import sites
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import PORTS
-from tests.fakes.capper import FakeCapper, Stream
+from tests.fakes.capper import FakeCapper, FakeStream
 from tests.fakes.switch import FakeSwitch
 
 NEAR, FAR = "203.0.113.4", "203.0.113.64"
@@ -32,10 +32,10 @@ def document(rule: str = "ideal", **more: str) -> dict[str, Any]:
     return written
 
 
-class Shared(Pair):
+class SharedAccessPoint(CoreAndSwitch):
     def __init__(self, written: dict[str, Any] | None = None) -> None:
         super().__init__(sites.loaded(written or document()), [FakeSwitch(PORTS)])
-        self.air: list[Stream] = []
+        self.air: list[FakeStream] = []
         self.deaf: list[Direct] = []  # orders to agents that do not answer
         self.connect()
         self.drain()
@@ -51,8 +51,8 @@ class Shared(Pair):
     def gateway(self, *can: str, name: str = "home", **more: Any) -> FakeCapper:
         return self._agent(FakeCapper(name, Role.GATEWAY, (), self.air, self._clock, *can, **more))
 
-    def stream(self, terminal: str, other: str = NEAR, **more: int) -> Stream:
-        self.air.append(Stream(ADDRESSES[terminal], other, **more))
+    def stream(self, terminal: str, other: str = NEAR, **more: int) -> FakeStream:
+        self.air.append(FakeStream(ADDRESSES[terminal], other, **more))
         return self.air[-1]
 
     def _agent(self, agent: FakeCapper) -> FakeCapper:

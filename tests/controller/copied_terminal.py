@@ -8,9 +8,9 @@ from typing import Any
 from controller.features.steering.logbook import LogEntry
 from controller.model.known import Wanted
 from controller.protocol.reports import Role
-from tests.controller.features.steering.test_manager import RELAY_ADDRESS, Scene
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS, SteeringScenario
 from tests.controller.sites import PORTS
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 from tests.fakes.packet import tcp, udp
 from tests.fakes.switch import FakeSwitch
 
@@ -20,7 +20,7 @@ GATEWAY_MAC = "08:00:27:f9:49:62"
 UPLINKS = {PORTS["wifi0"].number: "wifi", PORTS["lte0"].number: "lte"}
 
 
-class Uploading(Scene):
+class UploadScenario(SteeringScenario):
     def __init__(self, wanted: Wanted | None = None, mode: str = "auto", written: dict[str, Any] | None = None) -> None:
         super().__init__(wanted, mode, written)
         self.connection()
@@ -44,7 +44,7 @@ class Uploading(Scene):
             self.pass_time(PERIOD_S)
             self.reports(self.hand)
 
-    def sends(self, role: Role, hand: FakeHand, seconds: float, loss: float, segments: int = 100) -> None:
+    def sends(self, role: Role, hand: FakeHost, seconds: float, loss: float, segments: int = 100) -> None:
         for _ in range(round(seconds / PERIOD_S)):
             for connection in self.world:
                 for subflow in connection.carrying():
@@ -55,7 +55,7 @@ class Uploading(Scene):
             self.pass_time(PERIOD_S)
             self.reports(hand)
 
-    def reports(self, hand: FakeHand) -> None:
+    def reports(self, hand: FakeHost) -> None:
         self.tell(hand.report(int(PERIOD_S * 1000)))
         self.drain()
 

@@ -30,11 +30,11 @@ from controller.protocol.switch_messages import (
     SwitchEvent,
 )
 from controller.switches.switch import Switch
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
-class Pair:
+class CoreAndSwitch:
     def __init__(self, config: Config, fakes: Iterable[FakeSwitch], wanted: Wanted | None = None) -> None:
         self.now = 0.0
         self.core = Core(config, wanted or Wanted(), self.now)
@@ -47,7 +47,7 @@ class Pair:
         self._at: dict[int, FakeSwitch] = {}
         self._dead: list[int] = []  # sessions that the switch has dropped without the core's notice
         self._sessions = 0
-        self.hands: dict[int, FakeHand] = {}  # by session; numbers of agents and switches differ
+        self.hands: dict[int, FakeHost] = {}  # by session; numbers of agents and switches differ
         self._to_hands: deque[Direct] = deque()
         self.estimates: deque[Estimate] = deque()  # estimates that are not complete
         self._agents = 0
@@ -98,18 +98,18 @@ class Pair:
         for hand in hands:
             self.join(hand)
 
-    def join(self, hand: FakeHand) -> None:
+    def join(self, hand: FakeHost) -> None:
         """Connect an agent; its earlier session ends first."""
         self.leave(hand)
         self._agents += 1
         self.hands[self._agents] = hand
         self.tell(hand.opened(self._agents))
 
-    def leave(self, hand: FakeHand) -> None:
+    def leave(self, hand: FakeHost) -> None:
         if self.hands.pop(hand.session, None):
             self.tell(AgentClosed(hand.session, "the test ended it"))
 
-    def second(self, *hands: FakeHand) -> None:
+    def second(self, *hands: FakeHost) -> None:
         """Let one second pass, with one report of each connected agent and all consequences."""
         self.pass_time(1.0)
         for hand in hands or tuple(self.hands.values()):

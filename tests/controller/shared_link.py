@@ -35,7 +35,7 @@ class Sender:
     cap: float = float("inf")
 
 
-class OneLink:
+class SharedLink:
     def __init__(self, senders: Sequence[Sender], rate_bps: Callable[[float], float]) -> None:
         written = sites.many(len(senders))
         written["access_points"] = {"air": {"rule": "ideal"}}

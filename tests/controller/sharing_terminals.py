@@ -27,7 +27,7 @@ def address(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class TcpStream:
     """A connection that sends all the time."""
 
     other: str = NEAR
@@ -46,7 +46,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Air:
+class AccessPointModel:
     """An access point over time, with one report of each terminal's traffic per period."""
 
     access_point: AccessPoint = IDEAL
@@ -61,7 +61,7 @@ class Air:
         self.sharers[terminal] = sharers.after_report(before, terminal, {terminal}, flows, self.now, rides=rides)
         return self.sharers[terminal]
 
-    def passes(self, streams: Mapping[str, Sequence[Stream]], reports: int = 3) -> Ruling:
+    def passes(self, streams: Mapping[str, Sequence[TcpStream]], reports: int = 3) -> Ruling:
         """Return the ruling after this many reports of each terminal. Terminals that are not named do not report."""
         for _ in range(reports):
             self.now += PERIOD_S
@@ -74,12 +74,12 @@ class Air:
     def decide(self) -> Ruling:
         return terminal_cap.decide(self.access_point, tuple(self.sharers.values()), self.ruling, self.now)
 
-    def _flow(self, terminal: str, port: int, one: Stream) -> TcpFlow:
+    def _flow(self, terminal: str, port: int, one: TcpStream) -> TcpFlow:
         flow = one.flow(terminal, port, PERIOD_S)
         total = self.sent.get((terminal, port), 0) + flow.bytes_sent
         self.sent[terminal, port] = total
         return replace(flow, bytes_sent=total)
 
 
-def equal(terminals: int, *streams: Stream) -> dict[str, tuple[Stream, ...]]:
+def equal(terminals: int, *streams: TcpStream) -> dict[str, tuple[TcpStream, ...]]:
     return {address(number): streams for number in range(terminals)}

@@ -19,12 +19,12 @@ from controller.model.known import RelayOverride, Wanted
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from tests.controller import sites
-from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
-from tests.controller.features.relays.test_manager import World, credential
-from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
-from tests.fakes.hand import FakeConnection, FakeHand
-from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
+from tests.controller.features.relays.test_manager import RelayedHome, credential
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, SteeringScenario, prefers
+from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.relays import FakeGateway, FakeProber, FakeRelay, Internet
 
 TREE = Path(__file__).resolve().parents[2]
 PAGE = (TREE / "docs/explanation/security.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ WORDS = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RE
 PHONE = "10.1.0.7"
 
 
-class Who(NamedTuple):
+class Actor(NamedTuple):
     name: str
     role: Role
 
@@ -42,12 +42,12 @@ class Who(NamedTuple):
 
 
 WHO = {
-    "terminal's agent": Who("client", Role.TERMINAL),
-    "guest": Who("guest", Role.TERMINAL),
-    "gateway's agent": Who("home", Role.GATEWAY),
-    "listed server": Who("www", Role.RELAY),
-    "other server": Who("elsewhere", Role.RELAY),
-    "relay": Who("oslo", Role.RELAY),
+    "terminal's agent": Actor("client", Role.TERMINAL),
+    "guest": Actor("guest", Role.TERMINAL),
+    "gateway's agent": Actor("home", Role.GATEWAY),
+    "listed server": Actor("www", Role.RELAY),
+    "other server": Actor("elsewhere", Role.RELAY),
+    "relay": Actor("oslo", Role.RELAY),
 }
 OSLO = RelayOverride(ip_address(RELAY_ADDRESS), 443)
 
@@ -59,12 +59,12 @@ def table(first: str) -> list[list[str]]:
     return [rows[0], *rows[2:]]
 
 
-def scene() -> Scene:
+def scene() -> SteeringScenario:
     written = {**sites.document(), "servers": ["www"]}
-    return Scene(Wanted(relays={"oslo": OSLO}), written=written)
+    return SteeringScenario(Wanted(relays={"oslo": OSLO}), written=written)
 
 
-def says_hello_as_another(who: Who) -> str:
+def says_hello_as_another(who: Actor) -> str:
     binding = Binding(who.role, who.name if who.role is Role.TERMINAL else None)
     said = set()
     for role in set(Role) - {who.role}:
@@ -86,15 +86,15 @@ def loses(connection: FakeConnection, serves: bool) -> None:
     end.bytes_acked += 70_000
 
 
-def moves(who: Who, witness: bool, *addresses: str) -> bool:
+def moves(who: Actor, witness: bool, *addresses: str) -> bool:
     """Return whether losses that only this agent reports move a terminal. `addresses` are of the terminal."""
     one = scene()
     theirs = FakeConnection.between(RELAY_ADDRESS, *addresses)
     if witness:
         terminal = "client" if WIFI in addresses else "phone"
-        own = FakeHand(terminal, Role.TERMINAL, addresses, [theirs])
+        own = FakeHost(terminal, Role.TERMINAL, addresses, [theirs])
         one.join(own)
-    hand = FakeHand(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
+    hand = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
     one.join(hand)
     before = dict(one.core.wanted.decided)
     for _ in range(8):
@@ -103,26 +103,26 @@ def moves(who: Who, witness: bool, *addresses: str) -> bool:
     return one.core.wanted.decided != before
 
 
-def counts(who: Who, *addresses: str) -> str:
+def counts(who: Actor, *addresses: str) -> str:
     if moves(who, False, *addresses):
         return "yes"
     return "with a witness" if who.serves and moves(who, True, *addresses) else "no"
 
 
-def counts_of_its_terminal(who: Who) -> str:
+def counts_of_its_terminal(who: Actor) -> str:
     return counts(who, WIFI, LTE)
 
 
-def counts_of_another(who: Who) -> str:
+def counts_of_another(who: Actor) -> str:
     return counts(who, PHONE)
 
 
-def beside_the_own_agent(who: Who) -> FakeHand:
+def beside_the_own_agent(who: Actor) -> FakeHost:
     one = scene()
     one.connection(RELAY_ADDRESS)
     if who.name != "client":
         one.client()
-    hand = FakeHand(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
+    hand = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
     one.join(hand)
     one.downloads(3)
     hand.was_armed = bool(hand.armed)  # type: ignore[attr-defined]
@@ -130,43 +130,43 @@ def beside_the_own_agent(who: Who) -> FakeHand:
     return hand
 
 
-def is_ordered_to_move(who: Who) -> str:
+def is_ordered_to_move(who: Actor) -> str:
     return "yes" if prefers(beside_the_own_agent(who)) else "no"
 
 
-def holds_failover(who: Who) -> str:
+def holds_failover(who: Actor) -> str:
     return "yes" if beside_the_own_agent(who).was_armed else "no"  # type: ignore[attr-defined]
 
 
-def makes_tunnels(who: Who) -> str:
-    agent = Ends(tunnelled()).agent(who.name, role=who.role)
+def makes_tunnels(who: Actor) -> str:
+    agent = PeerSitePair(tunnelled()).agent(who.name, role=who.role)
     return "yes" if agent.tunnels is not None and agent.tunnels.tunnels else "no"
 
 
-def eliminates(who: Who) -> str:
-    return "yes" if Ends().agent(who.name, role=who.role).order is not None else "no"
+def eliminates(who: Actor) -> str:
+    return "yes" if PeerSitePair().agent(who.name, role=who.role).order is not None else "no"
 
 
-def relayed(who: Who) -> Walker:
+def relayed(who: Actor) -> FakeProber:
     """Return the agent in a home with relaying, and with a relay that has joined."""
-    world = World()
+    world = RelayedHome()
     world.vouched = {who.name: replace(credential(who.name), role=who.role), "tokyo": credential("tokyo")}
     world.vouch("tokyo")
     world.add("tokyo")
     world.wish(requests.wished("oslo", OSLO))
-    makes = {Role.GATEWAY: FakeTaker, Role.RELAY: FakeRelay}.get(who.role)
-    hand = makes(who.name, Internet()) if makes else Walker(who.name, who.role, Internet())
+    makes = {Role.GATEWAY: FakeGateway, Role.RELAY: FakeRelay}.get(who.role)
+    hand = makes(who.name, Internet()) if makes else FakeProber(who.name, who.role, Internet())
     world.join(hand)
     world.seconds(2)
     return hand
 
 
-def takes(who: Who) -> str:
+def takes(who: Actor) -> str:
     hand = relayed(who)
-    return "yes" if isinstance(hand, FakeTaker) and hand.order.relays else "no"
+    return "yes" if isinstance(hand, FakeGateway) and hand.order.relays else "no"
 
 
-def is_a_relay(who: Who) -> str:
+def is_a_relay(who: Actor) -> str:
     hand = relayed(who)
     return "yes" if isinstance(hand, FakeRelay) and hand.order.port else "no"
 

@@ -28,7 +28,7 @@ SERVER = "203.0.113.{}"
 
 
 @dataclass
-class Sender:
+class GuestSender:
     rtt_s: float
     is_held: bool = True
     has_floor: bool = True  # enforced by its own agent; a gateway enforces no floor
@@ -49,10 +49,10 @@ class Sender:
         return self.window if self.has_floor else min(self.window, self.told)
 
 
-class SharedAir:
+class GuestAccessPoint:
     def __init__(
         self,
-        senders: Sequence[Sender],
+        senders: Sequence[GuestSender],
         rule: CapRule = CapRule.IDEAL,
         written_bps: int | None = 20_000_000,
         bps: float = 20e6,
@@ -110,7 +110,7 @@ class SharedAir:
             one.bytes += carried * part * PAYLOAD_BYTES
             self._grow(one, want * STEP_S, lost * part)
 
-    def _grow(self, one: Sender, sent: float, lost: float) -> None:
+    def _grow(self, one: GuestSender, sent: float, lost: float) -> None:
         while one.caps and one.caps[0][0] <= self.now:
             _, one.most, one.least = one.caps.popleft()
         chance = 1 - (1 - self._random_loss) ** sent if self._random_loss else 0.0
@@ -129,7 +129,7 @@ class SharedAir:
         else:
             one.told = min(one.most, one.told * (1 + STEP_S / DOUBLES_S))
 
-    def _widen(self, one: Sender) -> None:
+    def _widen(self, one: GuestSender) -> None:
         """Do nothing if fewer packets are in flight than permitted, since nothing shows that there is room for more."""
         if one.on_its_way < one.window or one.window >= one.most:
             return

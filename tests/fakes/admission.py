@@ -12,7 +12,7 @@ TABLES = range(254)  # 254 is Open vSwitch's own
 MAX_PORT = 0xFF00
 
 
-class Refused(Exception):
+class TableRefusal(Exception):
     """A refusal by the switch: the name of the OpenFlow error and its subject."""
 
     def __init__(self, error: str, about: str) -> None:
@@ -28,34 +28,34 @@ def check_flow(flow: Flow) -> None:
     for name, value in flow.match:
         bits(name, value)
         if not satisfied(field(name).needs, have):
-            raise Refused("OFPBMC_BAD_PREREQ", f"{name} is matched without {dict(field(name).needs)} in {flow}")
+            raise TableRefusal("OFPBMC_BAD_PREREQ", f"{name} is matched without {dict(field(name).needs)} in {flow}")
     if flow.table not in TABLES:
-        raise Refused("OFPBRC_EPERM", f"there is no table {flow.table} for {flow}")
+        raise TableRefusal("OFPBRC_EPERM", f"there is no table {flow.table} for {flow}")
     if flow.goto is not None and flow.goto <= flow.table:
-        raise Refused("OFPBIC_BAD_TABLE_ID", f"table {flow.table} cannot go to table {flow.goto}")
+        raise TableRefusal("OFPBIC_BAD_TABLE_ID", f"table {flow.table} cannot go to table {flow.goto}")
     for action in flow.actions:
         _check_action(action)
         needs = [named.needs for named in _named(action)] + ([IP] if isinstance(action, DecTtl) else [])
         if not all(satisfied(need, have) for need in needs):
-            raise Refused("OFPBAC_MATCH_INCONSISTENT", f"{action} needs {needs} in the match of {flow}")
+            raise TableRefusal("OFPBAC_MATCH_INCONSISTENT", f"{action} needs {needs} in the match of {flow}")
 
 
 def check_place(flow: Flow, groups: Container[int], meters: Container[int]) -> None:
     """Check a flow against this switch's groups and meters. Open vSwitch does so only when it installs the flow."""
     if flow.meter is not None and flow.meter not in meters:
-        raise Refused("OFPMMFC_INVALID_METER", f"there is no meter {flow.meter:#x} for {flow}")
+        raise TableRefusal("OFPMMFC_INVALID_METER", f"there is no meter {flow.meter:#x} for {flow}")
     for action in flow.actions:
         if isinstance(action, ToGroup) and action.group_id not in groups:
-            raise Refused("OFPBAC_BAD_OUT_GROUP", f"there is no group {action.group_id:#x} for {flow}")
+            raise TableRefusal("OFPBAC_BAD_OUT_GROUP", f"there is no group {action.group_id:#x} for {flow}")
 
 
 def check_group(group: Group) -> None:
     """Check a group. Only a packet checks the fields and groups that a bucket names."""
     for bucket in group.buckets:
         if group.kind is GroupKind.ALL and bucket.watch_port is not None:
-            raise Refused("OFPGMFC_WATCH_UNSUPPORTED", f"an ALL group watches no port: {group}")
+            raise TableRefusal("OFPGMFC_WATCH_UNSUPPORTED", f"an ALL group watches no port: {group}")
         if group.kind is GroupKind.FAST_FAILOVER and bucket.watch_port is None:
-            raise Refused("OFPGMFC_INVALID_GROUP", f"every FAST_FAILOVER bucket watches a port: {group}")
+            raise TableRefusal("OFPGMFC_INVALID_GROUP", f"every FAST_FAILOVER bucket watches a port: {group}")
         for action in bucket.actions:
             _check_action(action)
 
@@ -72,7 +72,7 @@ def _check_action(action: Action) -> None:
                 raise IllDefined(f"a whole field moves into one of its own kind: {action}")
             _check_settable(destination)
         case Output(port) if port >= MAX_PORT:
-            raise Refused("OFPBAC_BAD_OUT_PORT", f"{port} is no port's number")
+            raise TableRefusal("OFPBAC_BAD_OUT_PORT", f"{port} is no port's number")
         case _:
             pass
 

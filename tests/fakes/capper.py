@@ -20,14 +20,14 @@ from controller.protocol.reports import (
     Role,
     Subflow,
 )
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 
 _ports = count(30_000)
 HANDS = {"caps": "congestion-control", "clamp": "clamp", "window": "window"}
 
 
 @dataclass
-class Stream:
+class FakeStream:
     """A connection of a terminal. It sends while its rate is positive."""
 
     terminal: str  # addresses
@@ -69,13 +69,13 @@ class Stream:
         return Passing(*ends, *sent, since_data_ms=since_data_ms, joined=False, has_scale=self.has_scale)
 
 
-class FakeCapper(FakeHand):
+class FakeCapper(FakeHost):
     def __init__(
         self,
         name: str,
         role: Role,
         addresses: tuple[str, ...],
-        air: list[Stream],
+        air: list[FakeStream],
         clock: Callable[[], float],
         *can: str,
         cannot: dict[str, str] | None = None,
@@ -128,7 +128,7 @@ class FakeCapper(FakeHand):
                 self.until = self.clock() + direct.order.lease_ms / 1000
         return super().carry_out(direct)
 
-    def window(self, stream: Stream) -> Cap | None:
+    def window(self, stream: FakeStream) -> Cap | None:
         """Return the cap that bounds this stream now."""
         order = self.held if self.held is not None and self.clock() <= self.until else None
         pair = (stream.terminal, stream.other)

@@ -17,12 +17,12 @@ from controller.protocol.reports import (
     TunnelEnd,
     Tunnelling,
 )
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 
 EMPTY = PathCopies("", True, 0, 0, 0, 0, 0, 0, 0, ())
 
 
-class FakeEliminator(FakeHand):
+class FakeEliminator(FakeHost):
     def __init__(
         self,
         name: str,

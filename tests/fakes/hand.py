@@ -29,7 +29,7 @@ _ports, _tokens = count(20_000), count(1)
 
 
 @dataclass
-class End:
+class SubflowEnd:
     """The counters and the flag of one end of a subflow."""
 
     backup: bool = False
@@ -44,8 +44,8 @@ class End:
 class FakeSubflow:
     address: str  # the terminal's
     port: int = field(default_factory=lambda: next(_ports))
-    terminal: End = field(default_factory=End)
-    server: End = field(default_factory=End)
+    terminal: SubflowEnd = field(default_factory=SubflowEnd)
+    server: SubflowEnd = field(default_factory=SubflowEnd)
 
     @property
     def backup(self) -> bool:
@@ -84,10 +84,10 @@ class FakeConnection:
                 end.bytes_acked += int(segments * (1 - loss)) * 1400
 
 
-Mine = list[tuple[FakeSubflow, End]]  # with this host's end of each
+Mine = list[tuple[FakeSubflow, SubflowEnd]]  # with this host's end of each
 
 
-class FakeHand:
+class FakeHost:
     """One host with its agent. It sees the connections of the world that end at it."""
 
     def __init__(
@@ -115,7 +115,7 @@ class FakeHand:
 
     # Observations
 
-    def ends(self) -> Iterator[tuple[FakeConnection, FakeSubflow, End]]:
+    def ends(self) -> Iterator[tuple[FakeConnection, FakeSubflow, SubflowEnd]]:
         for connection in self.world:
             for subflow in connection.subflows:
                 if self.role is not Role.RELAY and subflow.address in self.addresses:
@@ -148,7 +148,7 @@ class FakeHand:
         connections = tuple(Connection(token, serves, tuple(subflows)) for token, subflows in found.items())
         return Reported(self.session, self._sequence, interval_ms, connections, Cost(1000, 10_000_000))
 
-    def _told(self, connection: FakeConnection, subflow: FakeSubflow, end: End) -> Subflow:
+    def _told(self, connection: FakeConnection, subflow: FakeSubflow, end: SubflowEnd) -> Subflow:
         here, there = (subflow.address, subflow.port), (connection.server, 443)
         local, remote = (there, here) if self.role is Role.RELAY else (here, there)
         other = subflow.terminal if self.role is Role.RELAY else subflow.server

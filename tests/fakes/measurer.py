@@ -26,7 +26,7 @@ HEADERS = 42
 
 
 @dataclass
-class Link:
+class FakePath:
     """A path in the direction from its near end."""
 
     bps: float = 20e6
@@ -55,7 +55,7 @@ class Link:
 
 
 @dataclass
-class Sending:
+class ProbeCounters:
     path: HealthPath
     sent: int = 0
     lost: int = 0
@@ -71,7 +71,7 @@ class FakeMeasurer(FakeEliminator):
     cannot: str | None = None  # the reason of a missing capability
     refuses: dict[str, str] = field(default_factory=dict)  # reasons by the type name of an order
     absent: dict[str, str] = field(default_factory=dict)  # by uplink: why no packet leaves; it is retried
-    links: dict[str, Link] = field(default_factory=dict)  # by uplink
+    links: dict[str, FakePath] = field(default_factory=dict)  # by uplink
     answer: AnswerProbes = field(default_factory=AnswerProbes)
     probes: list[Direct] = field(default_factory=list)  # orders that it has not reported yet
     measured: list[Direct] = field(default_factory=list)  # all orders to measure
@@ -79,7 +79,7 @@ class FakeMeasurer(FakeEliminator):
 
     def __post_init__(self) -> None:
         super().__init__(self.name, role=self.role)
-        self._sending: dict[str, Sending] = {}
+        self._sending: dict[str, ProbeCounters] = {}
 
     def opened(self, session: int) -> AgentOpened:
         event = super().opened(session)
@@ -99,7 +99,7 @@ class FakeMeasurer(FakeEliminator):
                 self.answer = order
             case HealthProbes(paths):
                 kept = {each.path: each for each in self._sending.values()}
-                self._sending = {path.name: kept.get(path, Sending(path)) for path in paths}
+                self._sending = {path.name: kept.get(path, ProbeCounters(path)) for path in paths}
                 for path in paths:
                     if path.name in self.absent:
                         said = f"{path.name}: {self.absent[path.name]}; it is tried again"
@@ -112,7 +112,7 @@ class FakeMeasurer(FakeEliminator):
         for name, sending in self._sending.items():
             packets = 0 if name in self.absent else 1000 // sending.path.pause_ms
             sending.sent += packets
-            sending.lost += round(packets * self.links.get(name, Link()).loses)
+            sending.lost += round(packets * self.links.get(name, FakePath()).loses)
         answering = Answering("", 0, 0, 0, 0, 0) if self.answer.sessions else None
         health = tuple(replace(each.told(), reason=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
@@ -121,7 +121,7 @@ class FakeMeasurer(FakeEliminator):
         """Return the report of the oldest probe."""
         direct = self.probes.pop(0)
         assert isinstance(direct.order, Probe)
-        link = self.links.get(direct.order.name, Link())
+        link = self.links.get(direct.order.name, FakePath())
         came = tuple(link.probed(direct.order)) if packets else ()
         return ProbeReport(self.session, direct.directive, reason, "udp" if came else "", False, came)
 

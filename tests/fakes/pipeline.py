@@ -41,7 +41,7 @@ from tests.fakes.packet import Packet
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPacket:
     """A packet that left through the port of this number."""
 
     port: int
@@ -49,10 +49,10 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PacketOutcome:
     """The outcome of one packet: the packets sent, and those shown to the controller."""
 
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[SentPacket, ...] = ()
     punted: tuple[Packet, ...] = ()
 
 
@@ -65,13 +65,13 @@ class Tables(Protocol):
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]: ...
 
 
-class Way:
+class PacketPath:
     """The path of one packet from its input port."""
 
     def __init__(self, switch: Tables, in_port: int) -> None:
         self.switch = switch
         self.in_port = in_port
-        self.sent: list[Sent] = []
+        self.sent: list[SentPacket] = []
         self.punted: list[Packet] = []
         self.inside: list[int] = []  # groups that the packet is in now
         self.ended = False  # by a meter: earlier buckets have sent, later buckets send nothing
@@ -124,7 +124,7 @@ class Way:
 
     def out(self, port: int, packet: Packet) -> None:
         if self.switch.live(port) and not self.ended:
-            self.sent.append(Sent(port, packet))
+            self.sent.append(SentPacket(port, packet))
 
 
 def action_set(bucket: Bucket) -> list[Action]:

@@ -29,7 +29,7 @@ from controller.program.program import Program
 from controller.program.render import Renderer
 from lab.stage.command import CommandFailed, run
 from tests.fakes.packet import Packet
-from tests.fakes.pipeline import Outcome, Sent
+from tests.fakes.pipeline import PacketOutcome, SentPacket
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 WRITE = Renderer()
@@ -115,27 +115,27 @@ class RealSwitch:
         (flows,) = re.findall(r"flow_count=(\d+)", self._ofctl("dump-aggregate"))
         return int(flows), {int(each) for each in re.findall(r"group_id=(\d+)", self._ofctl("dump-groups"))}
 
-    def send(self, packet: Packet, in_port: int) -> Outcome:
+    def send(self, packet: Packet, in_port: int) -> PacketOutcome:
         headers = {name: value for name, value in packet.headers.items() if name != "eth_type"}
         spec = f"in_port={in_port},eth_type={packet.eth_type:#06x}"
         spec += "".join(f",{TRACED.get(name, name)}={value}" for name, value in headers.items())
         (actions,) = re.findall(r"^Datapath actions: (.*)$", self._appctl("ofproto/trace", "br", spec), re.MULTILINE)
         return self._executed(actions, packet)
 
-    def _executed(self, actions: str, packet: Packet) -> Outcome:
+    def _executed(self, actions: str, packet: Packet) -> PacketOutcome:
         """Return the outcome of the datapath's actions. Packets to a port that is down are lost."""
         sent, punted = [], []
         for action in _split(actions):
             name, _, inner = action.partition("(")
             if name in self.numbers:
-                sent.append(Sent(self.numbers[name], packet))
+                sent.append(SentPacket(self.numbers[name], packet))
             elif name == "set":
                 packet = _set(packet, inner.removesuffix(")"))
             elif name == "userspace" and LIFE_ENDED not in inner:
                 punted.append(packet)
             elif name not in ("userspace", "meter", "drop"):
                 raise ValueError(f"the datapath does what no program asked for: {action} in {actions}")
-        return Outcome(tuple(each for each in sent if each.port not in self.down), tuple(punted))
+        return PacketOutcome(tuple(each for each in sent if each.port not in self.down), tuple(punted))
 
     def _change(self, change: Change) -> None:
         match change:

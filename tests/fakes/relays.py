@@ -21,7 +21,7 @@ from controller.protocol.reports import (
     Router,
     TerminalInterception,
 )
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 
 SILENT = "nobody answers"
 
@@ -41,7 +41,7 @@ class Internet:
         return Distance(address, "" if rtt_us else SILENT, rtt_us, passed)
 
 
-class Walker(FakeHand):
+class FakeProber(FakeHost):
     def __init__(self, name: str, role: Role, internet: Internet) -> None:
         super().__init__(name, role, (), [])
         self.internet = internet
@@ -81,7 +81,7 @@ class Walker(FakeHand):
         return [each for each in self.told if isinstance(each, kind)]
 
 
-class FakeRelay(Walker):
+class FakeRelay(FakeProber):
     def __init__(self, name: str, internet: Internet) -> None:
         super().__init__(name, Role.RELAY, internet)
         self.order = Relay()
@@ -100,7 +100,7 @@ class FakeRelay(Walker):
         return replace(super().report(interval_ms), relaying=one if self.order.port else None)
 
 
-class FakeTaker(Walker):
+class FakeGateway(FakeProber):
     def __init__(self, name: str, internet: Internet) -> None:
         super().__init__(name, Role.GATEWAY, internet)
         self.order, self.choices = Take(), Choices()

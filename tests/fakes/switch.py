@@ -52,10 +52,10 @@ from controller.protocol.switch_messages import (
     SwitchRead,
     SwitchRefused,
 )
-from tests.fakes.admission import Refused, check_flow, check_group, check_place
+from tests.fakes.admission import TableRefusal, check_flow, check_group, check_place
 from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet
-from tests.fakes.pipeline import Outcome, Way
+from tests.fakes.pipeline import PacketOutcome, PacketPath
 
 NOTHING = PacketCounters(0, 0)
 Key = TypeVar("Key")
@@ -97,7 +97,7 @@ class FakeSwitch:
         for change in order.changes:
             try:
                 self.change(change)
-            except Refused as refused:
+            except TableRefusal as refused:
                 refusals.append(SwitchRefused(order.session, order.ticket, change, str(refused)))
         return (*refusals, SwitchApplied(order.session, order.ticket))
 
@@ -114,22 +114,22 @@ class FakeSwitch:
                 self._remove_flows([flow.key] if flow.key in self.flows.keys() - self._foreign else [])
             case AddGroup(group):
                 if group.group_id in self.groups:
-                    raise Refused("OFPGMFC_GROUP_EXISTS", f"group {group.group_id:#x} is there already")
+                    raise TableRefusal("OFPGMFC_GROUP_EXISTS", f"group {group.group_id:#x} is there already")
                 self._put_group(group)
             case ModifyGroup(group):
                 if group.group_id not in self.groups:
-                    raise Refused("OFPGMFC_UNKNOWN_GROUP", f"there is no group {group.group_id:#x} to modify")
+                    raise TableRefusal("OFPGMFC_UNKNOWN_GROUP", f"there is no group {group.group_id:#x} to modify")
                 self._put_group(group)
             case DeleteGroup(group_id):
                 self.groups.pop(group_id, None)
                 self._remove_flows([key for key, flow in self.flows.items() if ToGroup(group_id) in flow.actions])
             case AddMeter(meter):
                 if meter.meter_id in self.meters:
-                    raise Refused("OFPMMFC_METER_EXISTS", f"meter {meter.meter_id:#x} is there already")
+                    raise TableRefusal("OFPMMFC_METER_EXISTS", f"meter {meter.meter_id:#x} is there already")
                 self.meters[meter.meter_id] = meter
             case ModifyMeter(meter):
                 if meter.meter_id not in self.meters:
-                    raise Refused("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
+                    raise TableRefusal("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
                 self.meters[meter.meter_id] = meter
                 self._meter_passed.pop(meter.meter_id, None)
                 self._meter_packets.pop(meter.meter_id, None)
@@ -192,16 +192,16 @@ class FakeSwitch:
 
     # Packets
 
-    def send(self, packet: Packet, in_port: int) -> Outcome:
+    def send(self, packet: Packet, in_port: int) -> PacketOutcome:
         """Return the outcome of one packet that arrives at a port."""
         if not self.live(in_port):
             raise ValueError(f"no packet can arrive at port {in_port}: it is down or absent; ports are {self.ports}")
         _count(self._received, in_port, packet)
-        way = Way(self, in_port)
+        way = PacketPath(self, in_port)
         way.through_table(0, packet)
         for sent in way.sent:
             _count(self._sent, sent.port, sent.packet)
-        return Outcome(tuple(way.sent), tuple(way.punted))
+        return PacketOutcome(tuple(way.sent), tuple(way.punted))
 
     def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None:
         """Return the flow that matches this packet in this table."""

@@ -42,7 +42,7 @@ from controller.program.program import (
     Value,
     fields,
 )
-from tests.fakes.admission import Refused
+from tests.fakes.admission import TableRefusal
 from tests.fakes.fields import FIELDS, IP, satisfied
 from tests.fakes.packet import Packet, advertise, arp_reply, arp_request, echo, sctp, solicit, tcp, udp
 from tests.fakes.real_switch import RealSwitch
@@ -297,7 +297,7 @@ def test_both_switches_accept_and_refuse_the_same_changes(real: RealSwitch, chan
         try:
             switch.change(change)
             taken = True
-        except Refused:
+        except TableRefusal:
             taken = False
         assert real.takes(change) == taken, change
     assert real.held() == (len(switch.flows), set(switch.groups))

@@ -14,12 +14,12 @@ from tests.counted import OF_MAKE_TEST
 TREE = Path(__file__).resolve().parents[2]
 CONFTEST = """
 import pytest
-from tests.counted import Counted, Leaving
+from tests.counted import DeselectionReport, ReportCheck
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "timed: time decides it")
     config.addinivalue_line("markers", "slow: it takes long")
-    config.pluginmanager.register(Leaving() if hasattr(config, "workerinput") else Counted())
+    config.pluginmanager.register(DeselectionReport() if hasattr(config, "workerinput") else ReportCheck())
 """
 SILENT = """
 @pytest.hookimpl(tryfirst=True)

@@ -13,20 +13,20 @@ import pytest
 from tests.soak.conftest import SOAK_S
 from tests.system import test_tunnels as scenes
 from tests.system.evidence import until
-from tests.system.tunnelled import CLIENT, Tunnelled, tunnelling
+from tests.system.tunnelled import CLIENT, TunnelLab, tunnelling
 from topologies.natted import OUTER, nat
 
 GROWTH_BYTES = 30_000_000  # over the first round, in which modules and caches are filled
 
 
 @pytest.fixture(scope="module")
-def tunnelled(place: Path) -> Iterator[Tunnelled]:
+def tunnelled(place: Path) -> Iterator[TunnelLab]:
     with tunnelling(place) as both:
         yield both
 
 
 def test_memory_is_stable_through_nat_changes_and_restarts(
-    tunnelled: Tunnelled, capsys: pytest.CaptureFixture[str]
+    tunnelled: TunnelLab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began, rounds, first = time.monotonic(), 0, 0
     while time.monotonic() - began < SOAK_S or not rounds:
@@ -41,7 +41,7 @@ def test_memory_is_stable_through_nat_changes_and_restarts(
     assert rss_bytes(tunnelled) <= first + GROWTH_BYTES
 
 
-def play(tunnelled: Tunnelled) -> None:
+def play(tunnelled: TunnelLab) -> None:
     scenes.test_every_ping_is_answered_once(tunnelled, CLIENT)
     with put_back(tunnelled):
         scenes.test_a_new_outer_address_is_followed_without_loss(tunnelled)
@@ -54,13 +54,13 @@ def play(tunnelled: Tunnelled) -> None:
 
 
 @contextmanager
-def put_back(tunnelled: Tunnelled) -> Iterator[None]:
+def put_back(tunnelled: TunnelLab) -> Iterator[None]:
     yield
     nat(tunnelled.net, "wifi").redial(f"{OUTER['wifi']}.10/24")
     until(lambda: tunnelled.peer("wifi").startswith(f"{OUTER['wifi']}.10 "), "wifi is found again")
     tunnelled.await_up()
 
 
-def rss_bytes(tunnelled: Tunnelled) -> int:
+def rss_bytes(tunnelled: TunnelLab) -> int:
     status = Path(f"/proc/{tunnelled.controller.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS:"))

@@ -18,7 +18,7 @@ ATTEMPTS = 60
 Measured = TypeVar("Measured")
 
 
-class Watch:
+class StallMonitor:
     """A thread on each processor sleeps and records its longest oversleep. The kernel counts the host's share."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Watch:
         self._over = threading.Event()
         self._watchers = [threading.Thread(target=self._nap, args=(cpu,)) for cpu in os.sched_getaffinity(0)]
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StallMonitor:
         for each in self._watchers:
             each.start()
         return self
@@ -61,7 +61,7 @@ def undisturbed(measure: Callable[[], Measured]) -> Measured:
     """Measure until a measurement counts, and return it."""
     stalls = []
     for _ in range(ATTEMPTS):
-        with Watch() as watch:
+        with StallMonitor() as watch:
             measured = measure()
         if watch.worst_s < STALL_S and watch.stolen < STOLEN:
             return measured

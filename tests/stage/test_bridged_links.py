@@ -23,7 +23,7 @@ COUNT, PERCENT = 10_000, 10
 SIGMAS = 4.5  # one false alarm in 150,000
 
 
-class Bridged(Topo):  # type: ignore[misc]  # Mininet is untyped
+class BridgedPair(Topo):  # type: ignore[misc]  # Mininet is untyped
     """left ── bridge ── right; packets reach the bridge in bursts of TBF."""
 
     def build(self) -> None:
@@ -37,7 +37,7 @@ class Bridged(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Stage]:
-    with raised(Bridged()) as net:
+    with raised(BridgedPair()) as net:
         ovs.ofctl("add-flow", "bridge", "actions=normal")
         net.machine("left").run("ping", "-c", "3", "-i", "0.2", RIGHT)
         yield net

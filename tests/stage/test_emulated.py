@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from mininet.topo import Topo
 from stalls import undisturbed
-from traffic import LARGE_BUFFER, Seen, exchange
+from traffic import LARGE_BUFFER, ReceivedPackets, exchange
 
 from lab.links.emulator import STALL_MS, Counters
 from lab.links.links import ShapedLink
@@ -31,7 +31,7 @@ SIGMAS = 4.5  # one false alarm in 150,000
 SOON_S = 60.0
 
 
-class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
+class EmulatedPair(Topo):  # type: ignore[misc]  # Mininet is untyped
     """left ── emulated ── right ── plain ── beside"""
 
     def build(self) -> None:
@@ -45,7 +45,7 @@ class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Stage]:
-    with raised(Pair()) as net:
+    with raised(EmulatedPair()) as net:
         net.machine("left").run("ping", "-c", "1", RIGHT)
         yield net
 
@@ -59,11 +59,11 @@ def link(net: Stage) -> ShapedLink:
     return link
 
 
-def to_right(net: Stage, count: int, payload: int = PAYLOAD, payload_bps: int = PAYLOAD_BPS) -> Seen:
+def to_right(net: Stage, count: int, payload: int = PAYLOAD, payload_bps: int = PAYLOAD_BPS) -> ReceivedPackets:
     return exchange(net.machine("left"), net.machine("right"), RIGHT, count, payload, LARGE_BUFFER, None, payload_bps)
 
 
-def to_left(net: Stage, count: int) -> Seen:
+def to_left(net: Stage, count: int) -> ReceivedPackets:
     return exchange(net.machine("right"), net.machine("left"), LEFT, count, PAYLOAD, LARGE_BUFFER, None, PAYLOAD_BPS)
 
 

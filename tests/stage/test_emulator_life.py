@@ -25,7 +25,7 @@ from lab.stage.stage import raised
 SOON_S = 60
 
 
-class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
+class HostPair(Topo):  # type: ignore[misc]  # Mininet is untyped
     """left ── right"""
 
     def build(self) -> None:
@@ -65,7 +65,7 @@ def test_the_emulator_ends_when_its_parent_is_killed() -> None:
 
 def test_a_dead_emulator_is_named_and_leaves_no_interfaces() -> None:
     before = emulators()
-    with raised(Pair()) as net:
+    with raised(HostPair()) as net:
         (born,) = set(emulators()) - set(before)
         death = os.pidfd_open(born)
         os.kill(born, signal.SIGKILL)
@@ -82,6 +82,6 @@ def test_a_dead_emulator_is_named_and_leaves_no_interfaces() -> None:
 
 def test_emulators_end_with_their_stage() -> None:
     before = emulators()
-    with raised(Pair()):
+    with raised(HostPair()):
         assert len(emulators()) == len(before) + 1
     assert emulators() == before

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from mininet.topo import Topo
 from stalls import undisturbed
-from traffic import LARGE_BUFFER, Seen, exchange
+from traffic import LARGE_BUFFER, ReceivedPackets, exchange
 
 from lab.links.links import ShapedLink
 from lab.links.shape import Shape
@@ -30,7 +30,7 @@ PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough for every packet
 SIGMAS = 4.5  # one false alarm in 150,000
 
 
-class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
+class LinkPair(Topo):  # type: ignore[misc]  # Mininet is untyped
     """left ── right"""
 
     def build(self) -> None:
@@ -41,7 +41,7 @@ class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Stage]:
-    with raised(Pair()) as net:
+    with raised(LinkPair()) as net:
         # Packets that wait for the first ARP answer may be overtaken by those sent after it.
         net.machine("left").run("ping", "-c", "1", RIGHT)
         yield net
@@ -55,11 +55,11 @@ def link(net: Stage) -> ShapedLink:
     return link
 
 
-def to_right(net: Stage, count: int, payload: int = PAYLOAD) -> Seen:
+def to_right(net: Stage, count: int, payload: int = PAYLOAD) -> ReceivedPackets:
     return exchange(net.machine("left"), net.machine("right"), RIGHT, count, payload)
 
 
-def to_left(net: Stage, count: int, payload: int = PAYLOAD) -> Seen:
+def to_left(net: Stage, count: int, payload: int = PAYLOAD) -> ReceivedPackets:
     return exchange(net.machine("right"), net.machine("left"), LEFT, count, payload)
 
 

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
-from virtual_way import MS, NEVER, Left, Way, library, load
+from virtual_way import MS, NEVER, DepartedPacket, VirtualLink, library, load
 
 MANY = 100_000
 SIGMAS = 4.5
@@ -21,7 +21,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return load(tmp_path_factory.mktemp("way"))
 
 
-def fates(way: Way, count: int = MANY) -> list[bool]:
+def fates(way: VirtualLink, count: int = MANY) -> list[bool]:
     """Return whether each of `count` packets passes."""
     passed = []
     for number in range(count):
@@ -31,20 +31,20 @@ def fates(way: Way, count: int = MANY) -> list[bool]:
 
 
 def test_a_packet_leaves_after_transmission_and_delay(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000, delay_ns=10 * MS)
+    way = VirtualLink(code, rate_bps=1_000_000, delay_ns=10 * MS)
     assert way.due() == NEVER
     for number in range(3):
         assert way.arrive(number, 5 * MS)
     due = [5 * MS + 10 * MS + (number + 1) * MBIT_1000_BYTES_NS for number in range(3)]
     assert way.due() == due[0]
     assert way.leave(due[0] - 1) == []
-    assert way.leave(due[2]) == [Left(number, at) for number, at in enumerate(due)]
+    assert way.leave(due[2]) == [DepartedPacket(number, at) for number, at in enumerate(due)]
     assert way.due() == NEVER
 
 
 def test_departure_times_do_not_depend_on_polling(code: ctypes.CDLL) -> None:
     """Departure times depend on arrivals and the rate, not on when the program runs."""
-    often, rarely = (Way(code, rate_bps=1_000_000, delay_ns=3 * MS) for _ in range(2))
+    often, rarely = (VirtualLink(code, rate_bps=1_000_000, delay_ns=3 * MS) for _ in range(2))
     seen = []
     for number in range(50):
         now = number * 5 * MS
@@ -56,14 +56,14 @@ def test_departure_times_do_not_depend_on_polling(code: ctypes.CDLL) -> None:
 
 
 def test_an_idle_link_saves_up_no_rate(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000)
+    way = VirtualLink(code, rate_bps=1_000_000)
     way.arrive(0, 0)
     way.arrive(1, 100 * MS)
     assert [left.due_ns for left in way.leave(200 * MS)] == [MBIT_1000_BYTES_NS, 100 * MS + MBIT_1000_BYTES_NS]
 
 
 def test_a_full_queue_drops_new_packets(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000, queue_bytes=3000)
+    way = VirtualLink(code, rate_bps=1_000_000, queue_bytes=3000)
     assert [way.arrive(number, 0) for number in range(5)] == [True, True, True, False, False]
     assert not way.arrive(5, MBIT_1000_BYTES_NS - 1)
     assert way.arrive(6, MBIT_1000_BYTES_NS)  # the first has left
@@ -73,21 +73,21 @@ def test_a_full_queue_drops_new_packets(code: ctypes.CDLL) -> None:
 
 
 def test_delayed_packets_take_no_room_in_the_queue(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000, queue_bytes=1000, delay_ns=1000 * MS)
+    way = VirtualLink(code, rate_bps=1_000_000, queue_bytes=1000, delay_ns=1000 * MS)
     assert all(way.arrive(number, number * MBIT_1000_BYTES_NS) for number in range(100))
     assert len(way.leave(NEVER)) == 100
 
 
 def test_the_number_of_delayed_packets_is_bounded(code: ctypes.CDLL) -> None:
     """With a delay and no rate, only memory would limit the packets in flight."""
-    way = Way(code, delay_ns=1000 * MS)
+    way = VirtualLink(code, delay_ns=1000 * MS)
     kept = sum(way.arrive(number, number) for number in range(20_000))
     assert 10_000 < kept < 20_000
     assert way.counters.dropped_packets == 20_000 - kept
 
 
 def test_jitter_is_bounded_and_keeps_the_order(code: ctypes.CDLL) -> None:
-    way = Way(code, delay_ns=10 * MS, jitter_ns=4 * MS)
+    way = VirtualLink(code, delay_ns=10 * MS, jitter_ns=4 * MS)
     for number in range(1000):
         way.arrive(number, number * 5 * MS)  # farther apart than the jitter: each delay is drawn independently
     extra = [left.due_ns - left.number * 5 * MS - 10 * MS for left in way.leave(NEVER)]
@@ -103,7 +103,7 @@ def test_jitter_is_bounded_and_keeps_the_order(code: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("chance", [0.001, 0.1, 0.5])
 def test_independent_loss_is_within_its_binomial_interval(code: ctypes.CDLL, chance: float) -> None:
-    passed = fates(Way(code, loss=chance))
+    passed = fates(VirtualLink(code, loss=chance))
     spread = SIGMAS * math.sqrt(MANY * chance * (1 - chance))
     assert abs(passed.count(False) - MANY * chance) < spread
     pairs = sum(not first and not second for first, second in pairwise(passed))
@@ -112,7 +112,7 @@ def test_independent_loss_is_within_its_binomial_interval(code: ctypes.CDLL, cha
 
 @pytest.mark.parametrize(("p", "r"), [(0.01, 0.25), (0.001, 0.1), (0.2, 0.8)])
 def test_bursts_follow_the_gilbert_model(code: ctypes.CDLL, p: float, r: float) -> None:
-    passed = fates(Way(code, p=p, r=r, loss_bad=1.0))
+    passed = fates(VirtualLink(code, p=p, r=r, loss_bad=1.0))
     lengths = [len(list(run)) for fate, run in groupby(passed) if not fate]
     expected = MANY * p * r / (p + r)  # each burst ends once
     # Lengths are geometric: mean 1/r, variance (1-r)/r².
@@ -122,21 +122,21 @@ def test_bursts_follow_the_gilbert_model(code: ctypes.CDLL, p: float, r: float) 
 
 def test_both_gilbert_states_have_their_loss(code: ctypes.CDLL) -> None:
     p, r, good, bad = 0.01, 0.04, 0.02, 0.5
-    lost = fates(Way(code, p=p, r=r, loss_good=good, loss_bad=bad)).count(False)
+    lost = fates(VirtualLink(code, p=p, r=r, loss_good=good, loss_bad=bad)).count(False)
     assert lost / MANY == pytest.approx((r * good + p * bad) / (p + r), rel=0.1)
 
 
 def test_loss_of_one_drops_all_and_of_zero_nothing(code: ctypes.CDLL) -> None:
-    assert not any(fates(Way(code, loss=1.0), 1000))
-    assert all(fates(Way(code), 1000))
-    way = Way(code, p=1.0, r=1e-12, loss_bad=1.0)
+    assert not any(fates(VirtualLink(code, loss=1.0), 1000))
+    assert all(fates(VirtualLink(code), 1000))
+    way = VirtualLink(code, p=1.0, r=1e-12, loss_bad=1.0)
     assert not any(fates(way, 1000))
     way.shape(p=0.0)  # the channel becomes good again
     assert all(fates(way, 1000))
 
 
 def test_a_new_rate_applies_to_unsent_bits(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000)
+    way = VirtualLink(code, rate_bps=1_000_000)
     way.arrive(0, 0)
     way.arrive(1, 0)
     way.shape(now_ns=MBIT_1000_BYTES_NS // 4, rate_bps=2_000_000)
@@ -146,23 +146,23 @@ def test_a_new_rate_applies_to_unsent_bits(code: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("rate_bps", [0, 1_000_000_000])
 def test_a_raised_rate_sends_waiting_packets_at_once(code: ctypes.CDLL, rate_bps: int) -> None:
-    way = Way(code, rate_bps=1000)
+    way = VirtualLink(code, rate_bps=1000)
     way.arrive(0, 0)
     way.shape(now_ns=5000 * MS, rate_bps=rate_bps)
     assert 5000 * MS <= way.due() <= 5001 * MS
 
 
 def test_a_shorter_delay_keeps_the_order(code: ctypes.CDLL) -> None:
-    way = Way(code, delay_ns=50 * MS)
+    way = VirtualLink(code, delay_ns=50 * MS)
     way.arrive(0, 0)
     way.shape(now_ns=MS, delay_ns=5 * MS)
     way.arrive(1, MS)
     way.arrive(2, 60 * MS)
-    assert way.leave(NEVER) == [Left(0, 50 * MS), Left(1, 50 * MS), Left(2, 65 * MS)]
+    assert way.leave(NEVER) == [DepartedPacket(0, 50 * MS), DepartedPacket(1, 50 * MS), DepartedPacket(2, 65 * MS)]
 
 
-def both_ways(code: ctypes.CDLL, **shape: float) -> tuple[Way, Way]:
-    up, down = Way(code, rate_bps=1_000_000, **shape), Way(code, rate_bps=1_000_000, **shape)
+def both_ways(code: ctypes.CDLL, **shape: float) -> tuple[VirtualLink, VirtualLink]:
+    up, down = VirtualLink(code, rate_bps=1_000_000, **shape), VirtualLink(code, rate_bps=1_000_000, **shape)
     up.share(down)
     return up, down
 
@@ -173,8 +173,10 @@ def test_directions_that_share_a_channel_send_in_turns(code: ctypes.CDLL) -> Non
         assert up.arrive(number, 0)
     assert down.arrive(0, 1)
     assert (up.due(), down.due()) == (MBIT_1000_BYTES_NS, 2 * MBIT_1000_BYTES_NS)
-    assert down.leave(NEVER) == [Left(0, 2 * MBIT_1000_BYTES_NS)]
-    assert up.leave(NEVER) == [Left(number, turn * MBIT_1000_BYTES_NS) for number, turn in enumerate((1, 3, 4))]
+    assert down.leave(NEVER) == [DepartedPacket(0, 2 * MBIT_1000_BYTES_NS)]
+    assert up.leave(NEVER) == [
+        DepartedPacket(number, turn * MBIT_1000_BYTES_NS) for number, turn in enumerate((1, 3, 4))
+    ]
 
 
 def test_a_channel_shared_by_one_direction_is_its_own(code: ctypes.CDLL) -> None:
@@ -182,7 +184,7 @@ def test_a_channel_shared_by_one_direction_is_its_own(code: ctypes.CDLL) -> None
     down.shape(shared=0)
     for way in (up, down):
         way.arrive(0, 0)
-        assert way.leave(NEVER) == [Left(0, MBIT_1000_BYTES_NS)]
+        assert way.leave(NEVER) == [DepartedPacket(0, MBIT_1000_BYTES_NS)]
 
 
 @pytest.mark.parametrize(("waiting", "part"), [(1, 1.0), (2, 0.9), (5, 0.6), (30, 0.1)])
@@ -197,10 +199,10 @@ def test_each_further_waiting_sender_reduces_the_rate(code: ctypes.CDLL, waiting
 
 
 def test_an_idle_sender_does_not_contend(code: ctypes.CDLL) -> None:
-    way = Way(code, rate_bps=1_000_000, contention=0.5)
+    way = VirtualLink(code, rate_bps=1_000_000, contention=0.5)
     for source in range(2):
         way.arrive(source, 0, source=source)
-    assert way.leave(NEVER) == [Left(0, 2 * MBIT_1000_BYTES_NS), Left(1, 3 * MBIT_1000_BYTES_NS)]
+    assert way.leave(NEVER) == [DepartedPacket(0, 2 * MBIT_1000_BYTES_NS), DepartedPacket(1, 3 * MBIT_1000_BYTES_NS)]
 
 
 def test_quantiles_of_lateness_are_within_a_bucket(tmp_path: Path) -> None:

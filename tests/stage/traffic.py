@@ -19,7 +19,7 @@ HEADERS_BYTES = 8 + 20 + 14
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedPackets:
     received: int
     in_order: bool
     wire_bps: float  # with headers down to Ethernet's
@@ -37,7 +37,7 @@ def exchange(
     buffer: int = SMALL_BUFFER,
     during: Callable[[], None] | None = None,
     payload_bps: int = 0,
-) -> Seen:
+) -> ReceivedPackets:
     words = [*PROGRAM, "send", address, str(count), str(payload), str(buffer), str(payload_bps)]
     with receiver.popen([*PROGRAM, "receive"], stdin=subprocess.PIPE, stderr=None, text=True) as ear:
         assert ear.stdout is not None
@@ -50,4 +50,4 @@ def exchange(
     wire_bits = (told["received"] - 1) * (payload + HEADERS_BYTES) * 8
     rate = wire_bits / told["seconds"] if told["received"] > 1 else 0.0
     longest_ms, shortest_ms = told["longest_s"] * 1000, told["shortest_s"] * 1000
-    return Seen(told["received"], told["in_order"], rate, longest_ms, shortest_ms, tuple(told["gaps"]))
+    return ReceivedPackets(told["received"], told["in_order"], rate, longest_ms, shortest_ms, tuple(told["gaps"]))

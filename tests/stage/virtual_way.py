@@ -79,12 +79,12 @@ def load(place: Path) -> ctypes.CDLL:
 
 
 @dataclass(frozen=True)
-class Left:
+class DepartedPacket:
     number: int
     due_ns: int
 
 
-class Way:
+class VirtualLink:
     """One direction of a link in virtual time. Packets are numbers."""
 
     def __init__(self, code: ctypes.CDLL, seed: int = 1, **shape: float) -> None:
@@ -103,7 +103,7 @@ class Way:
         self._shape |= changes
         self._code.way_shape(ctypes.byref(self._way), ctypes.byref(CShape(**self._shape)), ctypes.c_int64(now_ns))
 
-    def share(self, other: Way) -> None:
+    def share(self, other: VirtualLink) -> None:
         """Share one channel with the other direction from now on."""
         for one, another in ((self, other), (other, self)):
             one._way.other = ctypes.addressof(another._way)
@@ -119,11 +119,11 @@ class Way:
     def due(self) -> int:
         return int(self._code.way_due(ctypes.byref(self._way)))
 
-    def leave(self, now_ns: int) -> list[Left]:
+    def leave(self, now_ns: int) -> list[DepartedPacket]:
         """Return all packets that are due by now."""
         left = []
         due = ctypes.c_int64()
         while packet := self._code.way_leave(ctypes.byref(self._way), ctypes.c_int64(now_ns), ctypes.byref(due)):
-            left.append(Left(packet.contents.number, due.value))
+            left.append(DepartedPacket(packet.contents.number, due.value))
             del self._kept[packet.contents.number]
         return left

@@ -38,7 +38,7 @@ STRICT = ("/dev", "/proc", "/sys")  # ProtectSystem=strict does not change these
 library = ctypes.CDLL(None, use_errno=True)
 
 
-class Service:
+class UnitSettings:
     """The settings of a role's unit files."""
 
     def __init__(self, role: str) -> None:
@@ -55,7 +55,7 @@ def called(name: str, *arguments: int | bytes | None) -> None:
         raise OSError(ctypes.get_errno(), f"{name} {arguments} is refused")
 
 
-def confine(service: Service, place: Path) -> None:
+def confine(service: UnitSettings, place: Path) -> None:
     """Confine the process to a view of the files that is writable where the unit allows it."""
     (strict,) = service.listed("ProtectSystem")
     assert strict == "strict", f"ProtectSystem={strict}, of which nothing is known here"
@@ -92,7 +92,7 @@ def only_these(families: list[int]) -> bytes:
     return b"".join(struct.pack("HBBI", *each) for each in program)
 
 
-def restrict(service: Service) -> None:
+def restrict(service: UnitSettings) -> None:
     code = only_these([getattr(socket, family) for family in service.listed("RestrictAddressFamilies")])
     kept = ctypes.create_string_buffer(code)
     filtered = struct.pack("HP", len(code) // 8, ctypes.addressof(kept))
@@ -114,7 +114,7 @@ def main() -> None:
     between = sys.argv.index("--")
     wished, words = sys.argv[1:between], sys.argv[between + 1 :]
     role = words[words.index("--role") + 1] if "--role" in words else DEFAULT_ROLE
-    service = Service(role)
+    service = UnitSettings(role)
     less = {each.removeprefix("-") for each in wished if each.startswith("-")}
     more = {each for each in wished if not each.startswith("-")}
     rights = sorted({*service.listed("CapabilityBoundingSet"), *more} - less)

@@ -16,7 +16,7 @@ from lab.processes.controller import OPENFLOW, TREE, Controller, controlled
 from lab.stage import isolate, ovs
 from lab.stage.nodes import MAX_BACKOFF_MS
 from lab.stage.stage import Stage, raised
-from tests.system.evidence import Snoop, reaches, snooping, until
+from tests.system.evidence import OpenFlowRecorder, reaches, snooping, until
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.twin import TwinTopo
 from topologies.wide import WideTopo
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @dataclass(frozen=True)
-class Home:
+class GatewayLab:
     """A stage and the controller of its gateway."""
 
     net: Stage
@@ -71,16 +71,16 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def paper(place: Path) -> Iterator[Home]:
+def paper(place: Path) -> Iterator[GatewayLab]:
     """Yield the paper's lab without rates and losses, in a steady state."""
     # The controller starts first, so that Open vSwitch's first attempt succeeds.
     with controlled(PAPER, directory=place) as controller, raised(PaperTopo(shaped=False), controller=OPENFLOW) as net:
         controller.await_steady()
-        yield Home(net, controller)
+        yield GatewayLab(net, controller)
 
 
 @pytest.fixture(scope="module")
-def wide(place: Path) -> Iterator[Home]:
+def wide(place: Path) -> Iterator[GatewayLab]:
     with ExitStack() as stack:
         controller = stack.enter_context(controlled(WIDE, directory=place))
         net = stack.enter_context(raised(WideTopo(), controller=OPENFLOW))
@@ -88,36 +88,36 @@ def wide(place: Path) -> Iterator[Home]:
             link.forward.set(loss_percent=0)
             link.backward.set(loss_percent=0)
         controller.await_steady()
-        yield Home(net, controller)
+        yield GatewayLab(net, controller)
 
 
 @pytest.fixture(scope="module")
-def snoop(paper: Home) -> Iterator[Snoop]:
+def snoop(paper: GatewayLab) -> Iterator[OpenFlowRecorder]:
     with snooping(BRIDGE) as snoop:
         yield snoop
 
 
 @pytest.fixture(scope="module")
-def twin(place: Path) -> Iterator[Home]:
+def twin(place: Path) -> Iterator[GatewayLab]:
     with two_sites(place) as home:
         yield home
 
 
 @contextmanager
-def two_sites(place: Path) -> Iterator[Home]:
+def two_sites(place: Path) -> Iterator[GatewayLab]:
     """Yield two peer sites. Their controller serves agents, and none has joined yet."""
     with (
         controlled(TWIN, SETTINGS, directory=place) as controller,
         raised(TwinTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
-        home = Home(net, controller)
+        home = GatewayLab(net, controller)
         home.returns_soon()
         greeted(home)
         yield home
 
 
-def greeted(twin: Home) -> None:
+def greeted(twin: GatewayLab) -> None:
     """Wait until the switch has learned the client's MACs from its first packets."""
     for address in ("192.168.110.3", "192.168.210.3"):
         until(lambda own=address: reaches(twin.net.machine("client"), own, SERVER), f"{address} is found")
@@ -134,10 +134,10 @@ def slowed(net: Stage, rate_bps: int, *uplinks: str) -> Iterator[Callable[[], No
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PeopleOverrides:
     """Overrides by people. They are in force when a method returns."""
 
-    home: Home
+    home: GatewayLab
 
     def mode(self, mode: str) -> None:
         self.home.controller.client.set_mode("client", mode)
@@ -149,9 +149,9 @@ class Wishes:
 
 
 @pytest.fixture
-def wish(paper: Home) -> Iterator[Wishes]:
+def wish(paper: GatewayLab) -> Iterator[PeopleOverrides]:
     """Yield the overrides, and restore the file's settings after the test."""
-    wishes = Wishes(paper)
+    wishes = PeopleOverrides(paper)
     yield wishes
     wishes.active("wifi")
     wishes.mode("bicast")

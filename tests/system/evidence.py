@@ -107,7 +107,7 @@ class Message:
 HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}): (OFP\w+)(.*)")
 
 
-class Snoop:
+class OpenFlowRecorder:
     """Records every OpenFlow message between a bridge and its controller, as copied by Open vSwitch."""
 
     def __init__(self, bridge: str) -> None:
@@ -167,9 +167,9 @@ class Snoop:
 
 
 @contextmanager
-def snooping(bridge: str) -> Iterator[Snoop]:
+def snooping(bridge: str) -> Iterator[OpenFlowRecorder]:
     """Record all messages during the block. The bridge must be connected: an echo each second marks the time."""
-    snoop = Snoop(bridge)
+    snoop = OpenFlowRecorder(bridge)
     try:
         snoop.settled()
         yield snoop

@@ -26,7 +26,7 @@ def lab(size_bytes: int) -> str:
     )
 
 
-class Raised:
+class RunningLab:
     def __init__(self, mark: str, process: subprocess.Popen[str]) -> None:
         self._mark = f"BICAST_TREE={mark}".encode()
         self.process = process
@@ -65,7 +65,7 @@ class Raised:
 
 
 @contextmanager
-def raised_lab(size_bytes: int) -> Iterator[Raised]:
+def raised_lab(size_bytes: int) -> Iterator[RunningLab]:
     mark = f"/{uuid4()}"
     outside = {name: value for name, value in os.environ.items() if name not in (MARK, "LAB_ONCE")}
     with subprocess.Popen(
@@ -77,6 +77,6 @@ def raised_lab(size_bytes: int) -> Iterator[Raised]:
         text=True,
     ) as process:
         try:
-            yield Raised(mark, process)
+            yield RunningLab(mark, process)
         finally:
             process.kill()

@@ -19,7 +19,7 @@ INTERVAL_MS = 250
 MANY = 10_000
 
 
-class Liar:
+class FalseAgent:
     def __init__(self, stream: Stream, address: str) -> None:
         self._stream = stream
         self._sequence = count(1)
@@ -41,7 +41,7 @@ class Liar:
 
 
 @contextmanager
-def lying(controller: Controller, name: str, address: str) -> Iterator[Liar]:
+def lying(controller: Controller, name: str, address: str) -> Iterator[FalseAgent]:
     """Yield a lying agent that is in session during the block."""
     invited = controller.client.invite(name, "terminal")
     kept = (isolate.RUN_DIRECTORY / "agents" / "ca.pem").read_bytes()
@@ -53,7 +53,7 @@ def lying(controller: Controller, name: str, address: str) -> Iterator[Liar]:
     at = identity.session.rpartition(":")[2]
     stream = Stream(Endpoint(joins_at.host, int(at)), ca_pem, identity, None)
     try:
-        yield Liar(stream, address)
+        yield FalseAgent(stream, address)
     finally:
         stream.close()
 

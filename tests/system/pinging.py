@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import pings
 from topologies.paper import SERVER
 
 PINGS = 200
 
 
-def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
+def pinged(home: GatewayLab, source: str, target: str = SERVER) -> tuple[int, int]:
     """Return how many pings were answered, and how many answers were duplicates."""
     said = pings(home.net.machine("client"), source, target, "-i", "0.01", count=PINGS)
     answered = {int(number) for number in re.findall(r"bytes from .*icmp_seq=(\d+)", said)}
@@ -26,13 +26,13 @@ def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
     return sum(number <= PINGS for number in answered), said.count("DUP!")
 
 
-def copies(home: Home, site: str) -> dict[str, Any]:
+def copies(home: GatewayLab, site: str) -> dict[str, Any]:
     gateways = {one["name"]: one for one in home.controller.client.get("status")["gateways"]}
     return {one["name"]: one for one in gateways[site]["copies"]["paths"]}
 
 
 @contextmanager
-def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
+def pinging(home: GatewayLab, source: str) -> Iterator[Callable[[], str]]:
     """Ping during the block. The yielded function returns the output after it."""
     words = ["ping", "-i", "0.02", "-I", source, SERVER]
     process = home.net.machine("client").popen(words, stdout=subprocess.PIPE, text=True)

@@ -24,7 +24,7 @@ from lab.stage.command import run
 from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 from lab.traffic.streaming import PORT as STREAM_PORT
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import reaches, until
 from topologies.access_point import SERVERS, AccessPointTopo, address
 
@@ -40,7 +40,7 @@ BPF_PROG_QUERY, TCX_INGRESS, TCX_EGRESS = 16, 46, 47  # from linux/bpf.h
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UploadSocket:
     """A socket that sends to the server."""
 
     control: str
@@ -59,7 +59,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Air(Home):
+class AccessPointLab(GatewayLab):
     agents: Mapping[str, AgentProcess]
 
     def access_point(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Air(Home):
         windows = self.view(terminal)["windows"]
         return max(((one["least_segments"], one["most_segments"]) for one in windows), default=(0, 0))
 
-    def lines(self, terminal: str, port: int = PORT) -> list[Line]:
+    def lines(self, terminal: str, port: int = PORT) -> list[UploadSocket]:
         words = ("ss", "-tinOH", "state", "established", "dport", "=", f":{port}")
         return [_line(each) for each in self.net.machine(terminal).run(*words).stdout.splitlines() if " cwnd:" in each]
 
@@ -157,7 +157,7 @@ class Air(Home):
             self.net.machine(name).run("ip", "tcp_metrics", "flush")
 
 
-def _line(told: str) -> Line:
+def _line(told: str) -> UploadSocket:
     def number(name: str) -> int:
         found = re.search(rf"\b{name}:(\d+)", told)
         return int(found[1]) if found else 0
@@ -167,7 +167,7 @@ def _line(told: str) -> Line:
     control = re.search(r"\b(bicast_\w+|cubic|reno|bbr)\b", told)
     scale = re.search(r"\bwscale:(\d+)", told)
     assert control and scale, told
-    return Line(
+    return UploadSocket(
         control=control[1],
         cwnd=number("cwnd"),
         srtt_ms=float(rtt[1]) if rtt else 0.0,
@@ -207,7 +207,7 @@ def _second_way(net: Stage) -> None:
 
 
 @contextmanager
-def shared(place: Path) -> Iterator[Air]:
+def shared(place: Path) -> Iterator[AccessPointLab]:
     """Yield an access point with four terminals under the rule ideal. Two of them and the gateway have agents."""
     with (
         controlled(FILE, SETTINGS, directory=place) as controller,
@@ -222,7 +222,7 @@ def shared(place: Path) -> Iterator[Air]:
             name: running.enter_context(agent(controller, net.machine(name), name, "terminal")) for name in LAPTOPS
         }
         agents[SITE] = running.enter_context(agent(controller, None, SITE, "gateway"))
-        air = Air(net, controller, agents)
+        air = AccessPointLab(net, controller, agents)
         air.returns_soon()
         air.set_rule("ideal")
         until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes")

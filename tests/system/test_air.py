@@ -26,7 +26,7 @@ from tests.system.shared_air import (
     SERVER,
     SITE,
     WINDOW,
-    Air,
+    AccessPointLab,
     controls,
     programs_at,
     shared,
@@ -42,13 +42,13 @@ REPORTS_EVERY_S = 0.25
 
 
 @pytest.fixture(scope="module")
-def shared_air(place: Path) -> Iterator[Air]:
+def shared_air(place: Path) -> Iterator[AccessPointLab]:
     with shared(place) as air:
         yield air
 
 
 @pytest.fixture
-def air(shared_air: Air) -> Iterator[Air]:
+def air(shared_air: AccessPointLab) -> Iterator[AccessPointLab]:
     shared_air.forget()
     yield shared_air
     shared_air.revive()
@@ -61,7 +61,9 @@ def fitting(rtt_ms: float, active: int) -> int:
 
 @pytest.mark.timed
 @pytest.mark.parametrize(("terminals", "hand"), [(LAPTOPS, CONTROL), (PHONES, WINDOW)])
-def test_caps_split_the_air_and_grow_when_an_upload_ends(air: Air, terminals: tuple[str, str], hand: str) -> None:
+def test_caps_split_the_air_and_grow_when_an_upload_ends(
+    air: AccessPointLab, terminals: tuple[str, str], hand: str
+) -> None:
     first, second = terminals
     with air.held_uploads(**dict.fromkeys(terminals, hand)) as sending:
         for name in terminals:
@@ -87,7 +89,7 @@ def line_of(verb: str, terminal: str) -> str:
 
 
 @pytest.mark.timed
-def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
+def test_caps_end_when_an_agent_is_killed_and_then_return(air: AccessPointLab) -> None:
     with air.held_uploads(t1=CONTROL, t3=WINDOW):
         own = air.lines("t1")[0].control
         most = max(air.bounds(name)[1] for name in ("t1", "t3"))
@@ -114,7 +116,7 @@ def test_caps_end_when_an_agent_is_killed_and_then_return(air: Air) -> None:
 
 
 @pytest.mark.timed
-def test_caps_end_and_return_with_the_controller(air: Air) -> None:
+def test_caps_end_and_return_with_the_controller(air: AccessPointLab) -> None:
     with air.held_uploads(t1=CONTROL, t3=WINDOW):
         most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
         air.controller.kill()
@@ -128,7 +130,7 @@ def test_caps_end_and_return_with_the_controller(air: Air) -> None:
 
 
 @pytest.fixture
-def ruled(air: Air) -> Iterator[Air]:
+def ruled(air: AccessPointLab) -> Iterator[AccessPointLab]:
     """Yield the access point, and restore the rule after the test."""
     yield air
     air.set_rule("ideal")
@@ -136,7 +138,7 @@ def ruled(air: Air) -> Iterator[Air]:
 
 
 @pytest.mark.timed
-def test_a_new_rule_acts_at_once_and_off_removes_all_caps(ruled: Air) -> None:
+def test_a_new_rule_acts_at_once_and_off_removes_all_caps(ruled: AccessPointLab) -> None:
     air = ruled
     air.set_rule("off")
     with air.ready("t1", "t3") as sending:
@@ -168,7 +170,7 @@ def metric(name: str, terminal: str) -> float | None:
 
 
 @pytest.mark.timed
-def test_a_lying_terminal_is_named_and_takes_no_share(air: Air) -> None:
+def test_a_lying_terminal_is_named_and_takes_no_share(air: AccessPointLab) -> None:
     liar = "t4"
     least, most = (fitting(ms, active) for ms, active in ((WAY_MS, 3), (BELIEVED_MS, 1)))
     with air.held_uploads(t1=CONTROL, t2=CONTROL), lying(air.controller, liar, address(liar)) as agent:
@@ -200,7 +202,7 @@ def warned(beginning: str) -> str:
     return "\n".join(re.findall(rf"^! .*{beginning}.*$", run("./bicast", "status").stdout, re.MULTILINE))
 
 
-def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
+def test_a_second_agent_of_a_host_enforces_nothing(air: AccessPointLab) -> None:
     terminal = PHONES[0]
     machine = air.net.machine(terminal)
     with agent(air.controller, machine, terminal, "terminal"), air.held_uploads(**{terminal: CONTROL}):
@@ -217,7 +219,7 @@ def test_a_second_agent_of_a_host_enforces_nothing(air: Air) -> None:
 
 
 @pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", WINDOW)])
-def test_subflows_of_one_connection_share_a_cap(air: Air, terminal: str, hand: str) -> None:
+def test_subflows_of_one_connection_share_a_cap(air: AccessPointLab, terminal: str, hand: str) -> None:
     with _two_held_subflows(air, terminal, hand) as stream:
         assert air.view(terminal)["connections"] == 1
         assert stream.finish().whole
@@ -225,13 +227,13 @@ def test_subflows_of_one_connection_share_a_cap(air: Air, terminal: str, hand: s
 
 @pytest.mark.timed
 @pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", WINDOW)])
-def test_subflows_never_exceed_their_common_cap(air: Air, terminal: str, hand: str) -> None:
+def test_subflows_never_exceed_their_common_cap(air: AccessPointLab, terminal: str, hand: str) -> None:
     with _two_held_subflows(air, terminal, hand):
         until(lambda: air.kept(terminal, hand, STREAM_PORT), "both together never have more in flight")
 
 
 @contextmanager
-def _two_held_subflows(air: Air, terminal: str, hand: str) -> Iterator[Stream]:
+def _two_held_subflows(air: AccessPointLab, terminal: str, hand: str) -> Iterator[Stream]:
     with streaming(air.net.machine(NEAR), air.net.machine(terminal), SERVER, upload=True) as stream:
         stream.await_flowing()
         until(lambda: len(air.lines(terminal, STREAM_PORT)) == 2, "there are two subflows")

@@ -15,7 +15,7 @@ from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.stage import raised
 from lab.traffic.web import download, web_server
-from tests.system.conftest import Home, greeted
+from tests.system.conftest import GatewayLab, greeted
 from tests.system.evidence import assert_reaches, reaches, until
 from tests.system.pinging import PINGS, pinged, pinging
 from tests.system.test_elimination import lose, silent
@@ -51,14 +51,14 @@ def exit_made() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def beyond(place: Path) -> Iterator[Home]:
+def beyond(place: Path) -> Iterator[GatewayLab]:
     with (
         controlled(TREE / "topologies" / "beyond.yaml", SETTINGS, directory=place) as controller,
         raised(BeyondTopo(shaped=False), controller=OPENFLOW) as net,
         exit_made(),
     ):
         controller.await_steady()
-        home = Home(net, controller)
+        home = GatewayLab(net, controller)
         home.returns_soon()
         greeted(home)
         with eliminating(controller, "home", "far"):
@@ -69,7 +69,7 @@ def beyond(place: Path) -> Iterator[Home]:
 
 
 @contextmanager
-def cut(home: Home, uplink: str) -> Iterator[None]:
+def cut(home: GatewayLab, uplink: str) -> Iterator[None]:
     lose(home, uplink, 100)
     try:
         yield
@@ -93,31 +93,31 @@ def counted(to_home: int, to_far: int) -> Iterator[None]:
         until(lambda name=name: enough(name), f"{name} has brought {to_home} to home and {to_far} to far")
 
 
-def fetched(home: Home) -> bool:
+def fetched(home: GatewayLab) -> bool:
     with web_server(home.net.machine("web"), WEB) as web:
         file = web.offer("file", BYTES)
         return download(home.net.machine("client"), file.url, timeout_s=60).sha256 == file.sha256
 
 
 @pytest.mark.parametrize(("source", "target"), [(CLIENT, WEB), (BY_LTE, WEB), (SIXTH, WEB6)])
-def test_internet_pings_use_both_uplinks_and_return_once(beyond: Home, source: str, target: str) -> None:
+def test_internet_pings_use_both_uplinks_and_return_once(beyond: GatewayLab, source: str, target: str) -> None:
     with counted(PINGS, PINGS):
         assert pinged(beyond, source, target) == (PINGS, 0)
 
 
-def test_an_internet_download_uses_both_uplinks(beyond: Home) -> None:
+def test_an_internet_download_uses_both_uplinks(beyond: GatewayLab) -> None:
     with counted(SEGMENTS, SEGMENTS // 20):  # one acknowledgement may cover many segments
         assert fetched(beyond)
 
 
 @pytest.mark.parametrize("uplink", UPLINKS)
-def test_internet_traffic_survives_the_cut_of_an_uplink(beyond: Home, uplink: str) -> None:
+def test_internet_traffic_survives_the_cut_of_an_uplink(beyond: GatewayLab, uplink: str) -> None:
     with cut(beyond, uplink):
         assert pinged(beyond, CLIENT, WEB) == (PINGS, 0)
         assert fetched(beyond)
 
 
-def test_internet_hosts_see_the_address_of_the_far_site(beyond: Home) -> None:
+def test_internet_hosts_see_the_address_of_the_far_site(beyond: GatewayLab) -> None:
     counts = "table ip who { chain asks { type filter hook prerouting priority raw; ip saddr 203.0.113.9 counter; }; }"
     web = beyond.net.machine("web")
     web.run("nft", "-f", "-", given=counts)
@@ -128,7 +128,7 @@ def test_internet_hosts_see_the_address_of_the_far_site(beyond: Home) -> None:
         web.run("nft", "delete", "table", "ip", "who")
 
 
-def test_internet_hosts_cannot_reach_terminals_first(beyond: Home) -> None:
+def test_internet_hosts_cannot_reach_terminals_first(beyond: GatewayLab) -> None:
     web = beyond.net.machine("web")
     web.run("ip", "route", "add", "192.168.0.0/16", "via", "203.0.113.9")
     try:

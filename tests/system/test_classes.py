@@ -10,7 +10,7 @@ import pytest
 
 from lab.stage.command import run
 from lab.stage.nodes import Machine
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import snooping, until
 from tests.system.test_twin import CLIENT, carried
 from topologies.paper import BRIDGE as HOME
@@ -36,7 +36,7 @@ CLASSES = """\
 
 
 @pytest.fixture(scope="module")
-def classed(twin: Home) -> Iterator[Home]:
+def classed(twin: GatewayLab) -> Iterator[GatewayLab]:
     file = twin.controller.file
     before = file.read_text()
     with_classes = before.replace("    uplinks:\n", f"{CLASSES}    uplinks:\n", 1)
@@ -51,7 +51,7 @@ def classed(twin: Home) -> Iterator[Home]:
     reload(twin)
 
 
-def reload(home: Home) -> None:
+def reload(home: GatewayLab) -> None:
     home.controller.process.send_signal(signal.SIGHUP)
     home.controller.await_word("is in force")
     home.await_in_force()
@@ -61,7 +61,7 @@ def send(machine: Machine, own: tuple[str, int], other: tuple[str, int]) -> None
     machine.run("python3", "-c", SEND, own[0], str(own[1]), other[0], str(other[1]), str(DATAGRAMS))
 
 
-def ridden(home: Home, port: int, *expected: str) -> None:
+def ridden(home: GatewayLab, port: int, *expected: str) -> None:
     """Send datagrams to the server's port and from it. Each uplink must carry all, or almost none."""
     client, server = home.net.machine("client"), home.net.machine("server")
     for direction, go in enumerate(
@@ -82,13 +82,13 @@ def ridden(home: Home, port: int, *expected: str) -> None:
             assert came(name) < DATAGRAMS / 2
 
 
-def test_a_bicast_class_uses_both_uplinks_a_single_class_one(classed: Home) -> None:
+def test_a_bicast_class_uses_both_uplinks_a_single_class_one(classed: GatewayLab) -> None:
     ridden(classed, CALL, "wifi", "lte")
     ridden(classed, BACKUP, "wifi")
     ridden(classed, CALL + 100, "wifi")
 
 
-def test_a_class_override_changes_only_groups_at_both_sites(classed: Home) -> None:
+def test_a_class_override_changes_only_groups_at_both_sites(classed: GatewayLab) -> None:
     with snooping(HOME) as at_home, snooping(FAR) as at_far:
         heard = at_home.number(), at_far.number()
         assert run("./bicast", "mode", "client/voip", "single").stdout == "client/voip is in mode single\n"

@@ -14,7 +14,7 @@ from lab.processes.controller import OPENFLOW, controlled
 from lab.stage.stage import raised
 from lab.traffic.download import DownloadResult, flowing
 from lab.traffic.web import web_server
-from tests.system.conftest import PAPER, Home, slowed
+from tests.system.conftest import PAPER, GatewayLab, slowed
 from tests.system.evidence import gateway, program, reaches, snooping, until
 from topologies.paper import BRIDGE, SERVER, WIFI_BPS, PaperTopo
 
@@ -24,7 +24,7 @@ LONGEST_PAUSE_S = 1.0  # a download has pauses of its own; bench publishes the f
 
 
 @pytest.fixture(scope="module")
-def home(place: Path) -> Iterator[Home]:
+def home(place: Path) -> Iterator[GatewayLab]:
     """Yield a home with no bicast in its file, so that bicast is an override."""
     kept = place / "kept"
     kept.mkdir()
@@ -35,13 +35,13 @@ def home(place: Path) -> Iterator[Home]:
         raised(PaperTopo(congestion_control="bbr"), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
-        home = Home(net, controller)
+        home = GatewayLab(net, controller)
         home.returns_soon()
         yield home
 
 
 @contextmanager
-def as_it_was(home: Home) -> Iterator[Client]:
+def as_it_was(home: GatewayLab) -> Iterator[Client]:
     """Restart the controller after the block if it is dead, and restore mode and uplink."""
     client = home.controller.client
     before = client.get("terminals", "client")
@@ -55,7 +55,7 @@ def as_it_was(home: Home) -> Iterator[Client]:
         client.set_mode("client", before["mode"])
 
 
-def test_kill_9_during_a_download_loses_no_byte_or_override(home: Home) -> None:
+def test_kill_9_during_a_download_loses_no_byte_or_override(home: GatewayLab) -> None:
     with as_it_was(home) as client:
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
@@ -69,7 +69,7 @@ def test_kill_9_during_a_download_loses_no_byte_or_override(home: Home) -> None:
 
 
 @pytest.mark.timed
-def test_kill_9_pauses_a_download_for_less_than_a_second(home: Home) -> None:
+def test_kill_9_pauses_a_download_for_less_than_a_second(home: GatewayLab) -> None:
     with as_it_was(home) as client:
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
@@ -77,7 +77,7 @@ def test_kill_9_pauses_a_download_for_less_than_a_second(home: Home) -> None:
         assert _killed_under_a_download(home, WIFI_BPS).longest_pause_s < LONGEST_PAUSE_S
 
 
-def _killed_under_a_download(home: Home, wifi_bps: int) -> DownloadResult:
+def _killed_under_a_download(home: GatewayLab, wifi_bps: int) -> DownloadResult:
     """Kill the controller during a download. Wi-Fi has this rate until the controller has returned."""
     before = program(BRIDGE)
     with web_server(home.net.machine("server"), SERVER) as web, snooping(BRIDGE) as snoop:
@@ -100,7 +100,7 @@ def _killed_under_a_download(home: Home, wifi_bps: int) -> DownloadResult:
     return received
 
 
-def test_a_dead_port_is_bypassed_without_a_controller(home: Home) -> None:
+def test_a_dead_port_is_bypassed_without_a_controller(home: GatewayLab) -> None:
     router = home.net.machine("router")
     with as_it_was(home) as client:
         client.set_mode("client", "single")

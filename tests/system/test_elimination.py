@@ -9,7 +9,7 @@ import pytest
 
 from lab.processes.agents import eliminating
 from lab.stage import ovs
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import reaches, until
 from tests.system.pinging import PINGS, assert_each_once, copies, pinged, pinging
 from tests.system.test_reload import IN_FORCE, reload
@@ -22,30 +22,30 @@ BEFORE_TRIAL_S = 15.0
 
 
 @pytest.fixture(scope="module")
-def once(twin: Home) -> Iterator[Home]:
+def once(twin: GatewayLab) -> Iterator[GatewayLab]:
     with eliminating(twin.controller, "home", "far"):
         twin.await_in_force()
         yield twin
 
 
 @pytest.fixture
-def lossy(once: Home) -> Iterator[Home]:
+def lossy(once: GatewayLab) -> Iterator[GatewayLab]:
     lose(once, "wifi", 33)
     yield once
     lose(once, "wifi", 0)
 
 
 @pytest.mark.parametrize("source", [CLIENT, BY_LTE])
-def test_every_ping_is_answered_once(once: Home, source: str) -> None:
+def test_every_ping_is_answered_once(once: GatewayLab, source: str) -> None:
     assert pinged(once, source) == (PINGS, 0)
 
 
-def test_losses_on_one_uplink_are_covered_by_the_other(lossy: Home) -> None:
+def test_losses_on_one_uplink_are_covered_by_the_other(lossy: GatewayLab) -> None:
     assert pinged(lossy, CLIENT) == (PINGS, 0)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_silent_uplink_is_named_and_left_without_loss(once: Home, direction: str) -> None:
+def test_a_silent_uplink_is_named_and_left_without_loss(once: GatewayLab, direction: str) -> None:
     """One direction of the uplink is dead."""
     way = getattr(once.net.uplink("wifi"), direction)
     site = {"forward": "far", "backward": "home"}[direction]
@@ -60,17 +60,17 @@ def test_a_silent_uplink_is_named_and_left_without_loss(once: Home, direction: s
     assert_each_once(answers())
 
 
-def silent(home: Home, site: str) -> set[str]:
+def silent(home: GatewayLab, site: str) -> set[str]:
     gateways = {one["name"]: one for one in home.controller.client.get("status")["gateways"]}
     return {one["uplink"] for one in gateways[site]["copies"]["silent"]}
 
 
-def active(home: Home) -> str:
+def active(home: GatewayLab) -> str:
     return str(home.controller.client.get("terminals", "client")["active_uplink"])
 
 
 @pytest.fixture
-def written(once: Home) -> Iterator[Home]:
+def written(once: GatewayLab) -> Iterator[GatewayLab]:
     """Yield sites whose file has the MACs of all next hops."""
     before = text = once.controller.file.read_text()
     for host, device in HOPS.items():
@@ -86,7 +86,7 @@ def written(once: Home) -> Iterator[Home]:
 
 
 @pytest.mark.slow
-def test_a_healed_uplink_takes_over_before_its_next_trial(written: Home) -> None:
+def test_a_healed_uplink_takes_over_before_its_next_trial(written: GatewayLab) -> None:
     try:
         with pinging(written, CLIENT):
             lose(written, "wifi", 100)
@@ -102,14 +102,14 @@ def test_a_healed_uplink_takes_over_before_its_next_trial(written: Home) -> None
         until(lambda: not silent(written, "home") | silent(written, "far"), "both bring copies again")
 
 
-def lose(home: Home, name: str, percent: float) -> None:
+def lose(home: GatewayLab, name: str, percent: float) -> None:
     """Set the loss of both directions of an uplink."""
     uplink = home.net.uplink(name)
     for way in (uplink.forward, uplink.backward):
         way.set(loss_percent=percent)
 
 
-def test_the_counters_of_both_sites_follow_the_copies(once: Home) -> None:
+def test_the_counters_of_both_sites_follow_the_copies(once: GatewayLab) -> None:
     """Pings go on until the counters have grown: an uplink that an earlier test broke may still be held out."""
 
     def total(counter: str) -> dict[str, int]:

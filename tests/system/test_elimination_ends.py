@@ -11,7 +11,7 @@ from typing import Any
 from lab.processes.agents import AgentProcess, agent, eliminating
 from lab.processes.controller import TREE
 from lab.stage.command import run
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import flows, snooping, until
 from topologies.paper import BRIDGE
 from topologies.twin import FAR
@@ -23,7 +23,7 @@ def copied(bridge: str) -> bool:
 
 
 @contextmanager
-def both(twin: Home) -> Iterator[dict[str, AgentProcess]]:
+def both(twin: GatewayLab) -> Iterator[dict[str, AgentProcess]]:
     with eliminating(twin.controller, "home", "far") as agents:
         assert copied(BRIDGE) and copied(FAR)
         yield agents
@@ -33,7 +33,7 @@ def has_program(device: str) -> bool:
     return "xdp" in run("ip", "-d", "link", "show", device).stdout
 
 
-def test_only_tcp_is_copied_after_an_agent_is_killed(twin: Home) -> None:
+def test_only_tcp_is_copied_after_an_agent_is_killed(twin: GatewayLab) -> None:
     assert not copied(BRIDGE) and not copied(FAR)
     with both(twin) as agents:
         assert has_program("fe-wifi") and has_program("gw-lte") and has_program("gw-c1")
@@ -42,7 +42,7 @@ def test_only_tcp_is_copied_after_an_agent_is_killed(twin: Home) -> None:
         assert copied(FAR) and not has_program("fe-wifi")
 
 
-def test_only_tcp_is_copied_while_an_agent_is_stopped(twin: Home) -> None:
+def test_only_tcp_is_copied_while_an_agent_is_stopped(twin: GatewayLab) -> None:
     with both(twin) as agents:
         agents["far"].signal(signal.SIGSTOP)
         until(lambda: not copied(BRIDGE), "TCP alone is copied")
@@ -50,7 +50,7 @@ def test_only_tcp_is_copied_while_an_agent_is_stopped(twin: Home) -> None:
         until(lambda: copied(BRIDGE), "everything is copied again")
 
 
-def test_a_returning_controller_changes_nothing(twin: Home) -> None:
+def test_a_returning_controller_changes_nothing(twin: GatewayLab) -> None:
     with both(twin), snooping(BRIDGE) as at_home, snooping(FAR) as at_far:
         heard = at_home.number(), at_far.number()
         twin.controller.kill()
@@ -64,12 +64,12 @@ def test_a_returning_controller_changes_nothing(twin: Home) -> None:
         assert copied(BRIDGE) and copied(FAR) and has_program("fe-wifi")
 
 
-def agents(twin: Home) -> list[dict[str, Any]]:
+def agents(twin: GatewayLab) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = twin.controller.client.get("status")["agents"]
     return found
 
 
-def test_a_foreign_xdp_program_is_kept_and_reported(twin: Home) -> None:
+def test_a_foreign_xdp_program_is_kept_and_reported(twin: GatewayLab) -> None:
     theirs = TREE / "agent" / "portxdp" / "terminal_port.bpf.o"
     run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
     with agent(twin.controller, None, "far", "gateway") as at_far:
@@ -80,7 +80,7 @@ def test_a_foreign_xdp_program_is_kept_and_reported(twin: Home) -> None:
     assert not has_program("fe-lte")
 
 
-def why_not(twin: Home, site: str) -> str | None:
+def why_not(twin: GatewayLab, site: str) -> str | None:
     gateways = {one["name"]: one for one in twin.controller.client.get("status")["gateways"]}
     reason: str | None = gateways[site]["copies"]["reason"]
     return reason

@@ -17,7 +17,7 @@ from gateway.plan import CONTROLLER_COLUMNS
 from lab.stage import ovs
 from lab.stage.command import run
 from lab.stage.nodes import RATE_LIMIT, Machine
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import PATIENCE_S, groups, until
 from topologies.wide import BRIDGE
 
@@ -75,7 +75,7 @@ def test_the_lab_has_the_rate_limits_of_a_prepared_bridge() -> None:
 
 
 @pytest.mark.parametrize("within_s", [PATIENCE_S, pytest.param(GENEROUS_S, marks=pytest.mark.timed)])
-def test_a_dead_uplink_is_left_during_a_flood(wide: Home, within_s: float) -> None:
+def test_a_dead_uplink_is_left_during_a_flood(wide: GatewayLab, within_s: float) -> None:
     until(lambda: bool(copies_to("gw-wifi")), "copies go to gw-wifi")
     sensor = wide.net.machine("sensor")
     (device,) = [

@@ -11,7 +11,7 @@ import pytest
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.stage import raised
-from tests.system.conftest import PAPER, Home
+from tests.system.conftest import PAPER, GatewayLab
 from tests.system.evidence import assert_reaches, gateway, program, reaches, snooping, until
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
@@ -30,7 +30,7 @@ def test_a_framework_connects_installs_changes_and_restarts(framework: str, tmp_
         raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
-        Home(net, controller).returns_soon()
+        GatewayLab(net, controller).returns_soon()
         terminal, client = net.machine("client"), controller.client
         assert_reaches(terminal, "192.168.110.3", SERVER)
         with snooping(BRIDGE) as snoop:

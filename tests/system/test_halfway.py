@@ -16,7 +16,7 @@ import pytest
 from lab.processes.controller import OPENFLOW_ADDRESS, controlled
 from lab.processes.openflow_spy import MODIFICATIONS
 from lab.stage.stage import raised
-from tests.system.conftest import PAPER, Home
+from tests.system.conftest import PAPER, GatewayLab
 from tests.system.evidence import PATIENCE_S, program, until
 from tests.system.pinging import assert_each_once, pinging
 from topologies.paper import BRIDGE, PaperTopo
@@ -38,7 +38,7 @@ def written(pings: str, calls: str = "", guest: str = "") -> str:
 FEW, MORE = written("{protocols: [icmp]}"), written("{protocols: [icmp], dscp: [0]}", CALLS, GUEST)
 
 
-class Fuse:
+class CutProxy:
     """A proxy between a switch and its controller. It calls `blow` right after the chosen message."""
 
     def __init__(self) -> None:
@@ -95,14 +95,14 @@ class Fuse:
 
 
 @pytest.fixture(scope="module")
-def fuse() -> Iterator[Fuse]:
-    made = Fuse()
+def fuse() -> Iterator[CutProxy]:
+    made = CutProxy()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def home(place: Path, fuse: Fuse) -> Iterator[Home]:
+def home(place: Path, fuse: CutProxy) -> Iterator[GatewayLab]:
     file, kept = place / "halfway.yaml", place / "kept"
     file.write_text(FEW)
     kept.mkdir()
@@ -111,18 +111,18 @@ def home(place: Path, fuse: Fuse) -> Iterator[Home]:
         raised(PaperTopo(shaped=False), controller=fuse.target) as net,
     ):
         controller.await_steady()
-        home = Home(net, controller)
+        home = GatewayLab(net, controller)
         home.returns_soon()
         yield home
 
 
-def take(home: Home, text: str) -> None:
+def take(home: GatewayLab, text: str) -> None:
     file = home.controller.file
     file.write_text(file.read_text().splitlines(keepends=True)[0] + text)  # the first line has the test's settings
     home.controller.process.send_signal(signal.SIGHUP)
 
 
-def finished(home: Home, text: str) -> tuple[list[str], list[str]]:
+def finished(home: GatewayLab, text: str) -> tuple[list[str], list[str]]:
     """Return the program that an undisturbed controller installs."""
     take(home, text)
     home.controller.await_word("is in force")
@@ -131,7 +131,7 @@ def finished(home: Home, text: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("changes", [1, 9])
-def test_a_controller_killed_between_changes_loses_no_packet(home: Home, fuse: Fuse, changes: int) -> None:
+def test_a_controller_killed_between_changes_loses_no_packet(home: GatewayLab, fuse: CutProxy, changes: int) -> None:
     more, few = finished(home, MORE), finished(home, FEW)
     with pinging(home, "192.168.110.3") as said:
         fuse.set(changes, home.controller.kill)

@@ -9,7 +9,7 @@ import pytest
 
 from lab.processes.controller import TREE
 from tests.system.evidence import until
-from tests.system.lab_verb import Raised, raised_lab
+from tests.system.lab_verb import RunningLab, raised_lab
 
 ENDS_WITHIN_S = 45  # below the 60 s timeout for Open vSwitch: a death must be detected, not time out
 PROGRAMS = {
@@ -19,7 +19,7 @@ PROGRAMS = {
 }
 
 
-def ends_because_of(lab: Raised, name: str) -> None:
+def ends_because_of(lab: RunningLab, name: str) -> None:
     _, complaint = lab.process.communicate(timeout=ENDS_WITHIN_S)
     assert lab.process.returncode == 1
     (sentence,) = complaint.splitlines()

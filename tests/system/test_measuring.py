@@ -42,7 +42,7 @@ SHORT = {"STEP": 158, "TRIES_FEW": 8, "PAUSE_NEW_US": 3_000, "TRAINS_FEW": 8, "T
 
 
 @dataclass(frozen=True)
-class Measured:
+class ProbedLab:
     net: Stage
     service: Service
     agents: Agents
@@ -100,7 +100,7 @@ def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: st
 
 
 @pytest.fixture(scope="module")
-def measured(place: Path) -> Iterator[Measured]:
+def measured(place: Path) -> Iterator[ProbedLab]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         for name, value in SHORT.items():
             patch.setattr(schedule, name, value)
@@ -110,11 +110,11 @@ def measured(place: Path) -> Iterator[Measured]:
         service, agents = stack.enter_context(controlled(place))
         for name, host in hosts(net).items():
             stack.enter_context(agent(agents, name, host, place))
-        yield Measured(net, service, agents)
+        yield ProbedLab(net, service, agents)
 
 
 @pytest.mark.timed
-def test_probes_find_the_rates_of_uplinks(measured: Measured) -> None:
+def test_probes_find_the_rates_of_uplinks(measured: ProbedLab) -> None:
     """The downlink of wifi is like that of lte, so the test does not wait for its measurement."""
 
     def probed() -> list[tuple[str, DirectionView]]:
@@ -125,7 +125,7 @@ def test_probes_find_the_rates_of_uplinks(measured: Measured) -> None:
         assert way.bps == pytest.approx(RATES_BPS[uplink], rel=0.1), (uplink, way)
 
 
-def test_losses_of_an_uplink_are_counted(measured: Measured) -> None:
+def test_losses_of_an_uplink_are_counted(measured: ProbedLab) -> None:
     def health(uplink: str) -> PathHealthView:
         found = measured.path(uplink).health
         assert found is not None
@@ -142,7 +142,7 @@ def test_losses_of_an_uplink_are_counted(measured: Measured) -> None:
     assert health("wifi").lost - others <= 1
 
 
-def test_a_terminal_sends_health_probes_to_its_gateway(measured: Measured, place: Path) -> None:
+def test_a_terminal_sends_health_probes_to_its_gateway(measured: ProbedLab, place: Path) -> None:
     def answered() -> int:
         found = measured.path("client@air").health
         return found.sent - found.lost - found.late if found is not None else 0

@@ -11,7 +11,7 @@ import pytest
 from controller.switches.pacing import EVERY_S
 from lab.stage import ovs
 from lab.stage.command import run
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import flows, gateway, groups, program, until
 from topologies.paper import BRIDGE
 
@@ -20,7 +20,7 @@ FOREIGN_FLOW = "table=9,priority=3,tcp,actions=group:7"
 
 
 @pytest.fixture
-def shared(paper: Home) -> Iterator[Home]:
+def shared(paper: GatewayLab) -> Iterator[GatewayLab]:
     """Yield the home, and remove foreign flows and groups after the test."""
     yield paper
     ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
@@ -34,7 +34,7 @@ def shared(paper: Home) -> Iterator[Home]:
     )
 
 
-def test_foreign_flows_stay_and_our_changed_flows_are_restored(shared: Home) -> None:
+def test_foreign_flows_stay_and_our_changed_flows_are_restored(shared: GatewayLab) -> None:
     before = program(BRIDGE)
     ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
     ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
@@ -54,18 +54,18 @@ def test_foreign_flows_stay_and_our_changed_flows_are_restored(shared: Home) -> 
 
 
 @pytest.mark.timed
-def test_deleted_flows_return_before_the_next_reading(shared: Home) -> None:
+def test_deleted_flows_return_before_the_next_reading(shared: GatewayLab) -> None:
     before = program(BRIDGE)
     for deleted in (("del-groups", BRIDGE), ("del-flows", BRIDGE)):
         ovs.ofctl(*deleted)
         until(lambda: program(BRIDGE) == before, "it is as before", 0.5 * EVERY_S)
 
 
-def gateway_status(home: Home) -> dict[str, Any]:
+def gateway_status(home: GatewayLab) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
-def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
+def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: GatewayLab) -> None:
     place = "in_port=gw-c1,dl_src=08:00:27:86:0d:bc,dl_dst=08:00:27:f9:49:62"
     ours = f"table=0,priority=10,ip,{place},nw_src=192.168.110.3"
     ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # this replaces ours
@@ -84,7 +84,7 @@ def test_a_conflicting_foreign_flow_is_kept_and_shown(shared: Home) -> None:
     )
 
 
-def test_a_refused_flow_is_named_and_retried(shared: Home) -> None:
+def test_a_refused_flow_is_named_and_retried(shared: GatewayLab) -> None:
     before = program(BRIDGE)
     small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
     ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")

@@ -9,7 +9,7 @@ import pytest
 
 from controller.edges.config import load
 from lab.traffic.web import WebFile, WebServer, download, web_server
-from tests.system.conftest import PAPER, Home, Wishes
+from tests.system.conftest import PAPER, GatewayLab, PeopleOverrides
 from tests.system.evidence import Arrivals, arrivals, assert_reaches, pings, reaches, until
 from topologies.paper import SERVER
 
@@ -18,19 +18,19 @@ BYTES = 300_000  # few enough to overflow no queue of an unshaped link
 
 
 @pytest.fixture
-def router(paper: Home) -> Iterator[Arrivals]:
+def router(paper: GatewayLab) -> Iterator[Arrivals]:
     with arrivals(paper.net.machine("router"), "wifi", "lte", "lan") as counted:
         yield counted
 
 
 @pytest.fixture
-def client(paper: Home) -> Iterator[Arrivals]:
+def client(paper: GatewayLab) -> Iterator[Arrivals]:
     with arrivals(paper.net.machine("client"), "wifi", "lte") as counted:
         yield counted
 
 
 @pytest.fixture(scope="module")
-def web(paper: Home) -> Iterator[WebServer]:
+def web(paper: GatewayLab) -> Iterator[WebServer]:
     with web_server(paper.net.machine("server"), SERVER) as web:
         yield web
 
@@ -40,13 +40,13 @@ def file(web: WebServer) -> WebFile:
     return web.offer("small", BYTES)
 
 
-def plain_download(home: Home, file: WebFile, source: str) -> None:
+def plain_download(home: GatewayLab, file: WebFile, source: str) -> None:
     """Download without MPTCP, so that every packet has this one address."""
     words = ("curl", "--silent", "--fail", "--noproxy", "*", "--interface", source, "--output", "/dev/null", file.url)
     home.net.machine("client").run(*words)
 
 
-def test_a_terminal_reaches_the_server_from_each_address(paper: Home) -> None:
+def test_a_terminal_reaches_the_server_from_each_address(paper: GatewayLab) -> None:
     for source in (WIFI_SIDE, LTE_SIDE):
         told = pings(paper.net.machine("client"), source, SERVER)
         assert ", 0% packet loss" in told
@@ -56,7 +56,7 @@ def test_a_terminal_reaches_the_server_from_each_address(paper: Home) -> None:
 
 @pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
 def test_bicast_copies_each_tcp_packet_to_both_uplinks(
-    paper: Home, file: WebFile, router: Arrivals, client: Arrivals, source: str
+    paper: GatewayLab, file: WebFile, router: Arrivals, client: Arrivals, source: str
 ) -> None:
     plain_download(paper, file, source)
     seen, back = router.since(), client.since()
@@ -75,7 +75,7 @@ def test_bicast_copies_each_tcp_packet_to_both_uplinks(
 @pytest.mark.parametrize("active", ["wifi", "lte"])
 @pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
 def test_single_tcp_uses_only_the_active_uplink(
-    paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, active: str
+    paper: GatewayLab, wish: PeopleOverrides, file: WebFile, router: Arrivals, source: str, active: str
 ) -> None:
     wish.mode("single")
     wish.active(active)
@@ -87,7 +87,7 @@ def test_single_tcp_uses_only_the_active_uplink(
 
 @pytest.mark.parametrize(("source", "own", "other"), [(WIFI_SIDE, "wifi", "lte"), (LTE_SIDE, "lte", "wifi")])
 def test_off_sends_each_subflow_subnet_over_its_own_uplink(
-    paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, own: str, other: str
+    paper: GatewayLab, wish: PeopleOverrides, file: WebFile, router: Arrivals, source: str, own: str, other: str
 ) -> None:
     wish.mode("off")
     plain_download(paper, file, source)
@@ -96,33 +96,35 @@ def test_off_sends_each_subflow_subnet_over_its_own_uplink(
     assert seen[other, "tcp"] == 0
 
 
-def test_traffic_outside_bicast_uses_the_active_uplink(paper: Home, wish: Wishes, router: Arrivals) -> None:
+def test_traffic_outside_bicast_uses_the_active_uplink(
+    paper: GatewayLab, wish: PeopleOverrides, router: Arrivals
+) -> None:
     wish.active("lte")
     pings(paper.net.machine("client"), WIFI_SIDE, SERVER)
     seen = router.since()
     assert seen["lte", "ping"] >= 3 and seen["wifi", "ping"] == 0
 
 
-def test_an_mptcp_download_with_copies_is_intact(paper: Home, file: WebFile) -> None:
+def test_an_mptcp_download_with_copies_is_intact(paper: GatewayLab, file: WebFile) -> None:
     got = download(paper.net.machine("client"), file.url)
     assert (got.sha256, got.mptcp) == (file.sha256, True)
 
 
-def test_the_gateway_answers_pings_to_its_addresses(paper: Home) -> None:
+def test_the_gateway_answers_pings_to_its_addresses(paper: GatewayLab) -> None:
     for source, own in ((WIFI_SIDE, "192.168.110.2"), (LTE_SIDE, "192.168.210.2")):
         assert ", 0% packet loss" in pings(paper.net.machine("client"), source, own)
     for uplink in load.load(str(PAPER)).sites[0].uplinks:
         assert_reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
 
 
-def test_a_packet_with_an_expired_ttl_is_not_forwarded(paper: Home, router: Arrivals) -> None:
+def test_a_packet_with_an_expired_ttl_is_not_forwarded(paper: GatewayLab, router: Arrivals) -> None:
     paper.net.machine("client").run("ping", "-c", "1", "-W", "1", "-t", "1", "-I", WIFI_SIDE, SERVER, check=False)
     assert_reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # follows it on the same path
     seen = router.since()
     assert (seen["wifi", "ping"], seen["lte", "ping"]) == (1, 0)
 
 
-def test_a_source_address_from_the_wrong_port_is_dropped(paper: Home, router: Arrivals) -> None:
+def test_a_source_address_from_the_wrong_port_is_dropped(paper: GatewayLab, router: Arrivals) -> None:
     """The gateway matches port and source: an address of the other side is dropped on this side."""
     machine = paper.net.machine("client")
     machine.run("ip", "route", "add", SERVER, "via", "192.168.110.2", "dev", "wifi", "table", "77")

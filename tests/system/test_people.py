@@ -8,7 +8,7 @@ import signal
 
 from lab.stage import ovs
 from lab.stage.command import Done, run
-from tests.system.conftest import Home, Wishes
+from tests.system.conftest import GatewayLab, PeopleOverrides
 from tests.system.evidence import groups, until
 from topologies.paper import BRIDGE
 
@@ -17,7 +17,7 @@ def bicast(*words: str) -> Done:
     return run("./bicast", *words, check=False)
 
 
-def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes) -> None:
+def test_mode_and_switch_change_the_groups_and_say_so(paper: GatewayLab, wish: PeopleOverrides) -> None:
     before = groups(BRIDGE)
     said = bicast("mode", "client", "single")
     assert (said.returncode, said.stdout) == (0, "client is in mode single\n")
@@ -33,7 +33,7 @@ def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes)
     assert groups(BRIDGE) == before
 
 
-def test_a_mode_for_a_hung_switch_is_reported_unconfirmed(paper: Home, wish: Wishes) -> None:
+def test_a_mode_for_a_hung_switch_is_reported_unconfirmed(paper: GatewayLab, wish: PeopleOverrides) -> None:
     (pid,) = (each.pid for each in ovs.needed() if each.name == "ovs-vswitchd")
     before = groups(BRIDGE)
     os.kill(pid, signal.SIGSTOP)

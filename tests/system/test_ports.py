@@ -9,13 +9,13 @@ import pytest
 
 from lab.stage import ovs
 from lab.stage.command import run
-from tests.system.conftest import Home
-from tests.system.evidence import Snoop, assert_reaches, gateway, groups, pings, program, until
+from tests.system.conftest import GatewayLab
+from tests.system.evidence import OpenFlowRecorder, assert_reaches, gateway, groups, pings, program, until
 from topologies.paper import BRIDGE, SERVER
 
 
 @pytest.fixture
-def ports(paper: Home) -> Iterator[Home]:
+def ports(paper: GatewayLab) -> Iterator[GatewayLab]:
     """Yield the home, and restore the numbers and states of uplink ports after the test."""
     yield paper
     for name, number in (("gw-wifi", 3), ("gw-lte", 4)):
@@ -34,7 +34,7 @@ def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
 
 
-def test_a_down_port_leaves_its_buckets_until_it_is_up(ports: Home, snoop: Snoop) -> None:
+def test_a_down_port_leaves_its_buckets_until_it_is_up(ports: GatewayLab, snoop: OpenFlowRecorder) -> None:
     assert len(copies_to("gw-lte")) == 2
     heard = snoop.number()
     run("ip", "link", "set", "gw-lte", "down")
@@ -50,7 +50,7 @@ def test_a_down_port_leaves_its_buckets_until_it_is_up(ports: Home, snoop: Snoop
     assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
 
 
-def test_a_port_that_appears_later_is_used(ports: Home) -> None:
+def test_a_port_that_appears_later_is_used(ports: GatewayLab) -> None:
     before = program(BRIDGE)
     ovs.vsctl("del-port", BRIDGE, "gw-lte")
     client = ports.controller.client
@@ -65,7 +65,7 @@ def test_a_port_that_appears_later_is_used(ports: Home) -> None:
     assert uplink() == 4
 
 
-def test_a_port_that_returns_with_a_new_number_is_used(ports: Home) -> None:
+def test_a_port_that_returns_with_a_new_number_is_used(ports: GatewayLab) -> None:
     before = program(BRIDGE)
     for number in (9, 4):
         ovs.vsctl("del-port", BRIDGE, "gw-wifi", "--", "add-port", BRIDGE, "gw-wifi",

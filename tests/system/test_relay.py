@@ -13,7 +13,7 @@ from experiments.laboratories.home import RELAYED_TERMINALS, RelayedHome, local,
 from lab.processes.controller import API
 from lab.traffic.download import flowing
 from lab.traffic.web import download, sha256, upload, web_server
-from tests.system.conftest import Home, slowed
+from tests.system.conftest import GatewayLab, slowed
 from tests.system.evidence import arrivals, until
 from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
@@ -154,7 +154,7 @@ def test_the_relay_predicted_fastest_is_chosen_and_shown(home: RelayedHome, caps
     """The relay is half way: once it is idle, a window returns in half the time."""
     written = home.controller.file.read_text()
     home.controller.file.write_text(written.replace("relaying:", "relaying:\n      choose: predicted"))
-    reload(Home(home.net, home.controller), IN_FORCE)
+    reload(GatewayLab(home.net, home.controller), IN_FORCE)
 
     def by_tokyo() -> bool:
         assert main(["why", "--relay", WEB, "--api", API]) == 0
@@ -165,7 +165,7 @@ def test_the_relay_predicted_fastest_is_chosen_and_shown(home: RelayedHome, caps
         assert home.seen("television") == TOKYO
     finally:
         home.controller.file.write_text(written)
-        reload(Home(home.net, home.controller), IN_FORCE)
+        reload(GatewayLab(home.net, home.controller), IN_FORCE)
 
 
 def test_relaying_goes_on_without_the_controller(home: RelayedHome) -> None:

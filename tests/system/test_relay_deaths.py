@@ -15,7 +15,7 @@ from experiments.laboratories.home import RELAYED_TERMINALS, SITE, RelayedHome, 
 from lab.processes.controller import API
 from lab.stage.command import CommandFailed
 from lab.traffic.download import Flowing, flowing
-from tests.system.conftest import Home, slowed
+from tests.system.conftest import GatewayLab, slowed
 from tests.system.evidence import PATIENCE_S, until
 from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYS, TERMINALS
@@ -105,7 +105,7 @@ def test_the_fallback_decides_when_the_gateway_agent_is_killed(home: RelayedHome
     agent, written = home.agents[SITE], home.controller.file.read_text()
     for fallback, seen in (("direct", TERMINALS["television"]), ("block", "")):
         home.controller.file.write_text(written.replace("fallback: direct", f"fallback: {fallback}"))
-        reload(Home(home.net, home.controller), IN_FORCE)
+        reload(GatewayLab(home.net, home.controller), IN_FORCE)
         agent.kill()
         agent.start()  # the controller sends it the new fallback
         home.await_relayed("television")
@@ -113,7 +113,7 @@ def test_the_fallback_decides_when_the_gateway_agent_is_killed(home: RelayedHome
         assert_soon(home, within_s, "television", seen)
         assert home.seen("guest") == TERMINALS["guest"]
     home.controller.file.write_text(written)
-    reload(Home(home.net, home.controller), IN_FORCE)
+    reload(GatewayLab(home.net, home.controller), IN_FORCE)
 
 
 def test_a_revoked_gateway_loses_its_relays(raised: RelayedHome) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from lab.stage.command import run
-from tests.system.conftest import Home, Wishes
-from tests.system.evidence import Snoop, assert_reaches, metrics, program
+from tests.system.conftest import GatewayLab, PeopleOverrides
+from tests.system.evidence import OpenFlowRecorder, assert_reaches, metrics, program
 from topologies.paper import BRIDGE, SERVER
 
 IN_FORCE = "is in force"
@@ -23,7 +23,7 @@ MISTAKES = {
 
 
 @pytest.fixture
-def edit(paper: Home) -> Iterator[Home]:
+def edit(paper: GatewayLab) -> Iterator[GatewayLab]:
     """Yield the home, and restore and reload its file after the test."""
     before = paper.controller.file.read_text()
     yield paper
@@ -31,7 +31,7 @@ def edit(paper: Home) -> Iterator[Home]:
     reload(paper, IN_FORCE)
 
 
-def reload(home: Home, word: str) -> None:
+def reload(home: GatewayLab, word: str) -> None:
     home.controller.process.send_signal(signal.SIGHUP)
     home.controller.await_word(word)
 
@@ -41,7 +41,9 @@ def metric(name: str) -> float:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_bad_file_is_refused_and_the_last_good_one_stays(edit: Home, snoop: Snoop, mistake: str) -> None:
+def test_a_bad_file_is_refused_and_the_last_good_one_stays(
+    edit: GatewayLab, snoop: OpenFlowRecorder, mistake: str
+) -> None:
     right, wrong, named = MISTAKES[mistake]
     failures, before = metric("bicast_configuration_failures_total"), program(BRIDGE)
     text = edit.controller.file.read_text()
@@ -59,7 +61,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(edit: Home, snoop: Sn
     assert metric("bicast_configuration_failures_total") == failures + 1
 
 
-def test_a_good_file_changes_only_new_entries(edit: Home, snoop: Snoop) -> None:
+def test_a_good_file_changes_only_new_entries(edit: GatewayLab, snoop: OpenFlowRecorder) -> None:
     text = edit.controller.file.read_text()
     guest = """\
       guest:
@@ -79,7 +81,7 @@ def test_a_good_file_changes_only_new_entries(edit: Home, snoop: Snoop) -> None:
     assert edit.controller.client.set_mode("guest", "bicast")["messages"] == 1
 
 
-def test_an_override_wins_over_a_mode_in_the_file(edit: Home, wish: Wishes) -> None:
+def test_an_override_wins_over_a_mode_in_the_file(edit: GatewayLab, wish: PeopleOverrides) -> None:
     wish.mode("off")
     text = edit.controller.file.read_text()
     edit.controller.file.write_text(text.replace("mode: bicast", "mode: single"))

@@ -6,23 +6,23 @@ from __future__ import annotations
 from typing import Any
 
 from lab.stage.command import run
-from tests.system.conftest import THE_SAME, Home
-from tests.system.evidence import Snoop, flows, gateway, groups, program, until
+from tests.system.conftest import THE_SAME, GatewayLab
+from tests.system.evidence import OpenFlowRecorder, flows, gateway, groups, program, until
 from tests.system.test_strangers import bridge
 from topologies.paper import BRIDGE
 
 RIVAL = "br-rival"
 
 
-def gateway_status(home: Home) -> dict[str, Any]:
+def gateway_status(home: GatewayLab) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
-def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
+def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: GatewayLab) -> None:
     served, before = gateway_status(paper)["peer"], program(BRIDGE)
     with bridge(RIVAL, 1):
         until(lambda: gateway_status(paper)["rival"] is not None, "the rival is shown")
-        snoop = Snoop(RIVAL)
+        snoop = OpenFlowRecorder(RIVAL)
         for _ in range(2):
             snoop.wait("OFPT_FEATURES_REPLY", since=snoop.number())  # it tries again
         snoop.stop()
@@ -36,7 +36,7 @@ def test_a_duplicate_dpid_is_named_and_gets_no_flows(paper: Home) -> None:
     assert len(complaints) == 1 and served in complaints[0]
 
 
-def test_a_returning_switch_replaces_its_dead_connection(paper: Home) -> None:
+def test_a_returning_switch_replaces_its_dead_connection(paper: GatewayLab) -> None:
     old = gateway_status(paper)["peer"]
     port = old.rpartition(":")[2]
     run("nft", "add table inet dead; add chain inet dead in { type filter hook input priority 0; }")

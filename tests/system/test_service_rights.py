@@ -26,7 +26,7 @@ from tests.system import as_a_service
 from tests.system.conftest import two_sites
 from tests.system.evidence import PATIENCE_S, reaches, until
 from tests.system.pinging import PINGS, pinged
-from tests.system.shared_air import CONTROL, DEVICE, SITE, WINDOW, Air, programs_at
+from tests.system.shared_air import CONTROL, DEVICE, SITE, WINDOW, AccessPointLab, programs_at
 from tests.system.shared_air import SERVER as NEAR
 from tests.system.tunnelled import BY_LTE, CLIENT, FULL, tunnelling
 from topologies.access_point import AccessPointTopo, address
@@ -68,7 +68,7 @@ def test_a_service_may_make_tunnels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @contextmanager
-def sharing(place: Path) -> Iterator[Air]:
+def sharing(place: Path) -> Iterator[AccessPointLab]:
     """Yield two capped terminals whose namespaces reach the controller, without agents."""
     file = place / FILE.name
     file.write_text(FILE.read_text().replace("rule: off", "rule: ideal"))
@@ -78,7 +78,7 @@ def sharing(place: Path) -> Iterator[Air]:
         for name in (ABLE, UNABLE):
             manage(net.machine(name))
             until(lambda name=name: reaches(net.machine(name), address(name), NEAR), f"{name} is found")
-        yield Air(net, controller, {})
+        yield AccessPointLab(net, controller, {})
     run("ip", "address", "del", CONTROLLER, "dev", "lo")
 
 

@@ -15,7 +15,7 @@ from lab.stage import ovs
 from lab.stage.command import run
 from lab.stage.stage import Stage, raised
 from tests.system.conftest import PAPER
-from tests.system.evidence import Snoop, assert_reaches, flows, groups, program, snooping
+from tests.system.evidence import OpenFlowRecorder, assert_reaches, flows, groups, program, snooping
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 SECOND, UNKNOWN, OLD = "br-second", "br-unknown", "br-old"
@@ -51,7 +51,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Contr
 
 
 @pytest.fixture(scope="module")
-def snoops(net: tuple[Stage, Controller]) -> Iterator[tuple[Snoop, Snoop]]:
+def snoops(net: tuple[Stage, Controller]) -> Iterator[tuple[OpenFlowRecorder, OpenFlowRecorder]]:
     with snooping(BRIDGE) as first, snooping(SECOND) as second:
         yield first, second
 
@@ -71,7 +71,7 @@ def test_an_unknown_dpid_gets_no_flows_and_one_log_line(net: tuple[Stage, Contro
     controller = net[1]
     with bridge(UNKNOWN, 0xBAD):
         controller.await_word("no site in the configuration has the dpid 0000000000000bad")
-        snoop = Snoop(UNKNOWN)
+        snoop = OpenFlowRecorder(UNKNOWN)
         for _ in range(2):
             snoop.wait("OFPT_FEATURES_REPLY", since=snoop.number())  # it tries again
         snoop.stop()
@@ -80,13 +80,15 @@ def test_an_unknown_dpid_gets_no_flows_and_one_log_line(net: tuple[Stage, Contro
     assert len([line for line in controller.log_text().splitlines() if "0000000000000bad" in line]) == 1
 
 
-def test_another_openflow_version_gets_one_log_line(net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop]) -> None:
+def test_another_openflow_version_gets_one_log_line(
+    net: tuple[Stage, Controller], snoops: tuple[OpenFlowRecorder, OpenFlowRecorder]
+) -> None:
     controller = net[1]
     before = [program(name) for name in (BRIDGE, SECOND)]
     heard = [snoop.number() for snoop in snoops]
     with bridge(OLD, 0x01D, protocols="OpenFlow10"):
         controller.await_word("offers OpenFlow versions 0x01; 1.3 (0x04) is needed")
-        snoop = Snoop(OLD)
+        snoop = OpenFlowRecorder(OLD)
         for _ in range(2):
             snoop.wait("OFPT_ERROR", since=snoop.number())  # it tries again
         snoop.stop()
@@ -101,7 +103,7 @@ def test_another_openflow_version_gets_one_log_line(net: tuple[Stage, Controller
 
 @pytest.mark.parametrize("what", GARBAGE)
 def test_random_bytes_do_not_disturb_other_connections(
-    net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop], what: str
+    net: tuple[Stage, Controller], snoops: tuple[OpenFlowRecorder, OpenFlowRecorder], what: str
 ) -> None:
     stage, controller = net
     before = [program(name) for name in (BRIDGE, SECOND)]

@@ -9,7 +9,7 @@ import signal
 
 from lab.stage import ovs
 from lab.stage.command import run
-from tests.system.conftest import Home, Wishes
+from tests.system.conftest import GatewayLab, PeopleOverrides
 from tests.system.evidence import assert_reaches, program, reaches, until
 from topologies.paper import BRIDGE, SERVER
 
@@ -28,7 +28,7 @@ def start_switch() -> None:
     run("ovs-vswitchd", "--pidfile", "--no-chdir", "--detach", "--log-file", "-vconsole:off")
 
 
-def test_a_restarted_switch_gets_the_same_program(paper: Home, wish: Wishes) -> None:
+def test_a_restarted_switch_gets_the_same_program(paper: GatewayLab, wish: PeopleOverrides) -> None:
     client = paper.net.machine("client")
     wish.mode("single")
     wish.active("lte")

@@ -22,20 +22,20 @@ TARGET = f"ssl:{OPENFLOW_ADDRESS}"
 
 
 @dataclass(frozen=True)
-class Secure:
+class TlsSetup:
     net: Stage
     controller: Controller
     ours: Authority
 
 
 @pytest.fixture(scope="module")
-def home(place: Path) -> Iterator[Secure]:
+def home(place: Path) -> Iterator[TlsSetup]:
     ours = Authority(place, "ours")
     certificate, key = ours.sign("controller")
     files = f"{{certificate: {certificate}, key: {key}, ca: {ours.certificate}}}"
     tls = f", openflow: {{listen: {OPENFLOW_ADDRESS}, tls: {files}}}"
     with raised(PaperTopo(shaped=False)) as net, controlled(PAPER, tls, directory=place) as controller:
-        yield Secure(net, controller, ours)
+        yield TlsSetup(net, controller, ours)
 
 
 def connect(target: str, certificate: str, key: str, authority: str) -> None:
@@ -43,7 +43,7 @@ def connect(target: str, certificate: str, key: str, authority: str) -> None:
     ovs.vsctl("set-controller", BRIDGE, target, "--", "set", "Controller", BRIDGE, f"max_backoff={MAX_BACKOFF_MS}")
 
 
-def test_a_switch_with_a_strangers_certificate_is_refused(home: Secure, place: Path) -> None:
+def test_a_switch_with_a_strangers_certificate_is_refused(home: TlsSetup, place: Path) -> None:
     stranger = Authority(place, "stranger")
     connect(TARGET, *stranger.sign("switch"), home.ours.certificate)
     home.controller.await_word("TLS handshake refused")
@@ -51,14 +51,14 @@ def test_a_switch_with_a_strangers_certificate_is_refused(home: Secure, place: P
     assert flows(BRIDGE) == []
 
 
-def test_a_switch_without_tls_is_refused(home: Secure) -> None:
+def test_a_switch_without_tls_is_refused(home: TlsSetup) -> None:
     ovs.vsctl("set-controller", BRIDGE, TARGET.replace("ssl", "tcp"))
     until(lambda: "last_error" in ovs.vsctl("get", "Controller", BRIDGE, "status"), "it was turned away")
     assert home.controller.client.get("status")["gateways"][0]["state"] == "absent"
     assert flows(BRIDGE) == []
 
 
-def test_a_switch_with_our_certificate_is_served(home: Secure) -> None:
+def test_a_switch_with_our_certificate_is_served(home: TlsSetup) -> None:
     connect(TARGET, *home.ours.sign("0000000000000001"), home.ours.certificate)
     home.controller.await_steady()
     assert_reaches(home.net.machine("client"), "192.168.110.3", SERVER)

@@ -17,7 +17,7 @@ from lab.stage.command import run
 from lab.stage.nodes import Machine
 from tests.system.evidence import groups, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
-from tests.system.tunnelled import CLIENT, SITES, Tunnelled, tunnelling
+from tests.system.tunnelled import CLIENT, SITES, TunnelLab, tunnelling
 from topologies.natted import narrowed, nat
 from topologies.paper import BRIDGE, SERVER
 from topologies.twin import FAR
@@ -46,13 +46,13 @@ with socket.create_connection(("{SERVER}", {PORT}), source_address=("{CLIENT}", 
 
 
 @pytest.fixture(scope="module")
-def tunnelled(place: Path) -> Iterator[Tunnelled]:
+def tunnelled(place: Path) -> Iterator[TunnelLab]:
     with tunnelling(place) as both:
         yield both
 
 
 @pytest.fixture
-def narrow(tunnelled: Tunnelled) -> Iterator[int]:
+def narrow(tunnelled: TunnelLab) -> Iterator[int]:
     """Limit Wi-Fi silently to 1400 bytes, and yield the size inside once both sites have found it."""
     inside = NARROW - TUNNEL_BYTES
     with narrowed(tunnelled.net, "wifi", NARROW):
@@ -88,7 +88,7 @@ def upload(client: Machine, server: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: Tunnelled, narrow: int) -> None:
+def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: TunnelLab, narrow: int) -> None:
     client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
     words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)
     said = client.run(*words, check=False).stdout
@@ -99,7 +99,7 @@ def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: Tunnelled, narrow: in
     assert re.findall(r"mss (\d+)", syn[0]) == [str(narrow - TCP_BYTES)]
 
 
-def test_a_dead_tunnel_is_an_alarm_and_left_without_loss(tunnelled: Tunnelled) -> None:
+def test_a_dead_tunnel_is_an_alarm_and_left_without_loss(tunnelled: TunnelLab) -> None:
     wifi = tunnelled.net.uplink("wifi")
     with pinging(tunnelled, CLIENT) as answers:
         for way in (wifi.forward, wifi.backward):

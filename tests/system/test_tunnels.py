@@ -17,7 +17,7 @@ from lab.traffic.web import web_server
 from tests.system import stranger
 from tests.system.evidence import PATIENCE_S, SLOWNESS, arrivals, reaches, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
-from tests.system.tunnelled import BY_LTE, CLIENT, SITES, Tunnelled, tunnelling
+from tests.system.tunnelled import BY_LTE, CLIENT, SITES, TunnelLab, tunnelling
 from topologies.natted import FAR_OUTER, OUTER, behind_one_address, nat
 from topologies.paper import SERVER
 
@@ -27,18 +27,18 @@ UDP_PORT = stranger.UDP_PORT
 
 
 @pytest.fixture(scope="module")
-def tunnelled(place: Path) -> Iterator[Tunnelled]:
+def tunnelled(place: Path) -> Iterator[TunnelLab]:
     with tunnelling(place) as both:
         yield both
 
 
 @pytest.mark.parametrize("source", [CLIENT, BY_LTE])
-def test_every_ping_is_answered_once(tunnelled: Tunnelled, source: str) -> None:
+def test_every_ping_is_answered_once(tunnelled: TunnelLab, source: str) -> None:
     assert pinged(tunnelled, source) == (PINGS, 0)
 
 
 @pytest.fixture
-def dialled(tunnelled: Tunnelled) -> Iterator[Tunnelled]:
+def dialled(tunnelled: TunnelLab) -> Iterator[TunnelLab]:
     """Yield the sites, and restore and await wifi's outer address after the test."""
     yield tunnelled
     nat(tunnelled.net, "wifi").redial(f"{OUTER['wifi']}.10/24")
@@ -47,7 +47,7 @@ def dialled(tunnelled: Tunnelled) -> Iterator[Tunnelled]:
 
 
 @pytest.mark.parametrize("within_s", FOLLOWED_WITHIN_S)
-def test_a_new_outer_address_is_followed_without_loss(dialled: Tunnelled, within_s: float) -> None:
+def test_a_new_outer_address_is_followed_without_loss(dialled: TunnelLab, within_s: float) -> None:
     moves = dialled.tunnel("far", "wifi")["end"]["moves"]
     with pinging(dialled, CLIENT) as answers:
         nat(dialled.net, "wifi").redial(f"{OUTER['wifi']}.77/24")
@@ -58,7 +58,7 @@ def test_a_new_outer_address_is_followed_without_loss(dialled: Tunnelled, within
 
 
 @pytest.mark.parametrize("within_s", FOLLOWED_WITHIN_S)
-def test_a_new_nat_mapping_is_followed_without_loss(dialled: Tunnelled, within_s: float) -> None:
+def test_a_new_nat_mapping_is_followed_without_loss(dialled: TunnelLab, within_s: float) -> None:
     before = dialled.peer("wifi")
     with pinging(dialled, CLIENT) as answers:
         nat(dialled.net, "wifi").redial()
@@ -68,7 +68,7 @@ def test_a_new_nat_mapping_is_followed_without_loss(dialled: Tunnelled, within_s
     assert dialled.peer("wifi").startswith(f"{OUTER['wifi']}.10")
 
 
-def test_both_uplinks_may_be_behind_one_address(tunnelled: Tunnelled) -> None:
+def test_both_uplinks_may_be_behind_one_address(tunnelled: TunnelLab) -> None:
     net = tunnelled.net
     with behind_one_address(net):
         for uplink in OUTER:
@@ -91,14 +91,14 @@ def test_both_uplinks_may_be_behind_one_address(tunnelled: Tunnelled) -> None:
 STRANGERS_PACKETS = 20
 
 
-def send_as(tunnelled: Tunnelled, source: str, port: str) -> None:
+def send_as(tunnelled: TunnelLab, source: str, port: str) -> None:
     (link,) = json.loads(run("ip", "-json", "-details", "link", "show", "tf-wifi").stdout)
     vni, mac = link["linkinfo"]["info_data"]["id"], link["address"].replace(":", "")
     words = (source, port, str(vni), mac, str(STRANGERS_PACKETS), FAR_OUTER, CLIENT, SERVER)
     tunnelled.net.machine("internet").run(sys.executable, stranger.__file__, *words)
 
 
-def test_foreign_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> None:
+def test_foreign_packets_are_dropped_and_counted(tunnelled: TunnelLab) -> None:
     before = tunnelled.tunnel("far", "wifi")["end"]["strangers"]
     address, _, port = tunnelled.peer("wifi").partition(" port ")
     with arrivals(tunnelled.net.machine("server"), "lan") as came:
@@ -121,12 +121,12 @@ def index_of(device: str) -> int:
     return int(link["ifindex"])
 
 
-def gone(tunnelled: Tunnelled, site: str) -> bool:
+def gone(tunnelled: TunnelLab, site: str) -> bool:
     agents = tunnelled.controller.client.get("status")["agents"]
     return all(one["name"] != site or one["state"] == "gone" for one in agents)
 
 
-def test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled: Tunnelled) -> None:
+def test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled: TunnelLab) -> None:
     server, client = tunnelled.net.machine("server"), tunnelled.net.machine("client")
     devices = {f"{PORTS[site]}-{uplink}": index_of(f"{PORTS[site]}-{uplink}") for site in SITES for uplink in OUTER}
     with web_server(server, SERVER) as web:
@@ -149,7 +149,7 @@ def test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled: Tunnelled)
     assert pinged(tunnelled, CLIENT) == (PINGS, 0)
 
 
-def test_tunnels_work_again_after_an_agent_restarts(tunnelled: Tunnelled) -> None:
+def test_tunnels_work_again_after_an_agent_restarts(tunnelled: TunnelLab) -> None:
     for site in SITES:
         tunnelled.agents[site].stop()
         until(lambda site=site: gone(tunnelled, site), "it is known to be gone")

@@ -7,7 +7,7 @@ import re
 
 from lab.stage.command import run
 from lab.traffic.web import download, web_server
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import arrivals, until
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import SERVER
@@ -18,7 +18,7 @@ PINGS = 5
 BYTES = 2_000_000
 
 
-def segments(twin: Home, mode: str) -> tuple[int, int]:
+def segments(twin: GatewayLab, mode: str) -> tuple[int, int]:
     """Download a file and return the packets that reached the server, and the client over Wi-Fi."""
     twin.controller.client.set_mode("client", mode)
     twin.await_in_force()
@@ -29,14 +29,14 @@ def segments(twin: Home, mode: str) -> tuple[int, int]:
         return up.since()["lan", "tcp"], down.since()["wifi", "tcp"]
 
 
-def test_bicast_doubles_segments_in_both_directions(twin: Home) -> None:
+def test_bicast_doubles_segments_in_both_directions(twin: GatewayLab) -> None:
     single_up, single_down = segments(twin, "single")
     both_up, both_down = segments(twin, "bicast")
     assert both_up > 1.5 * single_up
     assert both_down > 1.5 * single_down
 
 
-def test_traffic_outside_the_class_arrives_once(twin: Home) -> None:
+def test_traffic_outside_the_class_arrives_once(twin: GatewayLab) -> None:
     twin.controller.client.set_mode("client", "bicast")
     twin.await_in_force()
     with arrivals(twin.net.machine("client"), "wifi") as down:
@@ -46,7 +46,7 @@ def test_traffic_outside_the_class_arrives_once(twin: Home) -> None:
         assert down.since()["wifi", "ping"] == PINGS
 
 
-def test_a_switch_moves_both_directions(twin: Home) -> None:
+def test_a_switch_moves_both_directions(twin: GatewayLab) -> None:
     client = twin.controller.client
     client.set_mode("client", "single")
     for uplink, other in (("lte", "wifi"), ("wifi", "lte")):

@@ -68,7 +68,7 @@ WITHIN_S = 3.0 * SLOWNESS
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class NatHome:
     net: Stage
     controller: Controller
     web: WebServer
@@ -94,7 +94,7 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path) -> Iterator[NatHome]:
     page = (TREE / "docs/how-to/home.md").read_text()
     file = tmp_path / "gateway.yaml"
     file.write_text(
@@ -106,10 +106,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
         web_server(net.machine("web"), WEB, mptcp=False) as web,
     ):
         controller.await_steady()
-        yield Home(net, controller, web)
+        yield NatHome(net, controller, web)
 
 
-def test_servers_reset_connections_only_with_copies(home: Home) -> None:
+def test_servers_reset_connections_only_with_copies(home: NatHome) -> None:
     assert home.fetch() == DOWNLOADS and home.resets() == 0
     home.controller.client.set_mode("phone", "bicast")
     home.controller.await_steady()
@@ -121,27 +121,27 @@ def test_servers_reset_connections_only_with_copies(home: Home) -> None:
 DROPS = "table ip dead { chain way { type filter hook forward priority filter - 1; drop; }; }\n"
 
 
-def drops_what_it_forwards(home: Home) -> None:
+def drops_what_it_forwards(home: NatHome) -> None:
     """Make an ordinary dead line: the router answers, and hosts behind it do not."""
     home.net.machine("fibre").run("nft", "-f", "-", given=DROPS)
 
 
-def is_dead_beside_a_host_that_broadcasts(home: Home) -> None:
+def is_dead_beside_a_host_that_broadcasts(home: NatHome) -> None:
     router = home.net.machine("fibre")
     router.run("ip", "link", "set", "in", "arp", "off")
     drops_what_it_forwards(home)
 
 
-def loses_nearly_all_downwards(home: Home) -> None:
+def loses_nearly_all_downwards(home: NatHome) -> None:
     home.net.uplink("fibre").backward.set(loss_percent=90)
 
 
-def loses_all_downwards(home: Home) -> None:
+def loses_all_downwards(home: NatHome) -> None:
     home.net.uplink("fibre").backward.set(loss_percent=100)
 
 
 @contextlib.contextmanager
-def calling(home: Home, to: str = WEB) -> Iterator[None]:
+def calling(home: NatHome, to: str = WEB) -> Iterator[None]:
     """Send 50 packets a second that no agent reports, and broadcasts of a host in fibre's network."""
     words = ["ping", "-q", "-i", "0.02", to]
     noise = ["ping", "-q", "-b", "-i", "1", "192.168.100.255"]
@@ -157,7 +157,7 @@ def calling(home: Home, to: str = WEB) -> Iterator[None]:
             host.terminate()
 
 
-def fibre(home: Home) -> dict[str, Any]:
+def fibre(home: NatHome) -> dict[str, Any]:
     """Return the entry of fibre in `why`."""
     told = home.controller.client.get("terminals", "phone", "decisions")
     return next(each for each in told["uplinks"] if each["uplink"] == "fibre")
@@ -176,7 +176,9 @@ IN_TIME = [pytest.param(fault, WITHIN_S, marks=pytest.mark.timed) for fault in D
 @pytest.mark.parametrize(
     "fault, within_s", [*((fault, PATIENCE_S) for fault in (*DEAD, loses_nearly_all_downwards)), *IN_TIME]
 )
-def test_a_dead_uplink_is_left_without_an_agent(home: Home, fault: Callable[[Home], None], within_s: float) -> None:
+def test_a_dead_uplink_is_left_without_an_agent(
+    home: NatHome, fault: Callable[[NatHome], None], within_s: float
+) -> None:
     client = home.controller.client
     assert home.fetch() == DOWNLOADS
     with calling(home):
@@ -193,7 +195,7 @@ def test_a_dead_uplink_is_left_without_an_agent(home: Home, fault: Callable[[Hom
     assert home.fetch() == DOWNLOADS
 
 
-def test_a_dead_uplink_is_alive_again_when_its_line_heals(home: Home) -> None:
+def test_a_dead_uplink_is_alive_again_when_its_line_heals(home: NatHome) -> None:
     with calling(home):
         until(lambda: has_answered(1), "an address beyond fibre has answered while it worked")
         drops_what_it_forwards(home)
@@ -203,7 +205,7 @@ def test_a_dead_uplink_is_alive_again_when_its_line_heals(home: Home) -> None:
     assert "packets arrive again" in fibre(home)["reason"]
 
 
-def test_nothing_moves_if_an_address_answers_on_no_uplink(home: Home) -> None:
+def test_nothing_moves_if_an_address_answers_on_no_uplink(home: NatHome) -> None:
     with calling(home):
         until(lambda: has_answered(1), "an address beyond fibre has answered while it worked")
         silent = "type filter hook {} priority filter - 1; drop;"

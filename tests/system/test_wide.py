@@ -13,7 +13,7 @@ import pytest
 from controller.edges.config import load
 from lab.stage.command import run
 from lab.stage.nodes import Machine
-from tests.system.conftest import WIDE, Home
+from tests.system.conftest import WIDE, GatewayLab
 from tests.system.evidence import arrivals, assert_reaches, flows, pings, reaches, snooping, until
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, both
 
@@ -48,13 +48,13 @@ def give_mac(machine: Machine, device: str, mac: str) -> None:
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_every_terminal_reaches_the_server_from_every_address(wide: Home, name: str) -> None:
+def test_every_terminal_reaches_the_server_from_every_address(wide: GatewayLab, name: str) -> None:
     for address in ADDRESSES[name]:
         until(lambda address=address: reaches(wide.net.machine(name), address, server(address)), f"{address} is heard")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_the_server_reaches_every_terminal(wide: Home, name: str) -> None:
+def test_the_server_reaches_every_terminal(wide: GatewayLab, name: str) -> None:
     for address in ADDRESSES[name]:
         assert_reaches(wide.net.machine("server"), server(address), address)
 
@@ -70,12 +70,14 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("one", "own", "other", "its"), PAIRS)
-def test_terminals_reach_each_other_through_the_gateway(wide: Home, one: str, own: str, other: str, its: str) -> None:
+def test_terminals_reach_each_other_through_the_gateway(
+    wide: GatewayLab, one: str, own: str, other: str, its: str
+) -> None:
     """Terminals behind one access point do, too: their packets leave through their input port."""
     assert_reaches(wide.net.machine(one), own, its)
 
 
-def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
+def test_the_gateway_is_found_and_answers_in_both_families(wide: GatewayLab) -> None:
     for uplink in UPLINKS:
         for own, gateway in zip(both(uplink.inner, 3), both(uplink.inner, 2), strict=True):
             machine = wide.net.machine("laptop")
@@ -85,7 +87,7 @@ def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
             assert [each["lladdr"] for each in told] == [mac_of_port(f"gw-l{UPLINKS.index(uplink) + 1}")]
 
 
-def test_neighbours_find_each_other_without_a_controller(wide: Home) -> None:
+def test_neighbours_find_each_other_without_a_controller(wide: GatewayLab) -> None:
     """Each has the other in its own subnet, and gets the gateway's MAC as the answer."""
     hosts = {"laptop": (3, "wifi", "gw-l1"), "phone": (4, "wlan", "gw-air")}
     for name, (host, _, _) in hosts.items():
@@ -111,7 +113,7 @@ def mac_of_port(name: str) -> str:
     return str(link[0]["address"])
 
 
-def test_copies_use_every_uplink_of_the_family(wide: Home) -> None:
+def test_copies_use_every_uplink_of_the_family(wide: GatewayLab) -> None:
     machine = wide.net.machine("laptop")
     with arrivals(wide.net.machine("router"), "wifi", "lte", "dsl") as router:
         for source in both(110, 3):
@@ -130,7 +132,7 @@ def test_copies_use_every_uplink_of_the_family(wide: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["camera", "sensor"])
-def test_a_terminal_with_a_new_mac_is_learned(wide: Home, name: str) -> None:
+def test_a_terminal_with_a_new_mac_is_learned(wide: GatewayLab, name: str) -> None:
     machine = wide.net.machine(name)
     before = flows(BRIDGE)
     with snooping(BRIDGE) as snoop, changed_mac(machine, "wlan"):
@@ -155,7 +157,7 @@ def router_at_dsl(router: Machine, mac: str) -> None:
 
 
 @pytest.fixture
-def by_dsl(wide: Home) -> Iterator[Home]:
+def by_dsl(wide: GatewayLab) -> Iterator[GatewayLab]:
     """Send camera's packets over dsl, and restore the old router after the test."""
     router, client = wide.net.machine("router"), wide.controller.client
     mac = json.loads(router.run("ip", "-json", "link", "show", "dsl").stdout)[0]["address"]
@@ -167,7 +169,7 @@ def by_dsl(wide: Home) -> Iterator[Home]:
     client.set_active("camera", active)
 
 
-def test_a_next_hop_with_a_new_mac_is_learned(by_dsl: Home) -> None:
+def test_a_next_hop_with_a_new_mac_is_learned(by_dsl: GatewayLab) -> None:
     """A new router announces itself. The controller asks for a silent one within half a minute."""
     router, camera = by_dsl.net.machine("router"), by_dsl.net.machine("camera")
     source = both(50, 5)

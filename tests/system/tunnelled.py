@@ -14,7 +14,7 @@ from lab.processes.agents import SETTINGS_FOR_HOSTS, AgentProcess, eliminating, 
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.stage import raised
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import reaches, until
 from topologies.natted import OUTER, NattedTopo
 from topologies.paper import SERVER
@@ -26,7 +26,7 @@ FULL = 1450  # bytes of an IP packet in a tunnel through 1500
 
 
 @dataclass(frozen=True)
-class Tunnelled(Home):
+class TunnelLab(GatewayLab):
     agents: Mapping[str, AgentProcess]
 
     def gateway(self, site: str) -> dict[str, Any]:
@@ -57,23 +57,23 @@ class Tunnelled(Home):
 
 
 @contextmanager
-def tunnelling(place: Path) -> Iterator[Tunnelled]:
+def tunnelling(place: Path) -> Iterator[TunnelLab]:
     """Run the two sites with their agents during the block."""
     with (
         controlled(NATTED, SETTINGS_FOR_HOSTS, directory=place) as controller,
         raised(NattedTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
-        with ruled(Home(net, controller)) as both:
+        with ruled(GatewayLab(net, controller)) as both:
             yield both
 
 
 @contextmanager
-def ruled(natted: Home) -> Iterator[Tunnelled]:
+def ruled(natted: GatewayLab) -> Iterator[TunnelLab]:
     """Run an agent at each site, and yield when all packets use both tunnels and arrive once."""
     net, controller = natted.net, natted.controller
     with eliminating(controller, *SITES, hosts=hosts(net)) as agents:
-        both = Tunnelled(net, controller, agents)
+        both = TunnelLab(net, controller, agents)
         both.returns_soon()
         both.await_up()
         for source in (CLIENT, BY_LTE):

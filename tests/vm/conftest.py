@@ -27,9 +27,9 @@ from lab.processes.controller import API, TREE, Controller
 from lab.stage import isolate
 from lab.stage.nodes import Gateway
 from lab.stage.stage import raised
-from tests.system.conftest import PAPER, WIDE, Home, place, snoop, wish
+from tests.system.conftest import PAPER, WIDE, GatewayLab, place, snoop, wish
 from tests.system.evidence import SLOWNESS
-from tests.system.tunnelled import NATTED, Tunnelled, ruled
+from tests.system.tunnelled import NATTED, TunnelLab, ruled
 from topologies.natted import NattedTopo
 from topologies.paper import PaperTopo
 from topologies.wide import WideTopo
@@ -60,12 +60,12 @@ def keep_logs(place: Path) -> None:
         kept = place / log.relative_to(isolate.RUN_DIRECTORY)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(log, kept)
-    for number, controller in enumerate(Patient.started):
+    for number, controller in enumerate(SlowController.started):
         place.mkdir(parents=True, exist_ok=True)
         (place / f"controller-{number}.log").write_text(controller.log_text())
 
 
-class Insistent(Client):
+class RetryingClient(Client):
     """A client that asks again if the core was too slow to answer and said `try again`."""
 
     def get(self, *path: str) -> Any:
@@ -77,7 +77,7 @@ class Insistent(Client):
         return super().get(*path)
 
 
-class Patient(Controller):
+class SlowController(Controller):
     """A controller with longer timeouts, for an emulated processor."""
 
     PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
@@ -85,11 +85,11 @@ class Patient(Controller):
 
     def __init__(self, file: Path, settings: str, *, directory: Path) -> None:
         super().__init__(file, settings, directory=directory)
-        self.client = Insistent(API)
+        self.client = RetryingClient(API)
         self.started.append(self)
 
 
-class Prepared(Gateway):
+class PreparedGateway(Gateway):
     """A gateway whose bridge `bicast bridge` makes from a gateway.yaml, without additions."""
 
     def __init__(self, name: str, file: Path, **options: Any) -> None:
@@ -101,7 +101,7 @@ class Prepared(Gateway):
         self.run("./bicast", "bridge", str(self.file))
 
 
-def on_the_kernel(topo: type[Topo], file: Path, gateway: type[Prepared]) -> Topo:
+def on_the_kernel(topo: type[Topo], file: Path, gateway: type[PreparedGateway]) -> Topo:
     """Return the topology without rates and losses: Open vSwitch removes queueing disciplines that it does not know."""
 
     class OnTheKernel(topo):  # type: ignore[misc,valid-type]
@@ -115,7 +115,9 @@ def on_the_kernel(topo: type[Topo], file: Path, gateway: type[Prepared]) -> Topo
 
 
 @contextmanager
-def home(topo: type[Topo], file: Path, settings: str = "", gateway: type[Prepared] = Prepared) -> Iterator[Home]:
+def home(
+    topo: type[Topo], file: Path, settings: str = "", gateway: type[PreparedGateway] = PreparedGateway
+) -> Iterator[GatewayLab]:
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=isolate.RUN_DIRECTORY)))
         written = place / file.name
@@ -123,27 +125,27 @@ def home(topo: type[Topo], file: Path, settings: str = "", gateway: type[Prepare
         written.write_text(file.read_text().replace("datapath: netdev", f"datapath: system{copies}"))
         running = place / "controller"
         running.mkdir()
-        controller = Patient(written, settings, directory=running)
+        controller = SlowController(written, settings, directory=running)
         controller.start()
         stack.callback(controller.stop)
         net = stack.enter_context(raised(on_the_kernel(topo, controller.file, gateway)))
         controller.await_steady()
-        yield Home(net, controller)
+        yield GatewayLab(net, controller)
 
 
 @pytest.fixture(scope="module")
-def paper() -> Iterator[Home]:
+def paper() -> Iterator[GatewayLab]:
     with home(PaperTopo, PAPER) as paper:
         yield paper
 
 
 @pytest.fixture(scope="module")
-def wide() -> Iterator[Home]:
+def wide() -> Iterator[GatewayLab]:
     with home(WideTopo, WIDE) as wide:
         yield wide
 
 
 @pytest.fixture(scope="module")
-def natted() -> Iterator[Tunnelled]:
+def natted() -> Iterator[TunnelLab]:
     with home(NattedTopo, NATTED, SETTINGS_FOR_HOSTS) as sites, ruled(sites) as both:
         yield both

@@ -4,12 +4,12 @@
 import pytest
 
 from tests.system import test_death
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.test_paper_lab import *  # noqa: F403
 
 
 @pytest.fixture(scope="module")
-def home(paper: Home) -> Home:
+def home(paper: GatewayLab) -> GatewayLab:
     return paper
 
 

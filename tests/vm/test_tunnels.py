@@ -4,9 +4,9 @@
 import pytest
 
 from tests.system.test_tunnels import *  # noqa: F403
-from tests.system.tunnelled import Tunnelled
+from tests.system.tunnelled import TunnelLab
 
 
 @pytest.fixture(scope="module")
-def tunnelled(natted: Tunnelled) -> Tunnelled:
+def tunnelled(natted: TunnelLab) -> TunnelLab:
     return natted

@@ -7,7 +7,7 @@ import json
 
 from lab.stage.command import run
 from lab.stage.nodes import Machine
-from tests.system.conftest import Home
+from tests.system.conftest import GatewayLab
 from tests.system.evidence import arrivals, pings, reaches
 from tests.system.test_wide import *  # noqa: F403
 from topologies.wide import BRIDGE, SERVER6, both
@@ -15,7 +15,7 @@ from topologies.wide import BRIDGE, SERVER6, both
 REACHABLE_MS = 1000  # after a confirmation; by default a terminal asks again only after half a minute
 
 
-def test_doctor_finds_the_kernel_datapath(wide: Home) -> None:
+def test_doctor_finds_the_kernel_datapath(wide: GatewayLab) -> None:
     told = run("./bicast", "doctor", "--json", str(wide.controller.file), check=False).stdout
     findings = {finding["name"]: finding for finding in json.loads(told)["findings"]}
     assert findings["kernel openvswitch"]["state"] == "ok"
@@ -23,18 +23,18 @@ def test_doctor_finds_the_kernel_datapath(wide: Home) -> None:
     assert not [finding for finding in findings.values() if finding["state"] == "bad"]
 
 
-def test_packets_are_forwarded_by_the_kernel(wide: Home) -> None:
+def test_packets_are_forwarded_by_the_kernel(wide: GatewayLab) -> None:
     assert reaches(wide.net.machine("laptop"), both(110, 3)[1], SERVER6)
     assert run("ovs-vsctl", "get", "Bridge", BRIDGE, "datapath_type").stdout.strip() == "system"
     assert "system@ovs-system" in run("ovs-appctl", "dpctl/show").stdout
 
 
-def test_a_second_bridge_command_changes_nothing(wide: Home) -> None:
+def test_a_second_bridge_command_changes_nothing(wide: GatewayLab) -> None:
     told = json.loads(run("./bicast", "bridge", "--json", str(wide.controller.file)).stdout)
     assert told["changed"] == 0
 
 
-def test_links_drop_packets_with_netem(wide: Home) -> None:
+def test_links_drop_packets_with_netem(wide: GatewayLab) -> None:
     """tests/stage/test_links.py measures the loss, on this kernel too."""
     router, towards_gateway = wide.net.machine("router"), wide.net.uplink("wifi").backward
     try:
@@ -46,7 +46,7 @@ def test_links_drop_packets_with_netem(wide: Home) -> None:
     assert reaches(router, both(100, 1)[0], both(100, 2)[0])
 
 
-def test_neighbours_find_the_gateway_without_a_controller(wide: Home) -> None:
+def test_neighbours_find_the_gateway_without_a_controller(wide: GatewayLab) -> None:
     """No flow can advertise on this datapath. The gateway's own solicitations are enough for its neighbours."""
     laptop, source = wide.net.machine("laptop"), both(110, 3)
     wide.controller.kill()
@@ -59,7 +59,7 @@ def test_neighbours_find_the_gateway_without_a_controller(wide: Home) -> None:
     assert gateway["last_changes"] == 0, "what was read back is what had been sent"
 
 
-def _found_and_kept(wide: Home, laptop: Machine, source: list[str]) -> None:
+def _found_and_kept(wide: GatewayLab, laptop: Machine, source: list[str]) -> None:
     neighbours = "net.ipv6.neigh.wifi"
     laptop.run(
         "sysctl", "--quiet", "--write", f"{neighbours}.base_reachable_time_ms={REACHABLE_MS}",

@@ -16,21 +16,29 @@ from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
 from controller.protocol.orders import Disarm
 from controller.protocol.reports import FailoverFired, Role
 from controller.readout.why import agent_view, course
-from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, arms, prefers
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.controller.features.steering.test_manager import (
+    LTE,
+    RELAY_ADDRESS,
+    WIFI,
+    WIFI6,
+    SteeringScenario,
+    arms,
+    prefers,
+)
+from tests.fakes.hand import FakeConnection, FakeHost
 
 PHONE = "10.1.0.7"
 SERVER = "198.51.100.1"
 
 
-def agent(scene: Scene, name: str) -> Agent:
+def agent(scene: SteeringScenario, name: str) -> Agent:
     return scene.core.steering.agents[name]
 
 
 moments = count(1)
 
 
-def false_failover(hand: FakeHand, terminal: str = "client") -> FailoverFired:
+def false_failover(hand: FakeHost, terminal: str = "client") -> FailoverFired:
     return FailoverFired(hand.session, terminal, "it fired", 500, 1, next(moments))
 
 
@@ -42,7 +50,7 @@ def doubt_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_named_agent_takes_its_terminal_from_a_guest() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     assert agent(scene, "guest").owns == ("client",) and guest.armed
@@ -61,7 +69,7 @@ def test_named_agent_takes_its_terminal_from_a_guest() -> None:
 
 
 def test_failover_of_a_guest_is_ignored_after_the_owner_joins(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     fired = guest.fires("client", 200)
@@ -73,7 +81,7 @@ def test_failover_of_a_guest_is_ignored_after_the_owner_joins(caplog: pytest.Log
 
 def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
     """Reports from before the change of owner do not count."""
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = scene.client(), scene.connection(SERVER)
     guest = scene.client("guest", terminal="client")
     scene.second()
@@ -88,7 +96,7 @@ def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
 
 
 def test_silent_owner_still_owns_its_terminal() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     scene.client()
     guest = scene.client("guest", terminal="client")
     for _ in range(int(GONE_AFTER_S) + 2):
@@ -97,7 +105,7 @@ def test_silent_owner_still_owns_its_terminal() -> None:
 
 
 def test_first_of_two_guests_keeps_the_terminal() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
     scene.second()
     assert agent(scene, "a-guest").concerns == {"client"} and not agent(scene, "an-earlier-letter").concerns
@@ -115,8 +123,8 @@ def test_first_of_two_guests_keeps_the_terminal() -> None:
 
 
 def test_agent_owns_only_the_terminal_of_its_enrolment() -> None:
-    scene = Scene()
-    scene.join(FakeHand("phone", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world))
+    scene = SteeringScenario()
+    scene.join(FakeHost("phone", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world))
     guest, _ = scene.client("guest"), scene.connection(SERVER)
     scene.downloads(2)
     assert agent(scene, "phone").concerns == {"phone"} and agent(scene, "phone").owns_nobody is None
@@ -128,7 +136,7 @@ def test_agent_owns_only_the_terminal_of_its_enrolment() -> None:
 
 @pytest.mark.parametrize("goes", ["was never there", "is gone"])
 def test_guest_decides_nothing_while_the_owner_is_away(goes: str) -> None:
-    scene = Scene(mode="auto")
+    scene = SteeringScenario(mode="auto")
     if goes == "is gone":
         scene.leave(scene.client())
     guest = scene.client("guest")
@@ -147,15 +155,15 @@ def test_guest_decides_nothing_while_the_owner_is_away(goes: str) -> None:
 
 
 def test_relay_with_a_terminals_name_is_not_that_terminal() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     scene.client("laptop-agent", terminal="client")
-    scene.join(FakeHand("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
+    scene.join(FakeHost("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
     scene.second()
     assert agent(scene, "laptop-agent").concerns == {"client"}
 
 
 def test_guest_that_returns_armed_is_disarmed() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     scene.leave(guest)
@@ -169,7 +177,7 @@ def test_guest_that_returns_armed_is_disarmed() -> None:
 
 
 def test_failover_counts_once_when_reported_repeatedly(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
     scene.tell(relay.fires("client", 160))
@@ -181,14 +189,14 @@ def test_failover_counts_once_when_reported_repeatedly(caplog: pytest.LogCapture
     assert not scene.core.steering.logbook.entries("phone")
 
 
-def only_plain_tcp(scene: Scene) -> None:
+def only_plain_tcp(scene: SteeringScenario) -> None:
     """Leave only plain TCP, which agents report but for which no failover can be armed."""
     scene.world[:] = [FakeConnection.between(RELAY_ADDRESS, WIFI, LTE)]
     scene.world[0].token = 0
 
 
 def test_one_failover_is_accepted_after_a_controller_restart() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
     scene.restart()
@@ -206,7 +214,7 @@ def test_one_failover_is_accepted_after_a_controller_restart() -> None:
 
 
 def test_failover_is_refused_after_a_restart_and_a_new_arming() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(2)
     scene.tell(relay.fires("client", 200))
@@ -221,7 +229,7 @@ def test_failover_is_refused_after_a_restart_and_a_new_arming() -> None:
 
 def test_failover_that_crosses_its_disarm_is_accepted_briefly() -> None:
     for late, told in ((CROSSED_S - 0.1, 1), (CROSSED_S + 0.1, 0)):
-        scene = Scene()
+        scene = SteeringScenario()
         relay, _ = scene.relay(), scene.connection()
         scene.downloads(2)
         fired = relay.fires("client", 160)
@@ -234,7 +242,7 @@ def test_failover_that_crosses_its_disarm_is_accepted_briefly() -> None:
 
 
 def test_failover_that_crosses_a_move_is_not_the_next_one() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
     scene.downloads(2)
@@ -257,7 +265,7 @@ def test_failover_that_crosses_a_move_is_not_the_next_one() -> None:
 # False evidence
 
 
-def moves(scene: Scene) -> list[float]:
+def moves(scene: SteeringScenario) -> list[float]:
     """Return the times of its moves."""
     return [entry.at for entry in reversed(scene.entries()) if entry.left != entry.uplink]
 
@@ -271,7 +279,7 @@ def too_many(at: list[float]) -> Iterator[tuple[float, ...]]:
 
 
 def test_repeated_false_failovers_are_rate_limited() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, _ = scene.relay(), scene.connection()
     scene.connection(relay.addresses[0], WIFI6, LTE)
     seen: list[float] = []
@@ -294,7 +302,7 @@ def test_repeated_false_failovers_are_rate_limited() -> None:
 
 
 def test_failover_of_a_lost_agent_shows_the_end_of_its_lease() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, _ = scene.client(), scene.connection(SERVER)
     scene.downloads(2)
     armed_at = scene.now

@@ -13,21 +13,21 @@ from controller.policy.paths.health import UplinkHealth
 from controller.protocol.reports import Role
 from controller.readout.why import agent_view, course
 from tests.controller import sites
-from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, SteeringScenario, prefers
+from tests.fakes.hand import FakeConnection, FakeHost
 
 GUEST = "198.51.100.66"
 
 
-def server(scene: Scene, name: str = "www", address: str = RELAY_ADDRESS, **more: object) -> FakeHand:
+def server(scene: SteeringScenario, name: str = "www", address: str = RELAY_ADDRESS, **more: object) -> FakeHost:
     return scene._agent(name, Role.RELAY, (address,), **more)
 
 
-def listed(*names: str) -> Scene:
-    return Scene(written={**sites.document(), "servers": list(names)})
+def listed(*names: str) -> SteeringScenario:
+    return SteeringScenario(written={**sites.document(), "servers": list(names)})
 
 
-def lose(scene: Scene, world: list[FakeConnection], seconds: int) -> None:
+def lose(scene: SteeringScenario, world: list[FakeConnection], seconds: int) -> None:
     for _ in range(seconds):
         for connection in world:
             connection.download(100, loss=0.3)
@@ -41,7 +41,7 @@ def test_server_with_invented_connections_moves_no_terminal(own: bool) -> None:
     client = scene.client() if own else None
     scene.connection("192.0.2.80").subflows[1].terminal.backup = True
     invented = [FakeConnection.between(GUEST, WIFI, LTE) for _ in range(4)]
-    guest = FakeHand("guest", Role.RELAY, (GUEST,), invented)
+    guest = FakeHost("guest", Role.RELAY, (GUEST,), invented)
     scene.join(guest)
     lose(scene, invented, 40)
     assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
@@ -109,7 +109,7 @@ def test_port_guesses_are_remembered_for_minutes() -> None:
     scene.client()
     port = scene.connection().subflows[0].port
     world = guesses(AT_RANDOM + TIMES + 1, hit=port)
-    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
+    guest = FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
     lose(scene, world, 5)
     assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
@@ -126,7 +126,7 @@ def test_server_that_guesses_new_ports_moves_no_terminal() -> None:
     scene.client()
     port = scene.connection().subflows[0].port
     world: list[FakeConnection] = []
-    scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world))
+    scene.join(FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), world))
     for _ in range(10):
         world[:] = guesses(AT_RANDOM + TIMES)
         lose(scene, world, 3)
@@ -140,7 +140,7 @@ def test_reconnect_does_not_clear_port_guesses() -> None:
     scene.client()
     port = scene.connection().subflows[0].port
     world = guesses(AT_RANDOM + TIMES + 1, hit=port)
-    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), world)
+    guest = FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
     lose(scene, world, 3)
     scene.leave(guest)
@@ -156,7 +156,7 @@ def test_short_connections_do_not_count_as_guesses() -> None:
     scene.client()
     served = [scene.connection()]
     served[0].subflows[1].terminal.backup = True
-    scene.join(FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), served))
+    scene.join(FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), served))
     for _ in range(20):
         served[1:] = guesses(10)
         lose(scene, [served[0]], 1)
@@ -169,7 +169,7 @@ def test_server_reports_count_only_for_its_session_address() -> None:
     scene.client()
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
-    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), scene.world, peer="198.51.100.66:40000")
+    guest = FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), scene.world, peer="198.51.100.66:40000")
     scene.join(guest)
     lose(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.entries() and not prefers(guest)

@@ -41,21 +41,21 @@ from controller.readout.build import snapshot
 from controller.switches.pacing import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
 from controller.switches.switch import TOLD_EVERY_S, GatewayState
 from tests.controller import sites
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
-from tests.fakes.admission import Refused
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.admission import TableRefusal
+from tests.fakes.hand import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
-def connected(written: dict[str, object] | None = None) -> Pair:
-    pair = Pair(sites.loaded(written or sites.document()), [FakeSwitch(PORTS)])
+def connected(written: dict[str, object] | None = None) -> CoreAndSwitch:
+    pair = CoreAndSwitch(sites.loaded(written or sites.document()), [FakeSwitch(PORTS)])
     pair.connect()
     pair.drain()
     return pair
 
 
-def all_answer(pair: Pair, dpid: int = 1) -> None:
+def all_answer(pair: CoreAndSwitch, dpid: int = 1) -> None:
     """Let every neighbour that is asked by ARP or discovery answer with its MAC."""
     for (name, address), mac in sites.learned(pair.switch(dpid).site).items():
         session = pair.switch(dpid).session
@@ -64,7 +64,7 @@ def all_answer(pair: Pair, dpid: int = 1) -> None:
     pair.drain()
 
 
-def sent(pair: Pair) -> int:
+def sent(pair: CoreAndSwitch) -> int:
     return sum(pair.fakes[1].changes.values())
 
 
@@ -125,7 +125,7 @@ def test_repeated_deletions_cause_one_reading_a_second() -> None:
     assert readings <= 10
 
 
-class Announcing(FakeSwitch):
+class AnnouncingSwitch(FakeSwitch):
     """A switch that announces foreign deletions, further ones only after the next reading, as speaker.py does."""
 
     announced = False
@@ -135,11 +135,11 @@ class Announcing(FakeSwitch):
         return super().read(order)
 
 
-class Delayed(Pair):
+class DelayedPair(CoreAndSwitch):
     """A pair with delayed answers, as in OpenFlow: flows may be deleted between a reading and the end of its answer."""
 
     def __init__(self) -> None:
-        self.fake = Announcing(PORTS)
+        self.fake = AnnouncingSwitch(PORTS)
         super().__init__(sites.loaded(sites.document()), [self.fake])
         self._answers: deque[SwitchEvent] = deque()
         self._reading: SwitchRead | None = None  # the flows are listed; groups, meters and ports follow
@@ -174,7 +174,7 @@ class Delayed(Pair):
 def test_deleted_flows_return_within_a_second() -> None:
     """The numbers are counts of messages between two deletions. The first two deletions happen at once."""
     for steps in product(range(7), repeat=2):
-        pair = Delayed()
+        pair = DelayedPair()
         pair.connect()
         pair.drain()
         all_answer(pair)
@@ -217,7 +217,7 @@ def test_foreign_entries_stay_and_a_conflict_is_named() -> None:
     contested = Flow(1, 10, fields())
     fake.add_foreign(contested)
     fake.groups[7] = Group(7, GroupKind.ALL, ())
-    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair = CoreAndSwitch(sites.loaded(sites.document()), [fake])
     pair.connect()
     pair.drain()
     assert fake.flows[contested.key] == contested and 7 in fake.groups
@@ -226,8 +226,8 @@ def test_foreign_entries_stay_and_a_conflict_is_named() -> None:
 
 
 def test_refusal_names_the_group_and_is_retried_slowly() -> None:
-    fake = Refusing(PORTS)
-    pair = Pair(sites.loaded(sites.document()), [fake])
+    fake = RefusingSwitch(PORTS)
+    pair = CoreAndSwitch(sites.loaded(sites.document()), [fake])
     pair.connect()
     pair.drain()
     assert pair.switch().state is GatewayState.REFUSED
@@ -243,12 +243,12 @@ def test_refusal_names_the_group_and_is_retried_slowly() -> None:
     assert pair.installed() == pair.compiled()
 
 
-class Refusing(FakeSwitch):
+class RefusingSwitch(FakeSwitch):
     refuses = True
 
     def _put_group(self, group: Group) -> None:
         if self.refuses and group.label == "client bicast from 192.168.110.3":
-            raise Refused("OFPGMFC_OUT_OF_GROUPS", "the table is full")
+            raise TableRefusal("OFPGMFC_OUT_OF_GROUPS", "the table is full")
         super()._put_group(group)
 
 
@@ -261,7 +261,7 @@ def test_refused_packet_out_is_no_failure_of_the_gateway() -> None:
 
 
 def test_refused_reading_is_repeated_at_the_next_audit() -> None:
-    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    pair = CoreAndSwitch(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
     (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
     assert isinstance(read, Read)
     pair.tell(SwitchRefused(7, read.ticket, None, "too busy"))
@@ -297,7 +297,7 @@ def test_deleted_group_returns_when_an_override_needs_it() -> None:
 
 
 def test_retries_are_bounded_if_a_group_is_never_modified() -> None:
-    pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
+    pair = CoreAndSwitch(sites.loaded(sites.document()), [UnchangingSwitch(PORTS)])
     pair.connect()
     pair.drain()
     pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
@@ -305,15 +305,15 @@ def test_retries_are_bounded_if_a_group_is_never_modified() -> None:
     assert pair.switch().state is GatewayState.REFUSED and pair.switch().refusals < 20
 
 
-class Immovable(FakeSwitch):
+class UnchangingSwitch(FakeSwitch):
     def change(self, change: Change) -> None:
         if isinstance(change, ModifyGroup):
-            raise Refused("OFPGMFC_EPERM", "no")
+            raise TableRefusal("OFPGMFC_EPERM", "no")
         super().change(change)
 
 
 def test_switch_that_answers_no_reading_is_disconnected() -> None:
-    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    pair = CoreAndSwitch(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
     (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
     assert isinstance(read, Read)
     for _ in range(int(ANSWERS_TO_ALL_S) - 1):
@@ -575,11 +575,11 @@ class AnyInterleaving(RuleBasedStateMachine):
         super().__init__()
         self.written = sites.document()
         self.lies = count(1)
-        self.pair = Pair(sites.loaded(self.written), [FakeSwitch(PORTS)])
+        self.pair = CoreAndSwitch(sites.loaded(self.written), [FakeSwitch(PORTS)])
         self.world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3") for _ in range(2)]
         addresses = ("192.168.110.3", "192.168.210.3", "fd00:110::3")
-        self.relay = FakeHand("relay", Role.RELAY, ("203.0.113.5",), self.world)
-        self.client = FakeHand("client", Role.TERMINAL, addresses, self.world)
+        self.relay = FakeHost("relay", Role.RELAY, ("203.0.113.5",), self.world)
+        self.client = FakeHost("client", Role.TERMINAL, addresses, self.world)
 
     @rule()
     def connect(self) -> None:
@@ -725,7 +725,7 @@ def test_simultaneous_answers_cause_one_change() -> None:
             del place["mac"]
     ports = {"big-u1": Port(1, "02:00:00:00:00:01", True), "big-u2": Port(2, "02:00:00:00:00:02", True)}
     ports["big-lan"] = Port(3, "02:00:00:00:00:03", True)
-    pair = Pair(sites.loaded({"sites": {"big": written}}), [FakeSwitch(ports, dpid=1)])
+    pair = CoreAndSwitch(sites.loaded({"sites": {"big": written}}), [FakeSwitch(ports, dpid=1)])
     session = pair.connect(1)
     pair.drain()
     before = pair.switch().reconciles

@@ -16,7 +16,7 @@ from tests.controller import sites
 from tests.controller.features.peer_sites import test_peer_program
 from tests.controller.sites import PHONE_MAC, PORTS
 from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp
-from tests.fakes.pipeline import Sent
+from tests.fakes.pipeline import SentPacket
 from tests.fakes.switch import FakeSwitch
 
 WIFI, LTE, SERVERS, EXIT = (PORTS[name].number for name in ("wifi0", "lte0", "c1", "lan0"))
@@ -75,7 +75,7 @@ def from_beyond(source: str, destination: str, make: Any = tcp, **more: Any) -> 
     return packet
 
 
-def ports(sent: tuple[Sent, ...]) -> set[int]:
+def ports(sent: tuple[SentPacket, ...]) -> set[int]:
     assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
     return {each.port for each in sent}
 
@@ -88,7 +88,7 @@ def ports(sent: tuple[Sent, ...]) -> set[int]:
 def test_peer_terminal_reaches_strangers_through_the_exit(switch: FakeSwitch, version: int, uplink: str) -> None:
     packet = tcp(AT_HOME[version], STRANGERS[version], eth_dst=PORTS[uplink].mac)
     (sent,) = switch.send(packet, PORTS[uplink].number).sent
-    assert sent == Sent(EXIT, replace(packet, eth_src=GATEWAY_MAC, eth_dst=PHONE_MAC, nw_ttl=63))
+    assert sent == SentPacket(EXIT, replace(packet, eth_src=GATEWAY_MAC, eth_dst=PHONE_MAC, nw_ttl=63))
 
 
 @families

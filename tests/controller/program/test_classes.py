@@ -23,7 +23,7 @@ from controller.program.matching import Direction, blocks, matches
 from controller.protocol.requests import UnknownClass
 from tests.controller import sites
 from tests.controller.features.peer_sites import test_peer_program
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import PORTS
 from tests.fakes.fields import bits
 from tests.fakes.packet import Packet, echo, sctp, tcp, udp
@@ -338,15 +338,15 @@ def test_classes_with_too_many_flows_are_refused_early() -> None:
 # Overrides
 
 
-def connected() -> Pair:
-    pair = Pair(config(), [FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)])
+def connected() -> CoreAndSwitch:
+    pair = CoreAndSwitch(config(), [FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)])
     for dpid in (1, 2):
         pair.connect(dpid)
     pair.drain()
     return pair
 
 
-def override(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
+def override(pair: CoreAndSwitch, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
     answer, effects = overrides.mode(pair.core, name, mode, pair.now, traffic)
     pair.carry(effects)
     pair.drain()

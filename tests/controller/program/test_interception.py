@@ -13,7 +13,7 @@ from controller.program.compile import compile
 from controller.program.diff import ModifyGroup, diff
 from controller.program.readback import counting_ids, remembered
 from tests.controller import relayed_site, sites
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.program.test_compile import leaves
 from tests.controller.relayed_site import PORTS
 from tests.controller.sites import PHONE_MAC
@@ -180,7 +180,7 @@ def test_packet_delivered_twice_counts_once() -> None:
 
 def test_program_is_correct_after_ports_come_and_go() -> None:
     fake = FakeSwitch({name: port for name, port in PORTS.items() if not name.startswith("rl-")})
-    pair = Pair(relayed_site.config(), [fake])
+    pair = CoreAndSwitch(relayed_site.config(), [fake])
     pair.connect()
     pair.drain()
     for name, port in [("rl-wifi", True), ("rl-home", True), ("rl-lte", True), ("rl-home", False), ("rl-home", True)]:

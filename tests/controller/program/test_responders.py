@@ -16,9 +16,9 @@ from controller.model.known import Known, Observed, Port
 from controller.program.compile import compile
 from controller.protocol.switch_messages import Solicited
 from tests.controller import sites
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.fakes.packet import BROADCAST, Packet, advertise, arp_request, echo, solicit
-from tests.fakes.pipeline import Outcome
+from tests.fakes.pipeline import PacketOutcome
 from tests.fakes.switch import FakeSwitch
 
 UPLINKS = 2
@@ -69,11 +69,11 @@ def asks(terminal: int, target: str, **more: Any) -> Packet:
     return arp_request(address(terminal, 4), target, eth_src=mac(terminal), **more)
 
 
-def ask(switch: FakeSwitch, port: str, question: Packet) -> Outcome:
+def ask(switch: FakeSwitch, port: str, question: Packet) -> PacketOutcome:
     return switch.send(question, switch.ports[port].number)
 
 
-def answered_mac(outcome: Outcome, asker: Packet, port: Port, target: str) -> str:
+def answered_mac(outcome: PacketOutcome, asker: Packet, port: Port, target: str) -> str:
     """Return the MAC of the one answer for `target`, and check that the asker accepts the answer."""
     (sent,) = outcome.sent
     answer = sent.packet
@@ -163,7 +163,7 @@ def test_unicast_neighbour_check_is_answered(family: int) -> None:
 def test_routed_solicitation_is_not_answered(datapath: Datapath, target: str) -> None:
     for asker in (address(1, 6), "::"):
         forged = replace(solicit(asker, target, eth_src=mac(1)), nw_ttl=254)
-        assert ask(switch_of(site_of([1, 2], datapath)), "lan1", forged) == Outcome()
+        assert ask(switch_of(site_of([1, 2], datapath)), "lan1", forged) == PacketOutcome()
 
 
 @families
@@ -203,7 +203,7 @@ def test_app_advertises_for_neighbours_if_no_flow_can(datapath: Datapath) -> Non
     document = written([1, 2])
     document["sites"]["big"]["datapath"] = datapath.value
     config = sites.loaded(document)
-    pair = Pair(config, [FakeSwitch.with_ports(*config.sites[0].ports)])
+    pair = CoreAndSwitch(config, [FakeSwitch.with_ports(*config.sites[0].ports)])
     session = pair.connect()
     pair.drain()
     port = pair.fakes[1].ports["lan1"].number

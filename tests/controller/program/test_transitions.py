@@ -18,7 +18,7 @@ from controller.program.program import Flow, Program, ToGroup
 from controller.switches.switch import GatewayState
 from tests.controller import sites
 from tests.controller.core.test_core import all_answer
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.program.test_compile import CLIENT_GATEWAY_MAC, LAN_GATEWAY_MAC, SERVER, WIFI_MAC
 from tests.controller.sites import PORTS
 from tests.fakes.packet import Packet, echo, tcp, udp
@@ -80,11 +80,11 @@ def program(name: str) -> Program:
     return compile(site, Known(Wanted(), observed, rates={"lte": CopyRateLimit(1000, 1000)}))
 
 
-class Killed(Exception):
+class ControllerKilled(Exception):
     """The controller has died before the next message."""
 
 
-class Undecided(FakeSwitch):
+class AmbiguousSwitch(FakeSwitch):
     """A switch that prefers the newest or the oldest of two matching flows of one priority."""
 
     def __init__(self, ports: Mapping[str, Port], takes: int) -> None:
@@ -98,7 +98,7 @@ class Undecided(FakeSwitch):
 
     def change(self, change: Change) -> None:
         if self.dies_after == 0:
-            raise Killed
+            raise ControllerKilled
         super().change(change)
         if self.dies_after is not None:
             self.dies_after -= 1
@@ -110,7 +110,7 @@ NEWEST, OLDEST = -1, 0
 
 
 def holding(program: Program, takes: int = NEWEST) -> FakeSwitch:
-    return Undecided(PORTS, takes).load(program)
+    return AmbiguousSwitch(PORTS, takes).load(program)
 
 
 def ways(switch: FakeSwitch) -> list[set[int]]:
@@ -152,22 +152,22 @@ def test_packets_pass_after_each_message_of_a_change(before: str, after: str, ta
     assert switch.installed().program == program(after)
 
 
-def dies(pair: Pair, after: int, begin: Callable[[], object]) -> bool:
+def dies(pair: CoreAndSwitch, after: int, begin: Callable[[], object]) -> bool:
     """Let the controller die after this many messages. Return False if it has sent all of them."""
     switch = pair.fakes[1]
-    assert isinstance(switch, Undecided)
+    assert isinstance(switch, AmbiguousSwitch)
     switch.dies_after = after
     try:
         begin()
         pair.drain()
-    except Killed:
+    except ControllerKilled:
         return True
     finally:
         switch.dies_after = None
     return False
 
 
-def assert_goes_on(pair: Pair, config: Config, after: int) -> None:
+def assert_goes_on(pair: CoreAndSwitch, config: Config, after: int) -> None:
     pair.restart(config)
     pair.drain()
     assert pair.installed() == pair.compiled(), f"it died after {after} messages"
@@ -176,8 +176,8 @@ def assert_goes_on(pair: Pair, config: Config, after: int) -> None:
 
 def follows(before: str, after: str, number: int) -> bool:
     """Return whether a controller with a new file dies after this many messages. A second controller ends its work."""
-    switch = Undecided(PORTS, NEWEST)
-    pair = Pair(FILES[before], [switch])
+    switch = AmbiguousSwitch(PORTS, NEWEST)
+    pair = CoreAndSwitch(FILES[before], [switch])
     pair.connect()
     pair.drain()
     all_answer(pair)
@@ -195,7 +195,7 @@ def test_next_controller_goes_on_after_a_death_at_any_message(before: str, after
 
 
 def fills(number: int) -> bool:
-    pair = Pair(FILES["plain"], [Undecided(PORTS, NEWEST)])
+    pair = CoreAndSwitch(FILES["plain"], [AmbiguousSwitch(PORTS, NEWEST)])
     died = dies(pair, number, pair.connect)
     assert_goes_on(pair, FILES["plain"], number)
     return died

@@ -10,14 +10,14 @@ import pytest
 
 from lab.processes.agents import SETTINGS
 from lab.stage import ovs
-from tests.system.conftest import TWIN, Home, greeted
-from tests.vm.conftest import IN_THE_VM, Prepared, home
+from tests.system.conftest import TWIN, GatewayLab, greeted
+from tests.vm.conftest import IN_THE_VM, PreparedGateway, home
 from topologies.twin import TwinTopo
 
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
 
 
-class Lossy(Prepared):
+class LossyGateway(PreparedGateway):
     """A gateway whose ports keep netem's losses: QoS of type linux-noop makes Open vSwitch leave their queues alone."""
 
     def start(self, controllers: Sequence[Any]) -> None:
@@ -29,8 +29,8 @@ class Lossy(Prepared):
 
 
 @pytest.fixture(scope="package")
-def twin() -> Iterator[Home]:
-    with home(TwinTopo, TWIN, SETTINGS, Lossy) as twin:
+def twin() -> Iterator[GatewayLab]:
+    with home(TwinTopo, TWIN, SETTINGS, LossyGateway) as twin:
         twin.returns_soon()
         greeted(twin)
         yield twin

@@ -49,7 +49,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Ended:
+class StreamStatus:
     code: grpc.StatusCode
     said: str
 
@@ -61,7 +61,7 @@ def join(
     token: str,
     asked: bytes | None = None,
     key: ec.EllipticCurvePrivateKey | None = None,
-) -> Identity | Ended:
+) -> Identity | StreamStatus:
     key = key or new_key()
     wish = pb.JoinRequest(
         name=name, token=token.partition(".")[0], signing_request=request(name, key) if asked is None else asked
@@ -73,7 +73,7 @@ def join(
         try:
             reply = call(wish, timeout=PATIENCE_S)
         except grpc.RpcError as error:
-            return Ended(error.code(), error.details())
+            return StreamStatus(error.code(), error.details())
     return Identity(
         x509.load_der_x509_certificate(reply.certificate), x509.load_der_x509_certificate(reply.ca), key, reply.session
     )
@@ -86,7 +86,7 @@ class Stream:
         """`reads` limits the messages that are read; None reads all."""
         self._reads = reads
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._inbox: queue.SimpleQueue[pb.FromController | Ended] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[pb.FromController | StreamStatus] = queue.SimpleQueue()
         self._channel = channel_to(str(address), ca_pem, identity)
         self._connected, self._lost = False, threading.Event()
         self._channel.subscribe(self._see)
@@ -99,7 +99,7 @@ class Stream:
     def say(self, word: pb.FromAgent | bytes) -> None:
         self._outbox.put(word if isinstance(word, bytes) else word.SerializeToString())
 
-    def any_word(self) -> pb.FromController | Ended:
+    def any_word(self) -> pb.FromController | StreamStatus:
         return self._inbox.get(timeout=PATIENCE_S)
 
     def on_event(self) -> pb.FromController:
@@ -107,9 +107,9 @@ class Stream:
         assert isinstance(word, pb.FromController), word
         return word
 
-    def ended(self) -> Ended:
+    def ended(self) -> StreamStatus:
         """Return the status of the session's end, skipping earlier messages."""
-        while not isinstance(word := self.any_word(), Ended):
+        while not isinstance(word := self.any_word(), StreamStatus):
             pass
         return word
 
@@ -149,7 +149,7 @@ class Stream:
         except grpc.RpcError:
             pass
         if self._reads is None:
-            self._inbox.put(Ended(self._call.code(), self._call.details()))
+            self._inbox.put(StreamStatus(self._call.code(), self._call.details()))
 
 
 def pem(certificate: x509.Certificate) -> bytes:

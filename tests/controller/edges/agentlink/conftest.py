@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from controller.edges.trust import refusals
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 from tests.controller.edges.agentlink.log import Log
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Iterator[Callable[[], House]]:
+def build(tmp_path: Path) -> Iterator[Callable[[], FakeController]]:
     """Return a builder, for tests that change something first."""
-    built: list[House] = []
+    built: list[FakeController] = []
 
-    def house() -> House:
-        built.append(House(tmp_path / f"agents{len(built)}"))
+    def house() -> FakeController:
+        built.append(FakeController(tmp_path / f"agents{len(built)}"))
         return built[-1]
 
     yield house
@@ -29,7 +29,7 @@ def build(tmp_path: Path) -> Iterator[Callable[[], House]]:
 
 
 @pytest.fixture
-def house(build: Callable[[], House]) -> House:
+def house(build: Callable[[], FakeController]) -> FakeController:
     return build()
 
 

@@ -12,7 +12,7 @@ from controller.edges.agentlink.server import Agents
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.enrolment import Binding, of_agent
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
-from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity, Stream, join
+from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, Stream, StreamStatus, join
 
 T = TypeVar("T", bound=AgentEvent)
 ANYWHERE = Endpoint("127.0.0.1", 0)
@@ -23,7 +23,7 @@ def bind(name: str, role: Role | None, terminal: str | None) -> Binding:
     return of_agent(name, role or Role.RELAY, terminal)
 
 
-class House:
+class FakeController:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.takes = True  # if False, messages are kept until `take`
@@ -75,7 +75,7 @@ class House:
         """Return whether the core got no event that the test did not read."""
         return self._events.empty()
 
-    def join(self, name: str, token: str, **other: bytes) -> Identity | Ended:
+    def join(self, name: str, token: str, **other: bytes) -> Identity | StreamStatus:
         return join(self.agents.join, self.ca_pem, name, token, **other)
 
     def enrolled(self, name: str, role: Role | None = None, terminal: str | None = None) -> Identity:

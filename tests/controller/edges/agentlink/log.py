@@ -7,12 +7,12 @@ import logging
 import queue
 
 from tests.controller.edges.agentlink.agent import PATIENCE_S
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 
 Log = queue.SimpleQueue[logging.LogRecord]
 
 
-def refused(house: House, log: Log, reason: str) -> str:
+def refused(house: FakeController, log: Log, reason: str) -> str:
     """Check that one peer was refused, and counted under this reason alone. Return the log line, which names the
     peer.
     """

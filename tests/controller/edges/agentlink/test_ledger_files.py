@@ -26,12 +26,12 @@ from controller.model.settings import AgentService
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
-from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity
-from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
+from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus
+from tests.controller.edges.agentlink.house import ANYWHERE, FakeController, bind
 from tests.controller.edges.openflow.switches import until
 
 
-def test_oversized_ledger_is_refused_without_reading_it(house: House) -> None:
+def test_oversized_ledger_is_refused_without_reading_it(house: FakeController) -> None:
     house.enrolled("phone")
     path = house.directory / "ledger.json"
     good = path.read_bytes()
@@ -43,7 +43,7 @@ def test_oversized_ledger_is_refused_without_reading_it(house: House) -> None:
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
-def test_damaged_file_is_named_and_not_replaced(house: House, name: str, content: bytes) -> None:
+def test_damaged_file_is_named_and_not_replaced(house: FakeController, name: str, content: bytes) -> None:
     identity = house.enrolled("phone")
     path = house.directory / name
     good = path.read_bytes()
@@ -65,7 +65,9 @@ def test_damaged_file_is_named_and_not_replaced(house: House, name: str, content
         ("tokens[0].digest", None, "found nothing, expected a text"),
     ],
 )
-def test_invalid_ledger_value_is_refused_with_its_place(house: House, place: str, value: object, said: str) -> None:
+def test_invalid_ledger_value_is_refused_with_its_place(
+    house: FakeController, place: str, value: object, said: str
+) -> None:
     house.enrolled("phone")
     path = house.directory / "ledger.json"
     kept = json.loads(path.read_text())
@@ -84,7 +86,7 @@ def test_invalid_ledger_value_is_refused_with_its_place(house: House, place: str
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 def test_lost_file_is_reported_once_at_the_next_start(
-    house: House, caplog: pytest.LogCaptureFixture, name: str
+    house: FakeController, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     if name == "ca.pem":
         house.agents.invite("laptop")
@@ -115,7 +117,7 @@ def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-def test_special_file_is_refused_without_blocking(house: House, name: str) -> None:
+def test_special_file_is_refused_without_blocking(house: FakeController, name: str) -> None:
     path = house.directory / name
     path.unlink()
     os.mkfifo(path)
@@ -159,7 +161,7 @@ def _fill(disk: Path) -> None:
 
 
 def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
-    house = House(disk / "agents")
+    house = FakeController(disk / "agents")
     try:
         house.agents.invite("phone")
         _fill(disk)
@@ -177,7 +179,7 @@ def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
 
 
 def test_revocation_on_a_full_disk_acts_at_once(disk: Path) -> None:
-    house = House(disk / "agents")
+    house = FakeController(disk / "agents")
     try:
         identity = house.enrolled("phone")
         stream, _ = house.served(identity)
@@ -197,7 +199,7 @@ def test_revocation_on_a_full_disk_acts_at_once(disk: Path) -> None:
 
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
 def test_controller_with_a_ca_serves_from_an_unwritable_disk(disk: Path, unwritable: str) -> None:
-    house = House(disk / "agents")
+    house = FakeController(disk / "agents")
     try:
         identity = house.enrolled("phone")
         if unwritable == "full":
@@ -224,17 +226,17 @@ def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, capl
             pass
 
 
-def test_token_stays_valid_when_the_ledger_cannot_be_saved(house: House) -> None:
+def test_token_stays_valid_when_the_ledger_cannot_be_saved(house: FakeController) -> None:
     token = house.agents.invite("phone").token
     beside = house.directory / "ledger.json.new"
     beside.mkdir()
     ended = house.join("phone", token)
-    assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.UNAVAILABLE
+    assert isinstance(ended, StreamStatus) and ended.code is grpc.StatusCode.UNAVAILABLE
     beside.rmdir()
     assert isinstance(house.join("phone", token), Identity)
 
 
-def test_ca_readable_by_others_is_refused_with_instructions(house: House) -> None:
+def test_ca_readable_by_others_is_refused_with_instructions(house: FakeController) -> None:
     path = house.directory / "ca.pem"
     path.chmod(0o644)
     with pytest.raises(AgencyError, match=r"every user of this machine can read it: `chmod o= .*ca\.pem`"):
@@ -243,7 +245,7 @@ def test_ca_readable_by_others_is_refused_with_instructions(house: House) -> Non
     Authority(house.directory)
 
 
-def test_agents_directory_is_private(house: House) -> None:
+def test_agents_directory_is_private(house: FakeController) -> None:
     house.enrolled("phone")
     assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}

@@ -30,14 +30,14 @@ from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to
-from tests.controller.edges.agentlink.house import House, bind
+from tests.controller.edges.agentlink.house import FakeController, bind
 from tests.controller.edges.agentlink.log import Log, refused
 
 PEM = serialization.Encoding.PEM
 TREE = Path(__file__).resolve().parents[4]
 
 
-def silent_tls_client(house: House) -> ssl.SSLSocket:
+def silent_tls_client(house: FakeController) -> ssl.SSLSocket:
     """Return a connection that sends nothing after its handshake."""
     context = ssl.create_default_context(cadata=house.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
@@ -51,7 +51,7 @@ def read_to_the_end(connection: socket.socket) -> None:
         pass
 
 
-def test_unfinished_handshake_times_out(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshake_times_out(house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 0.2)
     at = house.agents.listen
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
@@ -64,7 +64,7 @@ def open_tls_protocols() -> int:
     return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
 
-def test_closed_connections_need_no_garbage_collection(house: House) -> None:
+def test_closed_connections_need_no_garbage_collection(house: FakeController) -> None:
     at = house.agents.listen
     gc.collect()
     before = open_tls_protocols()
@@ -84,7 +84,7 @@ def test_closed_connections_need_no_garbage_collection(house: House) -> None:
         gc.enable()
 
 
-def test_join_connection_times_out(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_join_connection_times_out(build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
     house = build()
     with silent_tls_client(house) as connection:
@@ -109,7 +109,7 @@ def silent_client(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1")
 
 @pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00"], ids=["not begun", "begun"])
 def test_unauthenticated_peers_do_not_keep_an_agent_out(
-    few_places: int, build: Callable[[], House], log: Log, beginning: bytes
+    few_places: int, build: Callable[[], FakeController], log: Log, beginning: bytes
 ) -> None:
     house = build()
     identity = house.enrolled("phone")
@@ -126,7 +126,7 @@ def test_unauthenticated_peers_do_not_keep_an_agent_out(
         read_to_the_end(strangers[few_places])
 
 
-def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Callable[[], House]) -> None:
+def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Callable[[], FakeController]) -> None:
     house = build()
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(silent_tls_client(house)) for _ in range(few_places)]
@@ -134,7 +134,7 @@ def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Calla
         read_to_the_end(strangers[0])
 
 
-def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], House]) -> None:
+def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], FakeController]) -> None:
     """The figure counts the client ends of the connections too, which are in this process."""
     house, some = build(), 100
     places = (agent_listener.MOST_STRANGERS, agent_listener.MOST_JOINING)
@@ -156,7 +156,7 @@ def resident_bytes() -> int:
 
 
 def test_host_with_too_many_connections_is_refused_alone(
-    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+    house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = house.enrolled("phone")
     monkeypatch.setattr(admission, "EACH_S", 0.01)
@@ -169,7 +169,7 @@ def test_host_with_too_many_connections_is_refused_alone(
         house.served(identity)
 
 
-def test_accept_yields_to_connections_that_wait(house: House) -> None:
+def test_accept_yields_to_connections_that_wait(house: FakeController) -> None:
     """The kernel always has another connection ready."""
     seen: list[str] = []
 
@@ -200,7 +200,7 @@ def test_accept_yields_to_connections_that_wait(house: House) -> None:
 
 
 @pytest.mark.parametrize("listener", ["listen", "join"])
-def test_client_with_an_older_tls_is_refused(house: House, log: Log, tmp_path: Path, listener: str) -> None:
+def test_client_with_an_older_tls_is_refused(house: FakeController, log: Log, tmp_path: Path, listener: str) -> None:
     identity = house.enrolled("phone")
     key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
@@ -219,14 +219,14 @@ def test_client_with_an_older_tls_is_refused(house: House, log: Log, tmp_path: P
     assert "UNSUPPORTED_PROTOCOL" in refused(house, log, "handshake")
 
 
-def served(house: House, identity: Identity) -> bool:
+def served(house: FakeController, identity: Identity) -> bool:
     stream = house.stream(identity)
     stream.say(HELLO)
     return isinstance(stream.any_word(), pb.FromController)
 
 
 def test_agents_beyond_the_limit_are_refused(
-    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log
+    build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(agent_listener, "MOST", 1)
     house = build()
@@ -240,7 +240,9 @@ def test_agents_beyond_the_limit_are_refused(
         pass
 
 
-def test_connection_without_a_stream_is_closed(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_without_a_stream_is_closed(
+    build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
     house = build()
     states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
@@ -251,7 +253,9 @@ def test_connection_without_a_stream_is_closed(build: Callable[[], House], monke
         assert states.get(timeout=PATIENCE_S) is grpc.ChannelConnectivity.IDLE
 
 
-def test_one_certificate_is_limited_in_connections(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_certificate_is_limited_in_connections(
+    house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
     identity = house.enrolled("phone")
     house.served(identity)
@@ -260,7 +264,7 @@ def test_one_certificate_is_limited_in_connections(house: House, log: Log, monke
     house.served(house.enrolled("laptop"))
 
 
-def test_internal_sockets_are_not_reachable_by_name(house: House) -> None:
+def test_internal_sockets_are_not_reachable_by_name(house: FakeController) -> None:
     """A user who knew a name from /proc/net/unix could exhaust all file descriptors."""
     house.served(house.enrolled("phone"))
     names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
@@ -273,7 +277,7 @@ def test_internal_sockets_are_not_reachable_by_name(house: House) -> None:
 
 
 @pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
-def test_direct_connection_to_an_internal_socket_is_refused(house: House, method: str) -> None:
+def test_direct_connection_to_an_internal_socket_is_refused(house: FakeController, method: str) -> None:
     """The caller is in this process and has the socket."""
     house.served(house.enrolled("phone"))
     sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
@@ -289,7 +293,7 @@ def test_direct_connection_to_an_internal_socket_is_refused(house: House, method
     )
 
 
-def test_unavailable_address_is_named(house: House, tmp_path: Path) -> None:
+def test_unavailable_address_is_named(house: FakeController, tmp_path: Path) -> None:
     for service, key in (
         (AgentService(house.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
         (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
@@ -298,7 +302,9 @@ def test_unavailable_address_is_named(house: House, tmp_path: Path) -> None:
             server.Agents(service, lambda *_: None, bind)
 
 
-def test_vanished_host_is_noticed(build: Callable[[], House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vanished_host_is_noticed(
+    build: Callable[[], FakeController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel would keep its connection for hours."""
     monkeypatch.setattr(session, "QUIET_S", 2.0)
     monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)

@@ -22,7 +22,7 @@ from controller.protocol.orders import (
 )
 from controller.protocol.reports import PathHealth, ProbePacket, ProbeReport, Reported, Resulted, Role
 from tests.controller.edges.agentlink.agent import Stream
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 
 WAY = MeasuredWay("wlan0", None, "203.0.113.9")
 HOUR_NS = 3600 * 10**9
@@ -43,14 +43,14 @@ def probe(meeting: int) -> Probe:
     )  # fmt: skip
 
 
-def directive_for(house: House, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
+def directive_for(house: FakeController, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
     house.agents.perform(Direct(session, number, order))
     directive = stream.on_event().directive
     assert directive.id == number
     return directive
 
 
-def test_measurement_orders_arrive_complete(house: House) -> None:
+def test_measurement_orders_arrive_complete(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("home"))
     (session,) = directive_for(house, stream, opened.session, 1, answer(7)).answer.sessions
     assert (session.number, session.health_port, session.probe_port) == (3, 8620, 8633)
@@ -68,7 +68,7 @@ def test_measurement_orders_arrive_complete(house: House) -> None:
     assert [each.WhichOneof("order") for each in nothing] == ["answer", "health"]
 
 
-def test_key_depends_on_the_pair_and_the_controller_start(house: House) -> None:
+def test_key_depends_on_the_pair_and_the_controller_start(house: FakeController) -> None:
     identity = house.enrolled("home")
     stream, opened = house.served(identity)
 
@@ -94,7 +94,7 @@ def columns(packets: int) -> dict[str, Any]:
     }
 
 
-def test_probe_result_arrives_complete_and_once(house: House) -> None:
+def test_probe_result_arrives_complete_and_once(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("home"))
     directive_for(house, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
@@ -110,7 +110,7 @@ def test_probe_result_arrives_complete_and_once(house: House) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "refused"])
-def test_result_of_a_probe_that_did_not_begin_is_refused(house: House, asked: bool) -> None:
+def test_result_of_a_probe_that_did_not_begin_is_refused(house: FakeController, asked: bool) -> None:
     stream, opened = house.served(house.enrolled("home"))
     if asked:
         directive_for(house, stream, opened.session, 5, probe(1))

@@ -10,10 +10,10 @@ from controller.edges.agentlink.sessions import FAULTS, LASTS_S, WITHIN_S, Quara
 from controller.edges.trust.refusals import Refused
 from controller.protocol.orders import HangUp
 from tests.controller.edges.agentlink.agent import HELLO
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 
 
-def test_agent_that_fails_the_core_twice_is_locked_out(house: House) -> None:
+def test_agent_that_fails_the_core_twice_is_locked_out(house: FakeController) -> None:
     phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
     for _ in range(FAULTS):
         stream, opened = house.served(phone)

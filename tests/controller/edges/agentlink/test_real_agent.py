@@ -46,7 +46,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-class House:
+class AgentHost:
     def __init__(self, directory: Path, python: str) -> None:
         self.directory, self.python = directory, python
         ports = free_ports(4)
@@ -104,13 +104,13 @@ class House:
 
 
 @pytest.fixture(params=FRAMEWORKS)
-def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
-    house = House(tmp_path, PYTHONS[request.param])
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
+    house = AgentHost(tmp_path, PYTHONS[request.param])
     yield house
     house.stop()
 
 
-def test_agent_joins_is_revoked_and_joins_again(house: House) -> None:
+def test_agent_joins_is_revoked_and_joins_again(house: AgentHost) -> None:
     (line,) = [each for each in house.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
     typed = ["sh", "-c", f"{line} --directory phone"]  # as printed; the agent need not be installed
     joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
@@ -133,7 +133,7 @@ def test_agent_joins_is_revoked_and_joins_again(house: House) -> None:
     house.until(lambda: house.served("phone"))
 
 
-def test_agent_stops_even_if_the_controller_is_frozen(house: House) -> None:
+def test_agent_stops_even_if_the_controller_is_frozen(house: AgentHost) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     phone = house.run_agent("phone")
     house.until(lambda: house.served("phone"))

@@ -33,12 +33,12 @@ from controller.protocol.orders import (
 )
 from controller.protocol.reports import DistancesMeasured, PendingDestination, Resulted, Role
 from tests.controller.edges.agentlink.agent import Identity, new_key, request
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 
 STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
 
 
-def ordered(house: House, identity: Identity) -> pb.Relay:
+def ordered(house: FakeController, identity: Identity) -> pb.Relay:
     stream, opened = house.served(identity)
     house.agents.perform(Direct(opened.session, 5, STANDS))
     return stream.on_event().directive.relay
@@ -47,7 +47,7 @@ def ordered(house: House, identity: Identity) -> pb.Relay:
 # Certificates
 
 
-def test_relay_gets_a_certificate_for_its_own_key_and_name(house: House) -> None:
+def test_relay_gets_a_certificate_for_its_own_key_and_name(house: FakeController) -> None:
     oslo = house.enrolled("oslo")
     order = ordered(house, oslo)
     assert (order.port, order.congestion, order.gateways[0].name) == (443, "bbr", "home")
@@ -63,7 +63,7 @@ def test_relay_gets_a_certificate_for_its_own_key_and_name(house: House) -> None
         verifier.build_client_verifier().verify(certificate, [])
 
 
-def test_revoked_relay_is_told_to_stop_before_the_disconnect(house: House) -> None:
+def test_revoked_relay_is_told_to_stop_before_the_disconnect(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("oslo"))
     numbers = range(5, 25)  # most of them wait for an earlier one to be written when the session ends
     for number in numbers:
@@ -98,7 +98,7 @@ def joined(trust: Trust) -> bytes:
     return trust.join("home", secret, request("home", new_key()))[0]
 
 
-def test_tunnel_key_depends_only_on_the_end_certificates(house: House) -> None:
+def test_tunnel_key_depends_only_on_the_end_certificates(house: FakeController) -> None:
     home, ends = house.enrolled("home"), (b"\1" * 32, b"\2" * 32)
 
     def keys(*orders: TunnelOrder) -> list[bytes]:
@@ -124,7 +124,7 @@ def test_tunnel_key_depends_only_on_the_end_certificates(house: House) -> None:
 # Messages
 
 
-def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
+def test_walk_result_is_accepted_once_and_only_if_ordered(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("home"))
     house.agents.perform(Direct(opened.session, 5, MeasureDistances((DistanceTarget("192.0.2.1", 443, True),))))
     (to,) = stream.on_event().directive.walk.to
@@ -139,7 +139,7 @@ def test_walk_result_is_accepted_once_and_only_if_ordered(house: House) -> None:
     assert stream.ended().said == "walked by directive 5, which was not sent or is already reported"
 
 
-def test_take_order_arrives_complete(house: House) -> None:
+def test_take_order_arrives_complete(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("home"))
     relay = InterceptRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
     order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))

@@ -11,7 +11,7 @@ from controller.edges.trust.authority import Shown
 
 
 @dataclass
-class Guest:
+class FakeConnection:
     certificate: Shown | None
     cut: list[float] = field(default_factory=list)
 
@@ -19,12 +19,12 @@ class Guest:
         self.cut.append(within_s)
 
 
-def named(name: str) -> Guest:
-    return Guest(Shown(name, "01", b"", None))
+def named(name: str) -> FakeConnection:
+    return FakeConnection(Shown(name, "01", b"", None))
 
 
 def test_revocation_closes_all_connections_of_the_name_alone() -> None:
-    guests = {"a": named("phone"), "b": named("laptop"), "c": named("phone"), "d": Guest(None)}
+    guests = {"a": named("phone"), "b": named("laptop"), "c": named("phone"), "d": FakeConnection(None)}
     nothing = cast(Any, None)
     Sessions(nothing, cast(Any, guests), nothing, nothing, ":8655").revoke("phone")
     assert [peer for peer, guest in guests.items() if guest.cut] == ["a", "c"]

@@ -11,7 +11,7 @@ from controller.edges.agentlink import sessions
 from controller.protocol.orders import Direct, Disarm
 from controller.protocol.reports import AgentClosed, AgentOpened
 from tests.controller.edges.agentlink.agent import HELLO, Stream
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 from tests.controller.edges.agentlink.log import Log, refused
 
 
@@ -22,7 +22,7 @@ def answer_liveness_order(stream: Stream) -> None:
     stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
 
 
-def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log) -> None:
+def test_second_stream_is_refused_while_the_first_answers(house: FakeController, log: Log) -> None:
     identity = house.enrolled("phone")
     first, opened = house.served(identity)
     second = house.stream(identity)
@@ -36,7 +36,7 @@ def test_second_stream_is_refused_while_the_first_answers(house: House, log: Log
     assert first.on_event().directive.id == 1, "the first goes on"
 
 
-def test_report_proves_liveness_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_proves_liveness_too(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)
@@ -47,7 +47,7 @@ def test_report_proves_liveness_too(house: House, monkeypatch: pytest.MonkeyPatc
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
 
 
-def test_stream_that_does_not_answer_is_replaced(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_that_does_not_answer_is_replaced(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     """A phone that changed its network leaves its old connection without an end."""
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 0.2)
     identity = house.enrolled("phone")
@@ -61,7 +61,7 @@ def test_stream_that_does_not_answer_is_replaced(house: House, monkeypatch: pyte
     assert second.on_event().taken.sequence == 1
 
 
-def test_waiting_stream_is_admitted_when_the_first_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_admitted_when_the_first_ends(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)
@@ -73,7 +73,7 @@ def test_waiting_stream_is_admitted_when_the_first_ends(house: House, monkeypatc
     assert second.on_event().HasField("welcome")
 
 
-def test_waiting_stream_is_refused_after_a_revocation(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_refused_after_a_revocation(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)

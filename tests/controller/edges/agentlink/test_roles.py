@@ -11,7 +11,7 @@ from cryptography import x509
 
 from api import agent_pb2 as pb
 from controller.protocol.reports import AgentOpened, Role
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.house import FakeController
 
 ROLES = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
 
@@ -22,7 +22,7 @@ def hello(role: Role) -> pb.FromAgent:
 
 @pytest.mark.parametrize("bound", Role)
 @pytest.mark.parametrize("said", Role)
-def test_hello_with_another_role_than_certified_is_refused(house: House, bound: Role, said: Role) -> None:
+def test_hello_with_another_role_than_certified_is_refused(house: FakeController, bound: Role, said: Role) -> None:
     stream = house.stream(house.enrolled("phone", bound))
     stream.say(hello(said))
     if bound is said:
@@ -38,7 +38,7 @@ def test_hello_with_another_role_than_certified_is_refused(house: House, bound: 
     assert house.agents.refusals()["role"] == 1
 
 
-def test_role_and_terminal_are_certified_and_stored(house: House) -> None:
+def test_role_and_terminal_are_certified_and_stored(house: FakeController) -> None:
     tv = house.enrolled("tv", Role.TERMINAL, "TV_1")
     names = tv.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["urn:bicast:agent:terminal:TV_1"]
@@ -51,7 +51,7 @@ def test_role_and_terminal_are_certified_and_stored(house: House) -> None:
     assert (view.role, view.terminal) == (Role.TERMINAL, "TV_1")
 
 
-def test_token_gives_the_role_of_its_invitation(house: House) -> None:
+def test_token_gives_the_role_of_its_invitation(house: FakeController) -> None:
     """The holder of the token has no choice, and a later token changes nothing."""
     token = house.agents.invite("phone", Role.TERMINAL).token
     house.join("phone", token)

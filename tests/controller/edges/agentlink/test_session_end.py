@@ -16,7 +16,7 @@ from controller.edges.trust.authority import Shown
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, PathManager, Role
 
 
-class Deaf:
+class SilentStream:
     """A stream that receives nothing and needs a moment to cancel its read."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ def test_stream_end_is_reported_once_despite_cancellations(cancellations: int) -
 
     async def lives() -> None:
         certificate = Shown("phone", "00", "", b"")
-        deaf = Deaf()
+        deaf = SilentStream()
         guest = AgentConnection("127.0.0.1:1", certificate, cast(Any, None))
         session = AgentSession(7, guest, certificate, cast(Stream, deaf), post)
         opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())

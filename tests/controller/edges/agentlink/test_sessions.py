@@ -24,8 +24,8 @@ from controller.protocol.reports import (
     Resulted,
     Role,
 )
-from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Ended
-from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, StreamStatus
+from tests.controller.edges.agentlink.house import FakeController
 
 SUBFLOW = pb.Subflow(
     local_address="192.0.2.1", local_port=5000, remote_address="2001:DB8:0::7", remote_port=443, srtt_us=20_000,
@@ -33,7 +33,7 @@ SUBFLOW = pb.Subflow(
 )  # fmt: skip
 
 
-def test_core_is_notified_of_a_session_and_its_end(house: House) -> None:
+def test_core_is_notified_of_a_session_and_its_end(house: FakeController) -> None:
     identity = house.enrolled("phone")
     stream, opened = house.served(identity)
     assert opened.name == "phone" and opened.version == "of a test"
@@ -46,7 +46,7 @@ def test_core_is_notified_of_a_session_and_its_end(house: House) -> None:
     assert stream.ended().code is grpc.StatusCode.OK
 
 
-def test_welcome_has_the_common_protocol_version(house: House) -> None:
+def test_welcome_has_the_common_protocol_version(house: FakeController) -> None:
     stream = house.stream(house.enrolled("phone"))
     newer = pb.FromAgent()
     newer.CopyFrom(HELLO)
@@ -55,7 +55,7 @@ def test_welcome_has_the_common_protocol_version(house: House) -> None:
     assert stream.on_event() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
 
 
-def test_report_is_acknowledged_after_the_core_took_it(house: House) -> None:
+def test_report_is_acknowledged_after_the_core_took_it(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.takes = False
     stream.report(41, pb.Connection(token=7, serves=True, subflows=[SUBFLOW]))
@@ -70,7 +70,7 @@ def test_report_is_acknowledged_after_the_core_took_it(house: House) -> None:
     assert stream.on_event() == pb.FromController(taken=pb.Taken(sequence=41))
 
 
-def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
+def test_a_second_report_in_flight_ends_the_stream(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.takes = False
     stream.report(1)
@@ -83,7 +83,7 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
     assert house.agents.refusals()["speech"] == 1
 
 
-def test_fast_reports_are_slowed_down(house: House) -> None:
+def test_fast_reports_are_slowed_down(house: FakeController) -> None:
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
     for number in range(4):
@@ -92,7 +92,7 @@ def test_fast_reports_are_slowed_down(house: House) -> None:
     assert time.monotonic() - began >= 3 * 0.25, "0.25 s, a quarter of the interval, between any two"
 
 
-def test_large_reports_are_limited_to_the_interval(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_reports_are_limited_to_the_interval(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_large_reports_are_limited_to_the_interval(house: House, monkeypatch: py
     assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
 
 
-def test_repeated_failover_messages_are_slowed_down(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failover_messages_are_slowed_down(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "FIRED_AT_ONCE", 2)
     monkeypatch.setattr(agent_session, "FIRED_PER_S", 4.0)
     stream, _ = house.served(house.enrolled("phone"))
@@ -114,7 +114,7 @@ def test_repeated_failover_messages_are_slowed_down(house: House, monkeypatch: p
     assert time.monotonic() - began >= 3 * 0.25, "a burst of two, then four a second"
 
 
-def test_large_report_delays_no_other_agent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_report_delays_no_other_agent(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, go_on = threading.Event(), threading.Event()
     reads = decode.reported
 
@@ -167,7 +167,7 @@ def test_large_report_delays_no_other_agent(house: House, monkeypatch: pytest.Mo
         ),
     ],
 )
-def test_order_arrives_and_its_result_returns(house: House, order: Directive, word: pb.Directive) -> None:
+def test_order_arrives_and_its_result_returns(house: FakeController, order: Directive, word: pb.Directive) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.agents.perform(Direct(opened.session, 9, order))
     assert stream.on_event() == pb.FromController(directive=word)
@@ -175,7 +175,7 @@ def test_order_arrives_and_its_result_returns(house: House, order: Directive, wo
     assert house.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
 
 
-def test_order_for_an_ended_session_is_dropped(house: House) -> None:
+def test_order_for_an_ended_session_is_dropped(house: FakeController) -> None:
     identity = house.enrolled("phone")
     stream, old = house.served(identity)
     stream.finish()
@@ -210,7 +210,7 @@ NO_HELLO = "sent another message before its hello"
     ],
 )  # fmt: skip
 def test_protocol_violation_ends_the_stream_with_a_reason(
-    house: House, words: list[pb.FromAgent | bytes], says: str
+    house: FakeController, words: list[pb.FromAgent | bytes], says: str
 ) -> None:
     stream = house.stream(house.enrolled("phone"))
     for word in words:
@@ -223,7 +223,7 @@ def test_protocol_violation_ends_the_stream_with_a_reason(
     assert house.agents.refusals()["speech"] == 1
 
 
-def test_oversized_message_is_not_read(house: House) -> None:
+def test_oversized_message_is_not_read(house: FakeController) -> None:
     stream, _ = house.served(house.enrolled("phone"))
     stream.say(b"\x00" * (9 << 20))
     ended = stream.ended()
@@ -231,14 +231,14 @@ def test_oversized_message_is_not_read(house: House) -> None:
     house.closed()
 
 
-def test_silent_stream_times_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_stream_times_out(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
     stream = house.stream(house.enrolled("phone"))
-    assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "sent nothing for 0.2 s: expected a hello")
+    assert stream.ended() == StreamStatus(grpc.StatusCode.DEADLINE_EXCEEDED, "sent nothing for 0.2 s: expected a hello")
     assert house.quiet()
 
 
-def test_agent_that_does_not_read_is_disconnected(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_that_does_not_read_is_disconnected(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "MOST_UNREAD", 4)
     stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
     session = house.event(AgentOpened).session
@@ -248,7 +248,7 @@ def test_agent_that_does_not_read_is_disconnected(house: House, monkeypatch: pyt
     stream.lost()
 
 
-def test_stopping_controller_says_so(house: House) -> None:
+def test_stopping_controller_says_so(house: FakeController) -> None:
     stream, opened = house.served(house.enrolled("phone"))
     house.again()
     ended = stream.ended()

@@ -9,8 +9,8 @@ import pytest
 from controller.edges.http import access_control
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
-from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, Desk
-from tests.controller.edges.http.front import Front
+from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.front import FakeEnroller
 
 
 @pytest.fixture(autouse=True)
@@ -20,31 +20,31 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Desk:
-    return Desk()
+def shared() -> FakeCore:
+    return FakeCore()
 
 
 @pytest.fixture
-def desk(shared: Desk) -> Iterator[Desk]:
+def desk(shared: FakeCore) -> Iterator[FakeCore]:
     """The core behind both servers, reset before and after each test."""
     yield shared
     shared.reset()
 
 
 @pytest.fixture(scope="session")
-def shared_front() -> Front:
-    return Front()
+def shared_front() -> FakeEnroller:
+    return FakeEnroller()
 
 
 @pytest.fixture
-def front(shared_front: Front) -> Iterator[Front]:
+def front(shared_front: FakeEnroller) -> Iterator[FakeEnroller]:
     """The enrolment behind both servers, reset before and after each test."""
     yield shared_front
     shared_front.reset()
 
 
 @pytest.fixture(scope="session")
-def serving(shared: Desk, shared_front: Front) -> Iterator[Serving]:
+def serving(shared: FakeCore, shared_front: FakeEnroller) -> Iterator[Serving]:
     """A real server on loopback."""
     app = make_app(shared.read, shared.program, shared.decisions, shared, TOKEN, shared_front)
     running = serve(app, SETTINGS)
@@ -53,6 +53,6 @@ def serving(shared: Desk, shared_front: Front) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def http(serving: Serving, desk: Desk, front: Front) -> Iterator[httpx.Client]:
+def http(serving: Serving, desk: FakeCore, front: FakeEnroller) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
         yield client

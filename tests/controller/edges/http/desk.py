@@ -454,7 +454,7 @@ DESTINATION = DestinationView(
 RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
 
 
-class Desk:
+class FakeCore:
     """Reader, program and writer in one. `silent` makes the core stop answering."""
 
     def __init__(self) -> None:

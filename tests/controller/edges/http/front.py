@@ -31,7 +31,7 @@ LAPTOP = replace(
 )
 
 
-class Front:
+class FakeEnroller:
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
         self.reset()

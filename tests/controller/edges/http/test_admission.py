@@ -13,7 +13,7 @@ from controller.edges.http import access_control
 from controller.edges.http.access_control import LARGEST_BODY_BYTES
 from controller.edges.http.server import Serving
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import HEAD, START, TOKEN, Desk
+from tests.controller.edges.http.desk import HEAD, START, TOKEN, FakeCore
 
 OFF = {"mode": "off"}
 
@@ -28,7 +28,7 @@ def outside(serving: Serving) -> Iterator[httpx.Client]:
     "given", [None, "Bearer", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"]
 )
 def test_request_without_the_token_reads_and_changes_nothing(
-    outside: httpx.Client, desk: Desk, given: str | None
+    outside: httpx.Client, desk: FakeCore, given: str | None
 ) -> None:
     headers = [] if given is None else [(b"Authorization", given.encode("latin-1"))]
     for path in ("/api/v1/terminals", "/metrics", "/healthz", "/api/v1/openapi.json", "/nothing"):
@@ -71,13 +71,13 @@ def test_refusals_beyond_the_rate_are_logged_once_a_second(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "garbage", ""]
 )
-def test_body_that_is_not_json_is_refused(http: httpx.Client, desk: Desk, kind: str) -> None:
+def test_body_that_is_not_json_is_refused(http: httpx.Client, desk: FakeCore, kind: str) -> None:
     answer = http.put("/api/v1/mode", content=b'{"mode": "off"}', headers={"Content-Type": kind})
     problem(answer, 415)
     assert desk.snapshot is START
 
 
-def test_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
+def test_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: FakeCore) -> None:
     answer = _raw(
         serving,
         b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
@@ -87,7 +87,7 @@ def test_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) ->
     assert desk.snapshot is START
 
 
-def test_huge_chunked_body_is_refused(serving: Serving, desk: Desk) -> None:
+def test_huge_chunked_body_is_refused(serving: Serving, desk: FakeCore) -> None:
     chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
     answer = _raw(
         serving,
@@ -98,7 +98,7 @@ def test_huge_chunked_body_is_refused(serving: Serving, desk: Desk) -> None:
     assert desk.snapshot is START
 
 
-def test_truncated_body_is_not_processed(serving: Serving, desk: Desk, http: httpx.Client) -> None:
+def test_truncated_body_is_not_processed(serving: Serving, desk: FakeCore, http: httpx.Client) -> None:
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(
             b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.front import PHONE, Front
+from tests.controller.edges.http.front import PHONE, FakeEnroller
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tests.controller.edges.http.front import PHONE, Front
     ],
 )
 def test_cross_site_request_makes_no_token(
-    http: httpx.Client, front: Front, sent: dict[str, object], status: int
+    http: httpx.Client, front: FakeEnroller, sent: dict[str, object], status: int
 ) -> None:
     problem(http.post("/api/v1/agents/phone/token", **sent), status)  # type: ignore[arg-type]
     assert front.known["phone"] is PHONE

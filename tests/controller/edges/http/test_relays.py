@@ -8,12 +8,12 @@ import pytest
 
 from controller.protocol.requests import Impossible, OverrideResult
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import RELAYED, Desk
-from tests.controller.edges.http.front import Front
+from tests.controller.edges.http.desk import RELAYED, FakeCore
+from tests.controller.edges.http.front import FakeEnroller
 
 
 def test_relay_is_removed_even_if_its_revocation_fails(
-    http: httpx.Client, desk: Desk, front: Front, monkeypatch: pytest.MonkeyPatch
+    http: httpx.Client, desk: FakeCore, front: FakeEnroller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(name: str) -> OverrideResult:
         raise Impossible(f"{name} is not revoked: the disk is full")
@@ -35,7 +35,7 @@ def test_relay_is_removed_even_if_its_revocation_fails(
     ],
 )
 def test_invalid_relay_is_refused_and_changes_nothing(
-    http: httpx.Client, desk: Desk, wish: dict[str, object], status: int
+    http: httpx.Client, desk: FakeCore, wish: dict[str, object], status: int
 ) -> None:
     assert (
         "expected" in (told := problem(http.put("/api/v1/relays/oslo", json=wish), status)["detail"]) or "zone" in told

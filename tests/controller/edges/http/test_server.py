@@ -19,15 +19,15 @@ from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.model.settings import Endpoint
-from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, Desk
+from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, FakeCore
 
 CHILD = """
 import sys
-from tests.controller.edges.http.desk import SETTINGS, TOKEN, Desk
+from tests.controller.edges.http.desk import SETTINGS, TOKEN, FakeCore
 from controller.edges.http.app import make_app
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.server import serve
-desk = Desk()
+desk = FakeCore()
 try:
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
 except CannotServe as error:
@@ -38,7 +38,7 @@ running.stop()
 """
 
 
-def test_address_in_use_is_one_sentence(desk: Desk) -> None:
+def test_address_in_use_is_one_sentence(desk: FakeCore) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         settings = replace(SETTINGS, api=endpoint)
@@ -48,7 +48,7 @@ def test_address_in_use_is_one_sentence(desk: Desk) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_stop_ends_the_threads_and_releases_the_address(desk: Desk) -> None:
+def test_stop_ends_the_threads_and_releases_the_address(desk: FakeCore) -> None:
     app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
     before = _servers()
     running = serve(app, SETTINGS)

@@ -19,7 +19,7 @@ from controller.edges.http import server
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
 from controller.model.settings import Endpoint
-from tests.controller.edges.http.desk import BEARER, HEAD, SETTINGS, START, TOKEN, Desk
+from tests.controller.edges.http.desk import BEARER, HEAD, SETTINGS, START, TOKEN, FakeCore
 from tests.controller.edges.http.test_server import CHILD
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
@@ -34,7 +34,7 @@ LARGE = 30_000_000  # more than two socket buffers hold
 
 
 @pytest.fixture
-def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+def impatient(desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     monkeypatch.setattr(server, "REQUEST_WITHIN_S", SHORT_S)
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     yield running
@@ -54,7 +54,7 @@ def _until_closed(asking: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("half", [b"", b"G", HALF_A_HEAD, HALF_A_BODY])
-def test_half_a_request_times_out(impatient: Serving, desk: Desk, half: bytes) -> None:
+def test_half_a_request_times_out(impatient: Serving, desk: FakeCore, half: bytes) -> None:
     with _connected(impatient.endpoint) as asking:
         asking.sendall(half)
         assert _until_closed(asking) == b""
@@ -90,7 +90,7 @@ def test_idle_connection_is_closed_after_an_answer(impatient: Serving, monkeypat
             assert _until_closed(asking) == b""
 
 
-def test_answer_that_is_not_read_times_out(impatient: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_is_not_read_times_out(impatient: Serving, desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "ANSWER_WITHIN_S", SHORT_S)
     desk.snapshot = replace(START, config_error="x" * LARGE)
     with _connected(impatient.endpoint) as asking:
@@ -105,7 +105,7 @@ def test_answer_that_is_not_read_times_out(impatient: Serving, desk: Desk, monke
         assert len(_until_closed(asking)) < LARGE
 
 
-def test_unread_answers_do_not_block_other_clients(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_answers_do_not_block_other_clients(desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
     desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)

@@ -7,10 +7,10 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import START, Desk
+from tests.controller.edges.http.desk import START, FakeCore
 
 
-def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: Desk) -> None:
+def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: FakeCore) -> None:
     problem(http.put("/api/v1/terminals/all/mode", json={"mode": "off"}), 404)
     assert desk.snapshot == START
     answer = http.put("/api/v1/mode", json={"mode": "off"}).json()
@@ -30,14 +30,14 @@ def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: Desk)
     ],
 )
 def test_malformed_override_names_place_value_and_expectation(
-    http: httpx.Client, desk: Desk, wish: object, where: str, value: object, expected: str
+    http: httpx.Client, desk: FakeCore, wish: object, where: str, value: object, expected: str
 ) -> None:
     body = problem(http.put("/api/v1/terminals/client/mode", json=wish), 422)
     assert body["errors"] == [{"where": where, "value": value, "expected": expected}]
     assert desk.snapshot is START
 
 
-def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: Desk) -> None:
+def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: FakeCore) -> None:
     for _ in range(2):
         answer = http.delete("/api/v1/gateways/home/uplinks/lte/spent").json()
         assert answer["done"] == ["copies over lte of home have used nothing today"]
@@ -57,7 +57,7 @@ def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: Desk) 
         b"null",
     ],
 )
-def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, desk: Desk, garbage: bytes) -> None:
+def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, desk: FakeCore, garbage: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     body = problem(http.put("/api/v1/terminals/client/mode", content=garbage, headers=headers), 422)
     assert body["errors"][0]["where"].startswith("body")
@@ -65,7 +65,7 @@ def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, desk: D
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/status", "/api/v1/program"])
-def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, desk: Desk, path: str) -> None:
+def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, desk: FakeCore, path: str) -> None:
     desk.silent = True
     assert "did not answer" in problem(http.get(path), 503)["detail"]
     assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]

@@ -31,7 +31,7 @@ T = TypeVar("T", bound=SwitchEvent)
 ANY_PORT = Endpoint("127.0.0.1", 0)
 
 
-class Desk:
+class WireRecorder:
     """A core without logic: it keeps the events of the wire and sends the orders of a test."""
 
     def __init__(self, tls: Tls | None = None, listen: Endpoint | LocalSocket = ANY_PORT) -> None:
@@ -107,15 +107,15 @@ def ovs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ovs]:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
+def desk() -> Iterator[WireRecorder]:
+    made = WireRecorder()
     yield made
     made.wire.stop()
     assert made.present == set(), "each opened session is closed once"
 
 
 @pytest.fixture
-def bridge(ovs: Ovs, desk: Desk) -> Iterator[SwitchOpened]:
+def bridge(ovs: Ovs, desk: WireRecorder) -> Iterator[SwitchOpened]:
     """Return bridge `br` with eight ports, connected and empty."""
     ovs.bridge("br", 0xB1, desk.target, ports=8)
     yield desk.opened(0xB1)

@@ -19,7 +19,7 @@ from controller.protocol.switch_messages import (
 )
 from controller.switches.pacing import EVERY_S
 from controller.switches.switch import Switch
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 
 DPID = 0xC0
 GATEWAY = """
@@ -44,10 +44,10 @@ sites:
 """
 
 
-class Home:
+class CoreOnWire:
     """The real core connected to the wire, with a clock that the test sets."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: WireRecorder) -> None:
         self._desk = desk
         self._now = 0.0
         self._core = Core(load.parse(GATEWAY), Wanted(), self._now)

@@ -18,8 +18,8 @@ from controller.edges.openflow.frames import ask
 from controller.edges.openflow.speaker import SwitchSession
 from controller.program.program import COOKIE, METER_IDS
 from controller.protocol.switch_messages import Ask, Read
-from tests.controller.edges.openflow.conftest import Desk
-from tests.controller.edges.openflow.home import DPID, Home
+from tests.controller.edges.openflow.conftest import WireRecorder
+from tests.controller.edges.openflow.home import DPID, CoreOnWire
 from tests.controller.edges.openflow.peers import (
     BARRIER_REPLY,
     BARRIER_REQUEST,
@@ -112,9 +112,9 @@ def record(ovs: Ovs) -> dict[str, bytes]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        ovs, desk = Ovs(Path(directory)), Desk()
+        ovs, desk = Ovs(Path(directory)), WireRecorder()
         ovs.bridge("own", DPID, desk.target)
-        home = Home(desk)
+        home = CoreOnWire(desk)
         home.on_event(desk.opened(DPID))
         lines = [f"{name} {data.hex()}" for name, data in record(ovs).items()]
         desk.wire.stop()

@@ -31,7 +31,7 @@ from controller.protocol.switch_messages import (
     SwitchEvent,
     SwitchOpened,
 )
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.home import DPID, GATEWAY
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
 from tests.controller.edges.openflow.recorded import ODD, messages
@@ -189,7 +189,7 @@ def _become(peer: Peer, steps: int) -> None:
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.lists(bent(list(REAL)), min_size=1, max_size=4), some.integers(0, len(OPENING)), some.booleans())
 def test_mutated_message_at_most_ends_its_connection(
-    desk: Desk,
+    desk: WireRecorder,
     bridge: SwitchOpened,
     caplog: pytest.LogCaptureFixture,
     sent: list[bytes],

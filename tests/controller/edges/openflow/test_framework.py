@@ -26,7 +26,7 @@ from controller.protocol.switch_messages import (
     SwitchOpened,
     SwitchRefused,
 )
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
 from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
 
@@ -78,7 +78,7 @@ def test_nothing_is_monkey_patched() -> None:
 
 def test_wire_listens_only_at_its_address() -> None:
     before = _listening()
-    desk = Desk()
+    desk = WireRecorder()
     try:
         assert _listening() - before == {("0100007F", desk.wire.address.port)}
     finally:
@@ -97,7 +97,7 @@ def test_address_in_use_is_refused_with_a_sentence() -> None:
 
 def test_wire_can_stop_and_start_in_one_process(ovs: Ovs) -> None:
     for dpid in (0xA1, 0xA2):
-        desk = Desk()
+        desk = WireRecorder()
         ovs.bridge("again", dpid, desk.target)
         session = desk.opened(dpid).session
         desk.wire.stop()
@@ -154,7 +154,7 @@ def test_handler_error_ends_only_its_connection(ovs: Ovs, caplog: pytest.LogCapt
         wire.stop()
 
 
-def test_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_vanished_switch_is_noticed_by_its_silence(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     assert SILENCE_S < 5
     ovs.pause(True)
     try:
@@ -164,7 +164,7 @@ def test_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridge:
     desk.opened(0xB1)
 
 
-def test_disconnect_of_a_switch_is_noticed_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disconnect_of_a_switch_is_noticed_at_once(desk: WireRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # silence is not noticed
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
@@ -172,7 +172,7 @@ def test_disconnect_of_a_switch_is_noticed_at_once(desk: Desk, monkeypatch: pyte
     assert desk.wait(SwitchClosed).session == session
 
 
-def test_silent_switch_that_answers_echoes_stays(desk: Desk) -> None:
+def test_silent_switch_that_answers_echoes_stays(desk: WireRecorder) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         desk.opened(5)
@@ -183,7 +183,7 @@ def test_silent_switch_that_answers_echoes_stays(desk: Desk) -> None:
 
 
 def test_orders_never_wait_for_a_switch_that_does_not_read(
-    desk: Desk, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
+    desk: WireRecorder, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The frameworks' queues hold 16 and 128 messages and then block the sender."""
     monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the switch is never disconnected
@@ -197,7 +197,7 @@ def test_orders_never_wait_for_a_switch_that_does_not_read(
         assert desk.read(bridge.session).program.flows == {}
 
 
-def test_more_messages_than_a_queue_holds_all_arrive(desk: Desk, bridge: SwitchOpened) -> None:
+def test_more_messages_than_a_queue_holds_all_arrive(desk: WireRecorder, bridge: SwitchOpened) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -208,7 +208,7 @@ def test_more_messages_than_a_queue_holds_all_arrive(desk: Desk, bridge: SwitchO
     assert desk.read(bridge.session).program.flows == {}
 
 
-def test_order_for_an_ended_session_is_dropped(desk: Desk, bridge: SwitchOpened) -> None:
+def test_order_for_an_ended_session_is_dropped(desk: WireRecorder, bridge: SwitchOpened) -> None:
     desk.perform(Close(bridge.session, "the test wants it"))
     desk.wait(SwitchClosed)
     desk.perform(Close(bridge.session, "once more"))

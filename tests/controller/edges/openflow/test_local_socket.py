@@ -15,7 +15,7 @@ import pytest
 
 from controller.edges.openflow.errors import FrameworkError
 from controller.model.settings import LocalSocket
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.switches import Ovs
 
 DPID = 0x10CA1
@@ -37,8 +37,8 @@ def path(ovs: Ovs) -> Path:
 
 
 @contextmanager
-def serving(path: Path) -> Iterator[Desk]:
-    desk = Desk(listen=LocalSocket(str(path)))
+def serving(path: Path) -> Iterator[WireRecorder]:
+    desk = WireRecorder(listen=LocalSocket(str(path)))
     try:
         yield desk
     finally:

@@ -22,16 +22,16 @@ from controller.program.program import (
 )
 from controller.protocol.switch_messages import FlowsLost, SwitchOpened
 from controller.switches.switch import GatewayState
-from tests.controller.edges.openflow.conftest import Desk
-from tests.controller.edges.openflow.home import DPID, Home
+from tests.controller.edges.openflow.conftest import WireRecorder
+from tests.controller.edges.openflow.home import DPID, CoreOnWire
 from tests.controller.edges.openflow.switches import Ovs
 
 
 @pytest.fixture
-def home(desk: Desk, ovs: Ovs) -> Iterator[Home]:
+def home(desk: WireRecorder, ovs: Ovs) -> Iterator[CoreOnWire]:
     """A core that is connected and steady on bridge `own`."""
     ovs.bridge("own", DPID, desk.target)
-    made = Home(desk)
+    made = CoreOnWire(desk)
     made.on_event(desk.opened(DPID))
     assert made.switch.state is GatewayState.STEADY
     yield made
@@ -66,7 +66,7 @@ def _flow(match: str, actions: str = "drop") -> str:
     return f"cookie={COOKIE:#x},table=1,priority=77,{match},actions={actions}"
 
 
-def test_flow_of_any_match_with_our_cookie_is_removed(home: Home, ovs: Ovs) -> None:
+def test_flow_of_any_match_with_our_cookie_is_removed(home: CoreOnWire, ovs: Ovs) -> None:
     before = _shown(ovs)
     for match in MATCHES:
         ovs.ofctl("own", "add-flow", _flow(match))
@@ -79,7 +79,7 @@ def test_flow_of_any_match_with_our_cookie_is_removed(home: Home, ovs: Ovs) -> N
     assert home.switch.changes_sent == sent
 
 
-def test_unknown_kinds_of_groups_and_meters_are_repaired(home: Home, ovs: Ovs) -> None:
+def test_unknown_kinds_of_groups_and_meters_are_repaired(home: CoreOnWire, ovs: Ovs) -> None:
     before = _shown(ovs)
     stray, meter = GROUP_IDS[-1], METER_IDS[-1]
     ovs.ofctl(
@@ -97,7 +97,7 @@ def test_unknown_kinds_of_groups_and_meters_are_repaired(home: Home, ovs: Ovs) -
 
 @pytest.mark.parametrize("deletes", [("del-flows", "table=0"), ("del-groups",)], ids=" ".join)
 def test_foreign_deletion_is_reported_at_once(
-    desk: Desk, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
+    desk: WireRecorder, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
 ) -> None:
     group = Group(GROUP_IDS[0], GroupKind.ALL, (Bucket((Output(2),)),))
     assert desk.apply(bridge.session, AddGroup(group), AddFlow(Flow(0, 1, fields(), (ToGroup(group.group_id),)))) == []
@@ -105,7 +105,7 @@ def test_foreign_deletion_is_reported_at_once(
     assert desk.wait(FlowsLost).session == bridge.session
 
 
-def test_own_deletion_is_not_reported(desk: Desk, bridge: SwitchOpened, ovs: Ovs) -> None:
+def test_own_deletion_is_not_reported(desk: WireRecorder, bridge: SwitchOpened, ovs: Ovs) -> None:
     flows = [Flow(0, 1, fields(in_port=number), (Output(8),)) for number in range(1, 8)]
     assert desk.apply(bridge.session, *map(AddFlow, flows)) == []
     assert desk.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []

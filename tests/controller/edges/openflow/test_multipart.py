@@ -20,7 +20,7 @@ from controller.program.diff import AddFlow, AddGroup, Change
 from controller.program.program import COOKIE, GROUP_IDS, Output, fields
 from controller.protocol.switch_messages import Read, SwitchClosed
 from tests.controller import sites
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import MULTIPART_REQUEST, Peer, multipart
 
 LONGEST = 60_000  # of a message's body
@@ -72,7 +72,9 @@ def test_endless_short_records_are_refused(kind: int, monkeypatch: pytest.Monkey
             being_read.take(7, kind, _endless(kind), more=True)
 
 
-def test_switch_with_an_endless_description_is_disconnected(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_switch_with_an_endless_description_is_disconnected(
+    desk: WireRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
     actions = encode_actions((Output(1),) * (LONGEST // 16))
     applied = struct.pack("!HH4x", ofproto.OFPIT_APPLY_ACTIONS, 8 + len(actions)) + actions
     match = encode_match(fields())

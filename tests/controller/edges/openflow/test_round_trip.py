@@ -25,7 +25,7 @@ from controller.program.program import (
     fields,
 )
 from controller.protocol.switch_messages import SwitchOpened
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 
 MAC = "08:00:27:81:6b:cf"
 OTHER = "08:00:27:33:6d:a7"
@@ -92,7 +92,7 @@ GROUPS = {
 }
 
 
-def _installed(desk: Desk, session: int, wanted: Program) -> Program:
+def _installed(desk: WireRecorder, session: int, wanted: Program) -> Program:
     changes: list[Change] = [
         *(AddMeter(meter) for meter in wanted.meters.values()),
         *(AddGroup(group) for group in wanted.groups.values()),
@@ -102,7 +102,7 @@ def _installed(desk: Desk, session: int, wanted: Program) -> Program:
     return desk.read(session).program
 
 
-def test_matches_actions_and_groups_are_read_as_sent(desk: Desk, bridge: SwitchOpened) -> None:
+def test_matches_actions_and_groups_are_read_as_sent(desk: WireRecorder, bridge: SwitchOpened) -> None:
     flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
     flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
     wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
@@ -110,7 +110,7 @@ def test_matches_actions_and_groups_are_read_as_sent(desk: Desk, bridge: SwitchO
     assert _installed(desk, bridge.session, wanted) == wanted
 
 
-def test_meters_and_later_tables_are_read_as_sent(desk: Desk, bridge: SwitchOpened) -> None:
+def test_meters_and_later_tables_are_read_as_sent(desk: WireRecorder, bridge: SwitchOpened) -> None:
     wanted = Program.of(
         [
             Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),

@@ -60,7 +60,7 @@ from controller.protocol.switch_messages import (
     SwitchRead,
     SwitchRefused,
 )
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import (
     BARRIER_REQUEST,
     ERROR,
@@ -79,7 +79,7 @@ GROUP = Group(G, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(2))),)
 METER = Meter(M, 100, 10)
 
 
-def test_port_that_goes_down_and_up_is_reported(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_that_goes_down_and_up_is_reported(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     for word, up in (("down", False), ("up", True)):
         ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
@@ -89,7 +89,7 @@ def test_port_that_goes_down_and_up_is_reported(desk: Desk, ovs: Ovs, bridge: Sw
 
 
 @pytest.mark.timed
-def test_port_change_is_reported_within_100_ms(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_change_is_reported_within_100_ms(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     took: dict[str, list[float]] = {"down": [], "up": []}
     for word, up in 5 * (("down", False), ("up", True)):
@@ -101,7 +101,7 @@ def test_port_change_is_reported_within_100_ms(desk: Desk, ovs: Ovs, bridge: Swi
     assert max(map(min, took.values())) < 0.1, "the fastest of each; the rest is other load of the machine"
 
 
-def test_added_and_removed_port_is_reported(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_added_and_removed_port_is_reported(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     ovs.vsctl("add-port", "br", "late", "--", "set", "interface", "late", "type=dummy", "ofport_request=77")
     added = desk.wait(PortSeen, lambda event: event.name == "late")
     assert added.port is not None
@@ -110,7 +110,7 @@ def test_added_and_removed_port_is_reported(desk: Desk, ovs: Ovs, bridge: Switch
     assert desk.wait(PortSeen, lambda event: event.name == "late" and event.port is None)
 
 
-def test_changes_affect_what_they_name(desk: Desk, bridge: SwitchOpened) -> None:
+def test_changes_affect_what_they_name(desk: WireRecorder, bridge: SwitchOpened) -> None:
     other = Flow(0, 6, fields(in_port=2), (Output(1),))
     steps: list[tuple[list[Change], Program]] = [
         (
@@ -136,7 +136,7 @@ def test_changes_affect_what_they_name(desk: Desk, bridge: SwitchOpened) -> None
         assert desk.read(bridge.session).program == wanted
 
 
-def test_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpened) -> None:
+def test_refusal_names_the_change_and_the_reason(desk: WireRecorder, bridge: SwitchOpened) -> None:
     lost = Flow(0, 5, fields(in_port=1), (ToGroup(G + 9),))
     bad = Flow(0, 5, fields(tcp_dst=80), (Output(1),))
     good = Flow(0, 9, fields(in_port=4), (Output(1),))
@@ -152,12 +152,12 @@ def test_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpene
     assert desk.read(bridge.session).program == Program.of([good], [GROUP], [METER])
 
 
-def test_unrelated_error_is_reported_without_a_change(desk: Desk, bridge: SwitchOpened) -> None:
+def test_unrelated_error_is_reported_without_a_change(desk: WireRecorder, bridge: SwitchOpened) -> None:
     desk.perform(Ask(bridge.session, 0xFFFF0000, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
     assert desk.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
 
 
-def test_foreign_entries_stay_and_are_not_read(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_entries_stay_and_are_not_read(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     foreign = [
         "table=0,priority=5,in_port=1,actions=output:3",
         "table=0,priority=3,reg0=0x5/0xff,ip,nw_src=10.0.0.0/8,actions=learn(table=9,NXM_OF_IN_PORT[]),clone(output:1)",
@@ -190,7 +190,7 @@ def test_foreign_entries_stay_and_are_not_read(desk: Desk, ovs: Ovs, bridge: Swi
     )
 
 
-def test_foreign_modification_of_our_entries_is_detected(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_modification_of_our_entries_is_detected(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
     changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
     desk.apply(bridge.session, *changes)
@@ -206,7 +206,7 @@ def test_foreign_modification_of_our_entries_is_detected(desk: Desk, ovs: Ovs, b
     assert read.meters != ours.meters
 
 
-def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_packets_are_counted_by_flow_bucket_and_port(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     desk.apply(bridge.session, AddGroup(GROUP), AddFlow(FLOW))
     frame = ask(Ask(0, 1, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"))) + bytes(18)
     before = desk.read(bridge.session)
@@ -221,7 +221,9 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridg
     assert after.port_counters[2].sent.packets == before.port_counters[2].sent.packets + 3
 
 
-def test_neighbours_are_seen_solicited_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path) -> None:
+def test_neighbours_are_seen_solicited_and_answered(
+    desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path
+) -> None:
     capture = tmp_path / "br2.pcap"
     ovs.vsctl("set", "interface", "br2", f"options:tx_pcap={capture}")
     desk.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
@@ -249,7 +251,7 @@ def _requests(peer: Peer) -> list[int]:
     return kinds
 
 
-def test_barriers_separate_kinds_of_changes_and_end_the_order(desk: Desk) -> None:
+def test_barriers_separate_kinds_of_changes_and_end_the_order(desk: WireRecorder) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -258,17 +260,17 @@ def test_barriers_separate_kinds_of_changes_and_end_the_order(desk: Desk) -> Non
         assert _requests(peer) == [15, 15, BARRIER_REQUEST, 15, BARRIER_REQUEST, FLOW_MOD, FLOW_MOD, BARRIER_REQUEST]
 
 
-def test_port_counters_are_read_alone(desk: Desk, bridge: SwitchOpened) -> None:
+def test_port_counters_are_read_alone(desk: WireRecorder, bridge: SwitchOpened) -> None:
     desk.perform(Count(bridge.session))
     counted = desk.wait(PortsCounted)
     assert counted.session == bridge.session and {1, 2} <= counted.counters.keys()
 
 
-def test_empty_order_is_answered(desk: Desk, bridge: SwitchOpened) -> None:
+def test_empty_order_is_answered(desk: WireRecorder, bridge: SwitchOpened) -> None:
     assert desk.apply(bridge.session) == []
 
 
-def test_orders_are_answered_by_their_tickets(desk: Desk, bridge: SwitchOpened) -> None:
+def test_orders_are_answered_by_their_tickets(desk: WireRecorder, bridge: SwitchOpened) -> None:
     for ticket in range(100, 110):
         desk.perform(Apply(bridge.session, ticket, (AddFlow(FLOW), DeleteFlow(FLOW))))
         desk.perform(Read(bridge.session, ticket + 100))
@@ -276,7 +278,7 @@ def test_orders_are_answered_by_their_tickets(desk: Desk, bridge: SwitchOpened) 
     assert [desk.wait(SwitchRead).ticket for _ in range(10)] == list(range(200, 210))
 
 
-def test_datapath_without_meter_descriptions_is_read(desk: Desk) -> None:
+def test_datapath_without_meter_descriptions_is_read(desk: WireRecorder) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -289,7 +291,7 @@ def test_datapath_without_meter_descriptions_is_read(desk: Desk) -> None:
         assert desk.wait(SwitchRead).installed.program == Program()
 
 
-def test_refused_read_is_reported_by_its_ticket(desk: Desk) -> None:
+def test_refused_read_is_reported_by_its_ticket(desk: WireRecorder) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
@@ -342,7 +344,7 @@ def test_large_program_is_encoded_in_less_than_150_ms() -> None:
 
 @pytest.mark.timed
 @pytest.mark.usefixtures("a_heap_of_its_own")
-def test_large_program_is_installed_and_read_in_a_second(desk: Desk, bridge: SwitchOpened) -> None:
+def test_large_program_is_installed_and_read_in_a_second(desk: WireRecorder, bridge: SwitchOpened) -> None:
     began = time.process_time()
     assert desk.apply(bridge.session, *large()) == []
     read = desk.read(bridge.session)

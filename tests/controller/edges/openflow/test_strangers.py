@@ -15,7 +15,7 @@ from controller.edges.openflow import connection, listener
 from controller.edges.openflow.connection import OPENING_S
 from controller.edges.trust import admission
 from controller.protocol.switch_messages import Read, SwitchClosed, SwitchOpened
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import (
     ECHO_REQUEST,
     ERROR,
@@ -51,7 +51,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_ends_its_connection_and_is_logged_once(
-    desk: Desk, caplog: pytest.LogCaptureFixture, garbage: bytes
+    desk: WireRecorder, caplog: pytest.LogCaptureFixture, garbage: bytes
 ) -> None:
     for _ in range(3):
         with Peer(desk.wire.address) as peer:
@@ -65,7 +65,7 @@ def test_garbage_ends_its_connection_and_is_logged_once(
     assert desk.drain() == []
 
 
-def test_unfinished_handshake_ends_after_five_seconds(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_unfinished_handshake_ends_after_five_seconds(desk: WireRecorder, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     peers = [Peer(desk.wire.address) for _ in range(4)]
     for peer, beginning in zip(peers, (b"", HALF, message(HELLO), message(HELLO) + HALF), strict=True):
@@ -78,7 +78,7 @@ def test_unfinished_handshake_ends_after_five_seconds(desk: Desk, caplog: pytest
     assert "did not complete the OpenFlow handshake within 5 s" in told
 
 
-def test_talkative_peer_without_a_handshake_is_disconnected(desk: Desk) -> None:
+def test_talkative_peer_without_a_handshake_is_disconnected(desk: WireRecorder) -> None:
     """The limit is five seconds, whatever else the peer sends."""
     with Peer(desk.wire.address) as peer:
         began = time.monotonic()
@@ -96,7 +96,7 @@ def test_talkative_peer_without_a_handshake_is_disconnected(desk: Desk) -> None:
 
 @pytest.mark.parametrize("hello", [message(HELLO, version=1), message(HELLO, BITMAP_1_0, version=6)])
 def test_other_openflow_version_is_refused_with_a_text(
-    desk: Desk, caplog: pytest.LogCaptureFixture, hello: bytes
+    desk: WireRecorder, caplog: pytest.LogCaptureFixture, hello: bytes
 ) -> None:
     for _ in range(3):
         with Peer(desk.wire.address) as peer:
@@ -110,7 +110,7 @@ def test_other_openflow_version_is_refused_with_a_text(
     assert desk.drain() == []
 
 
-def test_hello_with_unknown_elements_is_accepted(desk: Desk) -> None:
+def test_hello_with_unknown_elements_is_accepted(desk: WireRecorder) -> None:
     """Read without its padding, the hello ends in an element of length 0, on which the framework's parser loops."""
     unknown = struct.pack("!HH12x", 9, 12)
     with Peer(desk.wire.address) as peer:
@@ -131,7 +131,7 @@ def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unauthenticated_peers_do_not_keep_a_switch_out(
-    desk: Desk, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
+    desk: WireRecorder, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(Peer(desk.wire.address)) for _ in range(few_places)]
@@ -149,7 +149,7 @@ def test_unauthenticated_peers_do_not_keep_a_switch_out(
 
 
 def test_host_with_too_many_connections_is_refused_alone(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: WireRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(admission, "EACH_S", 0.01)
     monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, and another after 100 s
@@ -182,7 +182,7 @@ NONSENSE: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
 def test_switch_that_answers_nonsense_is_disconnected(
-    desk: Desk, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
+    desk: WireRecorder, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
 ) -> None:
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)

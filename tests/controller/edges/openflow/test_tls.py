@@ -20,7 +20,7 @@ from controller.edges.openflow.listener import server_context
 from controller.model.settings import Tls
 from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, Program, fields
-from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.controller.edges.openflow.switches import Ovs
 
@@ -69,8 +69,8 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
-def secured(authority: Authority) -> Iterator[Desk]:
-    made = Desk(Tls(*authority.sign("controller"), authority.certificate))
+def secured(authority: Authority) -> Iterator[WireRecorder]:
+    made = WireRecorder(Tls(*authority.sign("controller"), authority.certificate))
     yield made
     made.wire.stop()
 
@@ -83,7 +83,7 @@ def _client(authority: Authority, identity: tuple[str, str] | None) -> ssl.SSLCo
     return context
 
 
-def test_switches_with_a_certificate_are_served(secured: Desk, authority: Authority, ovs: Ovs) -> None:
+def test_switches_with_a_certificate_are_served(secured: WireRecorder, authority: Authority, ovs: Ovs) -> None:
     certificate, key = authority.sign("switch", *(dpid(number) for number in (1, 2, 3)))
     ovs.vsctl("set-ssl", key, certificate, authority.certificate)
     names = ["safe1", "safe2", "safe3"]
@@ -100,7 +100,7 @@ def test_switches_with_a_certificate_are_served(secured: Desk, authority: Author
 
 
 def test_peer_without_a_valid_certificate_is_refused_each_time(
-    secured: Desk, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
+    secured: WireRecorder, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     for identity in (None, stranger.sign("switch"), None, stranger.sign("switch")):
         try:
@@ -117,7 +117,7 @@ def test_peer_without_a_valid_certificate_is_refused_each_time(
 
 @pytest.mark.parametrize("names", [("switch",), ("switch", dpid(8)), (dpid(8),), (dpid(9)[1:],)], ids=" ".join)
 def test_certificate_for_another_dpid_is_refused(
-    secured: Desk, authority: Authority, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
+    secured: WireRecorder, authority: Authority, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
 ) -> None:
     with Peer(secured.wire.address, _client(authority, authority.sign(*names))) as peer:
         peer.send(message(HELLO))
@@ -132,7 +132,7 @@ def test_certificate_for_another_dpid_is_refused(
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")  # the reason for the refusal
-def test_switch_with_an_older_tls_is_refused(secured: Desk, authority: Authority) -> None:
+def test_switch_with_an_older_tls_is_refused(secured: WireRecorder, authority: Authority) -> None:
     """The client accepts any version from TLS 1 to 1.1, which are all insecure."""
     older = _client(authority, authority.sign("switch"))
     older.set_ciphers("ALL:@SECLEVEL=0")
@@ -156,7 +156,7 @@ def test_certificate_copies_from_systemd_are_read(
     assert server_context(tls).cert_store_stats()["x509_ca"] == 1
 
 
-def test_unfinished_tls_handshake_ends_after_five_seconds(secured: Desk) -> None:
+def test_unfinished_tls_handshake_ends_after_five_seconds(secured: WireRecorder) -> None:
     began = time.monotonic()
     with Peer(secured.wire.address) as silent:
         assert silent.is_ended()
@@ -164,7 +164,7 @@ def test_unfinished_tls_handshake_ends_after_five_seconds(secured: Desk) -> None
 
 
 def test_open_tls_handshakes_do_not_keep_a_switch_out(
-    secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    secured: WireRecorder, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
     for module in (listener, connection):

@@ -37,7 +37,7 @@ from controller.protocol.switch_messages import (
 from controller.switches.switch import GatewayState
 from tests.controller import sites
 from tests.controller.sites import PORTS
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.hand import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
@@ -65,7 +65,7 @@ def test_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: py
     core.stop()
 
 
-class Held:
+class PausedService:
     """A service whose core records its events, and gets none while it is held."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def _solicited(number: int, in_port: int) -> Solicited:
 
 
 def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(tmp_path, monkeypatch)
+    held = PausedService(tmp_path, monkeypatch)
     for number in range(100):
         held.service.post(_solicited(number, 1))
     held.service.post(PortSeen(1, "wifi0", None))
@@ -127,7 +127,7 @@ def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monk
 
 
 def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(tmp_path, monkeypatch)
+    held = PausedService(tmp_path, monkeypatch)
     told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
     held.service.post(told)
     for number in range(3 * runtime_service.MOST_PACKETS):
@@ -143,7 +143,7 @@ def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(tmp_path, monkeypatch)
+    held = PausedService(tmp_path, monkeypatch)
     for number in range(100):
         held.service.post(_solicited(number, 1))
     held.service.post(PortSeen(1, "wifi0", None))
@@ -176,7 +176,7 @@ class Agent:
 
     def __init__(self, path: Path) -> None:
         world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3")]
-        self.hand = FakeHand("relay-1", Role.RELAY, ("203.0.113.5",), world)
+        self.hand = FakeHost("relay-1", Role.RELAY, ("203.0.113.5",), world)
         self.answers = True
         self.unanswered: list[Direct] = []
         self.hung_up: list[HangUp] = []
@@ -207,7 +207,7 @@ class Agent:
 def test_failing_report_ends_only_its_agents_session(
     agent: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = FakeHand("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
+    bad = FakeHost("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
     agent.tell(bad.opened(2))
     real, taken = agent.service._core.steering.reported, threading.Event()
 

@@ -20,7 +20,7 @@ from tests.setup.place import TREE
 OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
 
 
-class Disk:
+class CrashingDisk:
     """`os` for files.py, with the possible contents after a power cut at any moment.
 
     Names are on the disk from when their directory was synced, or earlier; bytes likewise, from the file's
@@ -74,26 +74,26 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CrashingDisk:
     (tmp_path / "state.json").write_bytes(OLD)
-    disk = Disk(tmp_path)
+    disk = CrashingDisk(tmp_path)
     monkeypatch.setattr(files, "os", disk)
     return disk
 
 
-def test_power_cut_at_any_step_leaves_the_old_or_new_file(disk: Disk) -> None:
+def test_power_cut_at_any_step_leaves_the_old_or_new_file(disk: CrashingDisk) -> None:
     files.replace(disk.directory / "state.json", NEW)
     assert len(disk.cuts) >= 4
     assert all(cut <= {OLD, NEW} for cut in disk.cuts)
 
 
-def test_replacement_survives_a_later_power_cut(disk: Disk) -> None:
+def test_replacement_survives_a_later_power_cut(disk: CrashingDisk) -> None:
     files.replace(disk.directory / "state.json", NEW)
     assert disk.cuts[-1] == {NEW}
 
 
 def test_new_directory_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(tmp_path)
+    disk = CrashingDisk(tmp_path)
     monkeypatch.setattr(files, "os", disk)
     files.replace(tmp_path / "new" / "state.json", NEW)
     assert disk.names == [disk._named()] and "new" in disk.names[0]

@@ -20,7 +20,7 @@ from tests.controller import sites
 PATIENCE_S = 60.0
 
 
-class Disk:
+class FullDisk:
     """`os` with a full disk until there is room."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +39,8 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    return Disk(monkeypatch)
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
 
 
 def _begun(store: Store) -> service.Service:
@@ -50,7 +50,7 @@ def _begun(store: Store) -> service.Service:
 
 
 def test_override_on_a_full_disk_is_saved_once_there_is_room(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, disk: FullDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service, "TICK_S", 0.01)
     caplog.set_level("INFO")
@@ -70,7 +70,7 @@ def test_override_on_a_full_disk_is_saved_once_there_is_room(
 
 
 def test_override_on_a_full_disk_is_saved_at_a_clean_stop(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "TICK_S", 60.0)
     store = Store(str(tmp_path / "state.json"))

@@ -12,7 +12,7 @@ from controller.edges.trust.admission import ALL_S, BURST_S, EACH_S, Admission, 
 
 
 @dataclass(frozen=True)
-class Peer:
+class FakePeer:
     host: str
     number: int = 0
 
@@ -33,14 +33,14 @@ def test_ipv6_host_is_its_64_bit_prefix(address: str, host: str) -> None:
 
 
 def test_host_with_many_ipv6_addresses_evicts_no_other() -> None:
-    lonely = Peer(host_of("192.0.2.7"))
-    many = [Peer(host_of(f"2001:db8::{number:x}"), number) for number in range(1, 9)]
+    lonely = FakePeer(host_of("192.0.2.7"))
+    many = [FakePeer(host_of(f"2001:db8::{number:x}"), number) for number in range(1, 9)]
     assert superfluous([lonely, *many], 8) == many[0]
 
 
 def test_peer_of_a_familiar_host_is_evicted_last() -> None:
-    ours = [Peer("192.0.2.7", number) for number in range(3)]
-    others = [Peer(f"198.51.100.{number}") for number in range(6)]
+    ours = [FakePeer("192.0.2.7", number) for number in range(3)]
+    others = [FakePeer(f"198.51.100.{number}") for number in range(6)]
     assert superfluous([*ours, *others], 8, {"192.0.2.7"}) == others[0]
     assert superfluous(ours, 2, {"192.0.2.7"}) == ours[0]
     assert superfluous(ours, 3) is None

@@ -13,19 +13,19 @@ from controller.model.config import CapRule, CapTables
 from controller.policy.caps.windows import Window
 from controller.protocol.reports import MOST_SUBFLOWS, Role
 from tests.controller import sites
-from tests.controller.access_point import ADDRESSES, FAR, NEAR, Shared, document
-from tests.fakes.capper import FakeCapper, Stream
+from tests.controller.access_point import ADDRESSES, FAR, NEAR, SharedAccessPoint, document
+from tests.fakes.capper import FakeCapper, FakeStream
 
 ALONE, ONE_OF_TWO = 32, 17  # segments at 20 Mbit/s and 16 + 2 ms, plus one each
 
 
-def most(agent: FakeCapper, stream: Stream) -> int | None:
+def most(agent: FakeCapper, stream: FakeStream) -> int | None:
     cap = agent.window(stream)
     return cap.most_segments if cap else None
 
 
 def test_sending_terminal_is_capped_within_a_second() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop = air.sender("laptop")
     air.run(2)
     assert laptop.interval_ms == 250
@@ -43,7 +43,7 @@ def test_sending_terminal_is_capped_within_a_second() -> None:
 def test_cap_grows_when_the_terminal_moves_to_a_longer_uplink(by: str) -> None:
     written = document()
     written["sites"]["home"]["terminals"]["laptop"]["mode"] = "single"
-    air = Shared(written)
+    air = SharedAccessPoint(written)
     hand = air.sender("laptop") if by == "itself" else air.gateway("window")
     stream = air.stream("laptop", min_rtt_us=4000, srtt_us=4000)
     air.run(3)
@@ -57,7 +57,7 @@ def test_cap_grows_when_the_terminal_moves_to_a_longer_uplink(by: str) -> None:
 
 
 def test_cap_lasts_as_long_as_it_is_renewed() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
     for _ in range(100):
@@ -73,7 +73,7 @@ def test_cap_lasts_as_long_as_it_is_renewed() -> None:
 
 
 def test_gateway_caps_a_phone_and_a_laptop_caps_itself() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     phones, own = air.stream("phone"), air.stream("laptop")
     air.run(3)
@@ -86,7 +86,7 @@ def test_gateway_caps_a_phone_and_a_laptop_caps_itself() -> None:
 
 
 def test_gateway_caps_a_terminal_whose_agent_can_only_report() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway = air.gateway("window")
     laptop = air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
     stream = air.stream("laptop")
@@ -98,7 +98,7 @@ def test_gateway_caps_a_terminal_whose_agent_can_only_report() -> None:
 
 @pytest.mark.parametrize(("can", "agent"), [("report", "home"), ("caps", "laptop")])
 def test_gateway_reports_for_an_agent_that_sees_no_connections(can: str, agent: str) -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway = air.gateway("window")
     cannot = {"report": "interfaces only, no connections: it wants CAP_NET_ADMIN"}
     blind, phone = air.sender("laptop", can, cannot=cannot), air.sender("phone")
@@ -110,7 +110,7 @@ def test_gateway_reports_for_an_agent_that_sees_no_connections(can: str, agent: 
 
 
 def test_missing_enforcement_is_reported_with_the_reason() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
     air.stream("laptop")
     air.run(2)
@@ -124,7 +124,7 @@ def test_missing_enforcement_is_reported_with_the_reason() -> None:
 
 
 def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     laptop.refuses = "another agent of this host holds its connections"
     stream = air.stream("laptop")
@@ -141,7 +141,7 @@ def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
 
 
 def test_silent_agent_leaves_the_sharers_and_gets_no_orders() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     air.stream("laptop")
     stream = air.stream("tablet")
@@ -159,7 +159,7 @@ def test_silent_agent_leaves_the_sharers_and_gets_no_orders() -> None:
 
 
 def test_late_report_lifts_no_cap() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
     laptop.silent = True
@@ -171,7 +171,7 @@ def test_late_report_lifts_no_cap() -> None:
 
 
 def test_own_agent_of_a_terminal_replaces_another_one() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     other, stream = air.sender("stranger", terminal="laptop"), air.stream("laptop")
     air.run(2)
     assert most(other, stream) == ALONE
@@ -182,7 +182,7 @@ def test_own_agent_of_a_terminal_replaces_another_one() -> None:
 
 
 def test_agent_of_another_site_or_role_gets_no_orders() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     elsewhere = air.gateway("window", name="elsewhere")
     relay = air._agent(FakeCapper("relay", Role.RELAY, (NEAR,), air.air, air._clock, "caps"))
     air.stream("laptop")
@@ -191,7 +191,7 @@ def test_agent_of_another_site_or_role_gets_no_orders() -> None:
 
 
 def test_connection_older_than_the_gateway_agent_is_not_held() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     air.gateway("window")
     old = air.stream("phone")
     old.has_scale = False
@@ -206,7 +206,7 @@ def test_connection_older_than_the_gateway_agent_is_not_held() -> None:
 
 
 def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop = air.sender("laptop")
     air.stream("laptop")
     air.run(2)
@@ -221,7 +221,7 @@ def test_terminal_is_not_held_while_sockets_refuse_the_cap() -> None:
 
 
 def test_new_connection_does_not_count_as_refusing() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop = air.sender("laptop")
     air.stream("laptop")
     air.run(2)
@@ -239,13 +239,13 @@ def test_new_connection_does_not_count_as_refusing() -> None:
 
 
 def test_only_one_order_is_in_flight_and_the_newest_follows() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     stream = air.stream("laptop")
     air.run(2)
     laptop.answers = False
     for rate_bps in (2_000_000, 0, 2_000_000):
-        air.air[1:] = [Stream(ADDRESSES["tablet"], NEAR, rate_bps=rate_bps)]
+        air.air[1:] = [FakeStream(ADDRESSES["tablet"], NEAR, rate_bps=rate_bps)]
         air.run(1)
     assert len(air.deaf) == 1 and tablet.caps[-1].sharers == 2
     air.answer(laptop)
@@ -254,7 +254,7 @@ def test_only_one_order_is_in_flight_and_the_newest_follows() -> None:
 
 
 def test_gateway_replaces_an_agent_that_does_not_confirm() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     stream = air.stream("laptop")
     air.run(2)
@@ -269,7 +269,7 @@ def test_gateway_replaces_an_agent_that_does_not_confirm() -> None:
 
 
 def test_reports_for_a_phone_are_dropped_with_their_agent() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     liar = air.sender("liar", terminal="phone")
     stream = air.stream("phone", rate_bps=19_000_000)  # no other terminal has the rest of the bandwidth
     stream.min_rtt_us = 1
@@ -283,12 +283,14 @@ def test_reports_for_a_phone_are_dropped_with_their_agent() -> None:
 
 
 def test_gateway_reports_replace_those_of_a_foreign_agent() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     liar, gateway = air.sender("liar", terminal="phone"), air.gateway("window")
     stream = air.stream("phone")
     air.run(2)
     told = len(liar.caps)
-    liar.invented = tuple(Stream(ADDRESSES["phone"], NEAR, min_rtt_us=1, bytes_sent=n).as_subflow() for n in range(9))
+    liar.invented = tuple(
+        FakeStream(ADDRESSES["phone"], NEAR, min_rtt_us=1, bytes_sent=n).as_subflow() for n in range(9)
+    )
     air.run(4)
     assert most(gateway, stream) == ALONE and liar.held is None and len(liar.caps) <= told + 1
     assert air.view("phone").agent == "home" and not air.view("phone").doubts
@@ -300,19 +302,19 @@ def test_gateway_reports_replace_those_of_a_foreign_agent() -> None:
 
 
 def test_false_reports_add_no_sharer_that_the_gateway_sees() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, stream = air.gateway("window"), air.stream("phone")
     others = tuple(ADDRESSES[name] for name in ("laptop", "tablet", "watch"))
     liar = air._agent(FakeCapper("liar", Role.TERMINAL, others, air.air, air._clock, "caps", terminal="laptop"))
     air.run(2)
     for sent in range(1, 9):
-        liar.invented = tuple(Stream(each, NEAR, bytes_sent=sent * 10**5, port=1).as_subflow() for each in others)
+        liar.invented = tuple(FakeStream(each, NEAR, bytes_sent=sent * 10**5, port=1).as_subflow() for each in others)
         air.run(0.25)
     assert air.place().active == 1 and most(gateway, stream) == ALONE
 
 
 def test_cut_report_is_counted_and_others_keep_their_caps() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, liar = air.sender("laptop"), air.sender("phone")
     stream, _ = air.stream("laptop"), air.stream("phone")
     air.run(2)
@@ -325,7 +327,7 @@ def test_cut_report_is_counted_and_others_keep_their_caps() -> None:
 
 
 def test_a_hundred_joins_and_leaves_a_second_are_bounded_work() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     agents = {name: air.sender(name) for name in ADDRESSES}
     streams = {name: air.stream(name) for name in ADDRESSES}
     air.run(2)
@@ -369,7 +371,7 @@ def test_order_has_no_more_ports_than_an_agent_accepts() -> None:
 
 
 def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     own, phones = air.stream("laptop"), air.stream("phone")
     air.run(3)
@@ -393,7 +395,7 @@ def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
 
 
 def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
     air.run(2)
     air.restart()
@@ -409,12 +411,12 @@ def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
 
 
 def test_report_of_a_foreign_connection_is_named_and_ignored() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     laptop, tablet = air.sender("laptop"), air.sender("tablet")
     own, others = air.stream("laptop"), air.stream("tablet")
     air.run(2)
-    lie = Stream(ADDRESSES["tablet"], NEAR, min_rtt_us=10, srtt_us=10, bytes_sent=10**9)
-    elsewhere = Stream("172.17.0.2", FAR, bytes_sent=10**9)
+    lie = FakeStream(ADDRESSES["tablet"], NEAR, min_rtt_us=10, srtt_us=10, bytes_sent=10**9)
+    elsewhere = FakeStream("172.17.0.2", FAR, bytes_sent=10**9)
     laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
     air.run(2)
     told = air.view("laptop")
@@ -425,11 +427,11 @@ def test_report_of_a_foreign_connection_is_named_and_ignored() -> None:
 
 @pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])
 def test_false_report_takes_no_caps_from_others_at_its_gateway(other: str) -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     gateway, liar = air.gateway("window"), air.sender("tablet", "report", cannot={"caps": "it does not want to"})
     stream = air.stream("phone")
     air.run(2)
-    lie = Stream(ADDRESSES["tablet"], other)
+    lie = FakeStream(ADDRESSES["tablet"], other)
     for _ in range(4):
         lie.pass_time(0.5)
         liar.invented = (lie.as_subflow(),)

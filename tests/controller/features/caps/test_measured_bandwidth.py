@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.policy.caps.flows import PACKET_BYTES, PAYLOAD_BYTES
-from tests.controller.access_point import ADDRESSES, Shared, document
-from tests.fakes.capper import Stream
+from tests.controller.access_point import ADDRESSES, SharedAccessPoint, document
+from tests.fakes.capper import FakeStream
 
 RATE_BPS = 18_700_000
 FIGURE_BPS = pytest.approx(RATE_BPS * PACKET_BYTES / PAYLOAD_BYTES, rel=0.01)
@@ -21,12 +21,12 @@ def without_bandwidth() -> dict[str, Any]:
     return written
 
 
-def saturated(air: Shared, name: str, rate_bps: int = RATE_BPS) -> Stream:
+def saturated(air: SharedAccessPoint, name: str, rate_bps: int = RATE_BPS) -> FakeStream:
     return air.stream(name, rate_bps=rate_bps, srtt_us=200_000)
 
 
 def test_cap_waits_for_a_measurement_that_is_shown_with_its_age() -> None:
-    air = Shared(without_bandwidth())
+    air = SharedAccessPoint(without_bandwidth())
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=RATE_BPS)
     air.run(5)
     assert laptop.window(stream) is None and (air.place().bandwidth_bps, air.place().measured) == (None, None)
@@ -45,7 +45,7 @@ def test_cap_waits_for_a_measurement_that_is_shown_with_its_age() -> None:
 
 
 def test_configured_bandwidth_is_not_measured() -> None:
-    air = Shared()
+    air = SharedAccessPoint()
     air.sender("laptop")
     saturated(air, "laptop")
     air.run(5)
@@ -61,7 +61,7 @@ def test_configured_bandwidth_is_not_measured() -> None:
 
 
 def test_gateway_counts_phones_together_with_laptops() -> None:
-    air = Shared(without_bandwidth())
+    air = SharedAccessPoint(without_bandwidth())
     gateway, laptop = air.gateway("window"), air.sender("laptop")
     phones, own = saturated(air, "phone", RATE_BPS // 2), saturated(air, "laptop", RATE_BPS // 2)
     air.run(4)
@@ -70,11 +70,11 @@ def test_gateway_counts_phones_together_with_laptops() -> None:
 
 
 def test_terminal_claims_are_ignored_if_its_gateway_counts() -> None:
-    air = Shared(without_bandwidth())
+    air = SharedAccessPoint(without_bandwidth())
     air.gateway("window")
     liar, _ = air.sender("laptop"), saturated(air, "laptop")
     air.run(4)
-    lie = Stream(ADDRESSES["laptop"], "203.0.113.9", min_rtt_us=16_000, srtt_us=16_000, rate_bps=10**9)
+    lie = FakeStream(ADDRESSES["laptop"], "203.0.113.9", min_rtt_us=16_000, srtt_us=16_000, rate_bps=10**9)
     for _ in range(8):
         lie.pass_time(0.25)
         liar.invented = (lie.as_subflow(),)

@@ -11,8 +11,8 @@ from controller.policy.paths.health import UplinkHealth
 from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import PathManager, Role
 from tests.controller import sites
-from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, Scene
-from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
+from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario
+from tests.fakes.hand import FakeConnection, FakeHost, FakeSubflow
 
 SERVER = "203.0.113.5"
 
@@ -23,12 +23,12 @@ def written(rule: str) -> dict[str, Any]:
     return document
 
 
-class Uploads(Scene):
+class UploadingClient(SteeringScenario):
     """The client sends, and reports at the ordered interval."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(written=written(rule))
-        self.hand = FakeHand("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
+        self.hand = FakeHost("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
         self.join(self.hand)
         self.drain()
         self.world.append(FakeConnection(SERVER, [FakeSubflow(WIFI), FakeSubflow(LTE)]))
@@ -68,7 +68,7 @@ class Uploads(Scene):
 
 @pytest.mark.parametrize("fate", [{"loss": 0.3}, {"dead": True}, {}])
 def test_decision_takes_as_long_as_with_one_report_a_second(fate: dict[str, Any]) -> None:
-    usual, often = Uploads("off"), Uploads("ideal")
+    usual, often = UploadingClient("off"), UploadingClient("ideal")
     for scene in (usual, often):
         scene.goes_on(4)
     assert not [each for each in usual.hand.orders if isinstance(each, ReportEvery)]
@@ -84,7 +84,7 @@ def test_decision_takes_as_long_as_with_one_report_a_second(fate: dict[str, Any]
 
 def test_loss_burst_below_three_seconds_moves_no_terminal() -> None:
     """With four reports a second the burst would fill three reports."""
-    scene = Uploads("ideal")
+    scene = UploadingClient("ideal")
     scene.goes_on(4)
     scene.goes_on(1, loss=0.4)
     scene.goes_on(6)

@@ -13,10 +13,10 @@ from controller.features.steering.logbook import LogEntry
 from controller.model.config import Mode
 from controller.policy.copies.adaptive import CLEAN_S, ENOUGH
 from controller.protocol.reports import PathHealth, Role
-from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_peer_program import document
 from tests.fakes.eliminator import FakeEliminator
-from tests.fakes.hand import FakeHand
+from tests.fakes.hand import FakeHost
 
 SECONDS = 2 * int(CLEAN_S)
 
@@ -32,7 +32,7 @@ def auto(**modes: str) -> dict[str, Any]:
     return written
 
 
-class Copied(Ends):
+class CopiedSites(PeerSitePair):
     """Both ends eliminate copies, and the agent of far reports arrivals."""
 
     def __init__(self, written: dict[str, Any] | None = None, agents: bool = True) -> None:
@@ -40,7 +40,7 @@ class Copied(Ends):
         self.near: FakeEliminator = self.agent("home")
         self.far: FakeEliminator = self.agent("far")
         for name, address in AGENTS.items() if agents else ():
-            self.join(FakeHand(name, Role.TERMINAL, (address,), []))
+            self.join(FakeHost(name, Role.TERMINAL, (address,), []))
         self.second()
 
     def comes(self, seconds: int, wifi: int = 100, lte: int = 100) -> None:
@@ -61,7 +61,7 @@ class Copied(Ends):
 
 
 def test_copies_end_when_the_active_uplink_delivers_everything() -> None:
-    ends = Copied()
+    ends = CopiedSites()
     ends.comes(SECONDS)
     (entry,) = ends.decided()
     assert not entry.copies and "wifi: 0.0% of" in entry.reason and "tried" not in entry.reason
@@ -70,7 +70,7 @@ def test_copies_end_when_the_active_uplink_delivers_everything() -> None:
 
 
 def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
-    ends = Copied()
+    ends = CopiedSites()
     ends.comes(SECONDS, wifi=95)
     assert not ends.decided()
     assert "wifi: 5.0% of 100 packets lost" in ends.reason()
@@ -81,14 +81,14 @@ def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
 def test_arrivals_are_ignored_if_a_terminal_is_not_copied(modes: dict[str, str]) -> None:
     written = auto(**modes)
     written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
-    ends = Copied(written)
+    ends = CopiedSites(written)
     ends.comes(SECONDS, wifi=50)
     assert ends.reason() == "no measurement yet" and not ends.decided()
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
 def test_arrivals_from_before_a_change_do_not_count_as_lost() -> None:
-    ends = Copied()
+    ends = CopiedSites()
     ends.comes(2)
     for uplink in ("lte", "wifi"):
         for name in ("client", "phone"):
@@ -98,7 +98,7 @@ def test_arrivals_from_before_a_change_do_not_count_as_lost() -> None:
 
 
 def test_end_without_elimination_is_ignored() -> None:
-    ends = Copied()
+    ends = CopiedSites()
     ends.far.gone = {"lte0": "it has an XDP program already"}
     ends.second()
     ends.comes(SECONDS, wifi=50)
@@ -106,7 +106,7 @@ def test_end_without_elimination_is_ignored() -> None:
 
 
 def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
-    ends = Copied(agents=False)
+    ends = CopiedSites(agents=False)
     ends.comes(3 * SECONDS)
     assert not ends.decided() and ends.reason().count("but no measurement would exist for this path alone") == 1
     probed(ends, 2)
@@ -116,7 +116,7 @@ def test_copies_stay_if_one_path_alone_has_no_evidence() -> None:
 
 @pytest.mark.parametrize("per_s", [2, 5, 9])
 def test_copies_of_a_slow_udp_sender_stay_despite_its_agent(per_s: int) -> None:
-    ends = Copied()
+    ends = CopiedSites()
     for _ in range(ENOUGH // per_s + SECONDS):
         for _ in range(per_s):
             ends.leaves_home()
@@ -127,7 +127,7 @@ def test_copies_of_a_slow_udp_sender_stay_despite_its_agent(per_s: int) -> None:
 # Small packets
 
 
-def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
+def probed(ends: CopiedSites, seconds: int, lost: int = 0, late: int = 0) -> None:
     """Send ten probes a second over Wi-Fi, with no other traffic."""
     path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())
     for _ in range(seconds):
@@ -139,7 +139,7 @@ def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
 
 @pytest.mark.parametrize(("lost", "late"), [(3, 0), (0, 4)])
 def test_probes_show_a_lossy_or_late_uplink_without_traffic(lost: int, late: int) -> None:
-    ends = Copied(agents=False)
+    ends = CopiedSites(agents=False)
     probed(ends, 35)
     (ended,) = ends.decided()
     assert not ended.copies and "wifi: 0.0% of 3" in ended.reason and "tried" not in ended.reason
@@ -150,7 +150,7 @@ def test_probes_show_a_lossy_or_late_uplink_without_traffic(lost: int, late: int
 
 
 def test_invalid_or_restarted_probe_counts_are_ignored() -> None:
-    ends = Copied()
+    ends = CopiedSites()
     probed(ends, 35)
     path = PathHealth("wifi", "", 100, 0, 0, 0, 0, ())
     odd = (

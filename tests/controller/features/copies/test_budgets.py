@@ -27,7 +27,7 @@ from controller.protocol.requests import Impossible, UnknownUplink
 from controller.readout.build import snapshot
 from controller.readout.why import course
 from tests.controller import sites
-from tests.controller.copied_terminal import Uploading
+from tests.controller.copied_terminal import UploadScenario
 from tests.controller.features.peer_sites.test_peer_program import document as mirrored
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
 from tests.controller.program.test_compile import (
@@ -149,7 +149,7 @@ def test_program_without_a_controller_has_no_budget() -> None:
 # Accounting
 
 
-class Metered(Uploading):
+class MeteredUplink(UploadScenario):
     def __init__(self, mode: str = "bicast", wanted: Wanted | None = None, **limits: str) -> None:
         self.day = "2026-11-22"
         super().__init__(wanted, mode, metered(None, **limits))
@@ -184,7 +184,7 @@ class Metered(Uploading):
 
 @pytest.mark.parametrize("mode", ["bicast", "auto"])
 def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> None:
-    scene = Metered(mode)
+    scene = MeteredUplink(mode)
     scene.lives(40, packets=30)
     assert 0.8 * BUDGET < scene.by_lte <= BUDGET
     assert scene.leaves() == {"wifi"}
@@ -202,7 +202,7 @@ def test_copies_end_before_the_budget_is_used_up_with_a_reason(mode: str) -> Non
 
 
 def test_end_of_copies_by_a_budget_changes_no_flow() -> None:
-    scene = Metered()
+    scene = MeteredUplink()
     scene.fakes[1].changes.clear()
     scene.lives(40, packets=30)
     assert set(scene.fakes[1].changes) == {ModifyGroup, ModifyMeter}
@@ -211,7 +211,7 @@ def test_end_of_copies_by_a_budget_changes_no_flow() -> None:
 
 
 def test_usage_is_known_after_a_restart() -> None:
-    scene = Metered()
+    scene = MeteredUplink()
     scene.lives(10, packets=30)
     scene.core.keep_spent(scene.now)
     for _ in range(300):
@@ -224,7 +224,7 @@ def test_usage_is_known_after_a_restart() -> None:
 
 
 def test_used_up_budget_survives_a_restart_until_raised() -> None:
-    scene = Metered()
+    scene = MeteredUplink()
     scene.lives(40, packets=30)
     scene.core.keep_spent(scene.now)
     scene.restart()
@@ -237,7 +237,7 @@ def test_used_up_budget_survives_a_restart_until_raised() -> None:
 
 
 def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Metered()
+    scene = MeteredUplink()
     scene.day = "2035-11-16"
     scene.lives(40, packets=30)
     scene.day = "2026-11-22"  # right again, without a confirmation by NTP
@@ -259,7 +259,7 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
 
 
 def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
-    core = Metered().core
+    core = MeteredUplink().core
     with pytest.raises(UnknownUplink, match="no gateway is named 'shed'; there are: home"):
         overrides.budget_reset(core, "shed", "lte", 0.0)
     with pytest.raises(UnknownUplink, match="home has no uplink named 'dsl'; it has: wifi, lte"):
@@ -269,14 +269,14 @@ def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
 
 
 def test_copies_above_their_share_pause() -> None:
-    scene = Metered(max_share="0.25")
+    scene = MeteredUplink(max_share="0.25")
     scene.lives(30, packets=100)
     assert scene.leaves() == {"wifi"} and "the limit is 25%" in scene.copying()[-1].reason
 
 
 def test_copies_of_both_ends_count_once() -> None:
     written = metered(mirrored())
-    scene = Uploading(mode="bicast", written=written)
+    scene = UploadScenario(mode="bicast", written=written)
     scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
     scene.connect(2)
     scene.drain()
@@ -302,7 +302,7 @@ def test_rate_limit_leaves_budget_until_the_next_reading(left: int) -> None:
 
 
 def test_dropped_copies_do_not_count() -> None:
-    scene = Metered()
+    scene = MeteredUplink()
     scene.lives(5, packets=30)
     scene.fakes[1].exhausted.add(METER_IDS[1])
     scene.lives(5, packets=30)

@@ -11,7 +11,7 @@ from controller.features.copies.loss_evidence import Probes
 from controller.policy.copies.tallies import LossCounts
 from controller.protocol.reports import PathHealth, Reported
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
-from tests.controller.features.probing.test_manager import World
+from tests.controller.features.probing.test_manager import ProbedSites
 from tests.fakes.measurer import FakeMeasurer
 
 
@@ -20,7 +20,7 @@ def with_paths(event: Reported, number: int, names: list[str]) -> Reported:
 
 
 def reporter() -> FakeMeasurer:
-    world = World(tunnelled())
+    world = ProbedSites(tunnelled())
     home = FakeMeasurer("home")
     world.join(home)
     world.drain()

@@ -24,7 +24,7 @@ from controller.protocol.reports import Role
 from controller.readout.build import snapshot
 from controller.readout.why import course
 from tests.controller import relayed_site, sites
-from tests.controller.copied_terminal import GATEWAY_MAC, ONE_PATH, Uploading, leaves
+from tests.controller.copied_terminal import GATEWAY_MAC, ONE_PATH, UploadScenario, leaves
 from tests.controller.features.peer_sites.test_peer_program import document as mirrored
 from tests.controller.features.steering.test_manager import RELAY_ADDRESS
 from tests.controller.sites import PORTS
@@ -63,7 +63,7 @@ def test_auto_and_bicast_are_single_if_the_other_is_barred(mode: Mode) -> None:
 
 
 def test_lossy_path_has_copies_within_a_second_with_a_reason() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(5)
     assert scene.leaves() == {"wifi"} and not scene.copying()
     begun = scene.now
@@ -79,7 +79,7 @@ def test_lossy_path_has_copies_within_a_second_with_a_reason() -> None:
     assert told.decisions[0].copies and told.copying.since == entry.at
 
 
-class Probed(FakeSwitch):
+class InterleavedSwitch(FakeSwitch):
     """A packet passes between any two changes."""
 
     probing = False
@@ -92,10 +92,10 @@ class Probed(FakeSwitch):
 
 
 def test_decision_changes_only_groups_and_loses_no_packet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.controller.features.steering.test_manager.FakeSwitch", Probed)
-    scene = Uploading(ONE_PATH)
+    monkeypatch.setattr("tests.controller.features.steering.test_manager.FakeSwitch", InterleavedSwitch)
+    scene = UploadScenario(ONE_PATH)
     fake = scene.fakes[1]
-    assert isinstance(fake, Probed)
+    assert isinstance(fake, InterleavedSwitch)
     fake.probing = True
     fake.changes.clear()
     scene.uploads(1, loss=0.05)
@@ -106,7 +106,7 @@ def test_decision_changes_only_groups_and_loses_no_packet(monkeypatch: pytest.Mo
 
 
 def test_both_ends_copy_at_a_mirrored_site() -> None:
-    scene = Uploading(ONE_PATH, written=mirrored())
+    scene = UploadScenario(ONE_PATH, written=mirrored())
     scene.fakes[2] = FakeSwitch(sites.PORTS, dpid=2)
     scene.connect(2)
     scene.drain()
@@ -117,7 +117,7 @@ def test_both_ends_copy_at_a_mirrored_site() -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_downstream_loss_begins_copies_if_the_far_end_copies(ours: bool) -> None:
-    scene = Uploading(ONE_PATH, written=mirrored() if ours else None)
+    scene = UploadScenario(ONE_PATH, written=mirrored() if ours else None)
     relay = scene.relay()
     scene.reports(relay)
     scene.sends(Role.RELAY, relay, 2, loss=0.05)
@@ -128,7 +128,7 @@ def test_downstream_loss_begins_copies_if_the_far_end_copies(ours: bool) -> None
 
 
 def test_other_modes_have_no_decisions_and_auto_starts_afresh() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     for mode in (Mode.SINGLE, Mode.BICAST):
         scene.carry(overrides.mode(scene.core, "client", mode, scene.now)[1])
         scene.uploads(2, loss=0.05)
@@ -144,7 +144,7 @@ def test_class_in_auto_follows_the_decision_for_its_terminal() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "auto"}
-    scene = Uploading(ONE_PATH, written=written)
+    scene = UploadScenario(ONE_PATH, written=written)
     site = scene.switch().site
     assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.SINGLE
     scene.uploads(1, loss=0.05)
@@ -155,13 +155,13 @@ def test_loss_is_no_evidence_if_a_class_is_always_copied() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "bicast"}
-    scene = Uploading(ONE_PATH, written=written)
+    scene = UploadScenario(ONE_PATH, written=written)
     scene.uploads(2, loss=0.05)
     assert not scene.copying()
 
 
 def test_loss_before_a_change_of_uplink_is_no_evidence() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(1)
     for uplink in ("lte", "wifi") * 4:
         scene.switch_to(uplink)
@@ -170,7 +170,7 @@ def test_loss_before_a_change_of_uplink_is_no_evidence() -> None:
 
 
 def test_decision_survives_a_restart() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     scene.uploads(TRY_S + 1)
     scene.restart()
     scene.drain()
@@ -181,7 +181,7 @@ def test_decision_survives_a_restart() -> None:
 
 
 def test_agent_reports_four_times_a_second_only_on_one_path() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.second()
     assert asked(scene) == []
     scene.uploads(2)
@@ -194,7 +194,7 @@ def test_agent_reports_four_times_a_second_only_on_one_path() -> None:
     assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "no urgency with copies"
 
 
-def asked(scene: Uploading) -> list[int]:
+def asked(scene: UploadScenario) -> list[int]:
     return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
 
 
@@ -214,7 +214,7 @@ def test_default_mode_is_single_without_a_mirrored_site(relaying: bool) -> None:
 
 
 def test_view_has_copied_protocols_and_packet_counts() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     for _ in range(5):
         scene.calls(1, segments=5)
     told = course(scene.core, "client", scene.now, 0.0).copying
@@ -231,8 +231,8 @@ def test_view_has_copied_protocols_and_packet_counts() -> None:
 # Other evidence of the active uplink
 
 
-def on_wifi_by_override(wanted: Wanted = ONE_PATH) -> Uploading:
-    return Uploading(replace(wanted, active={"client": "wifi"}))
+def on_wifi_by_override(wanted: Wanted = ONE_PATH) -> UploadScenario:
+    return UploadScenario(replace(wanted, active={"client": "wifi"}))
 
 
 def test_dead_uplink_has_copies_until_it_recovers() -> None:
@@ -251,7 +251,7 @@ def test_dead_uplink_has_copies_until_it_recovers() -> None:
 
 
 def test_dead_uplink_that_policies_leave_needs_no_copies() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(1)
     scene.up("wifi0", False)
     scene.drain()
@@ -262,7 +262,7 @@ def test_dead_uplink_that_policies_leave_needs_no_copies() -> None:
 
 
 def test_failover_of_an_override_begins_copies() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.second()
     fired = scene.hand.fires("client", 200)
     scene.core.wanted = replace(scene.core.wanted, active={"client": "wifi"})
@@ -275,7 +275,7 @@ def test_failover_of_an_override_begins_copies() -> None:
 
 
 def test_path_without_reports_has_copies_again() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(1)
     scene.leave(scene.hand)
     for _ in range(int(UNHEARD_S) + 2):
@@ -287,7 +287,7 @@ def test_path_without_reports_has_copies_again() -> None:
 
 
 def test_mostly_receiving_terminal_has_copies() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(5)
     scene.receives(UNHEARD_S, asks=1)
     assert not scene.copying(), "so far it may be a page"
@@ -300,7 +300,7 @@ def test_mostly_receiving_terminal_has_copies() -> None:
 
 
 def test_copies_of_a_mostly_receiving_terminal_stay() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     scene.receives(3 * TRY_S, asks=10)
     assert not scene.copying() and len(scene.leaves()) == 2
     watch = scene.core.copying.watch("client")
@@ -308,7 +308,7 @@ def test_copies_of_a_mostly_receiving_terminal_stay() -> None:
 
 
 def test_call_outside_agent_reports_has_copies() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(2, segments=0)
     assert scene.leaves() == {"wifi"}
     scene.calls(3)
@@ -322,7 +322,7 @@ def test_call_outside_agent_reports_has_copies() -> None:
 
 
 def test_copies_of_a_call_stay_despite_some_clean_tcp() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     scene.calls(2 * TRY_S, segments=3)
     assert not scene.copying()
     watch = scene.core.copying.watch("client")
@@ -330,14 +330,14 @@ def test_copies_of_a_call_stay_despite_some_clean_tcp() -> None:
 
 
 def test_call_beside_much_clean_tcp_has_no_copies() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     scene.calls(TRY_S + 5, segments=15)
     assert [entry.copies for entry in scene.copying()] == [False] and scene.leaves() == {"wifi"}
 
 
 @pytest.mark.parametrize("per_s", [2, 5, 9])
 def test_slow_udp_sender_has_copies_despite_its_agent(per_s: int) -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(2, segments=0)
     scene.calls(SLOW_JUDGED_S + 2, per_s=per_s)
     (entry,) = scene.copying()
@@ -348,7 +348,7 @@ def test_slow_udp_sender_has_copies_despite_its_agent(per_s: int) -> None:
 
 
 def test_dns_and_keepalives_beside_an_agent_begin_no_copies() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     for second in range(60):
         asks = 20 if second % 30 == 0 else second % 5 == 0  # the DNS queries of a page, and keepalives
         scene.calls(1, per_s=asks)
@@ -356,7 +356,7 @@ def test_dns_and_keepalives_beside_an_agent_begin_no_copies() -> None:
 
 
 def test_agent_restart_at_the_peer_site_begins_no_copies() -> None:
-    scene = Uploading(ONE_PATH, written=mirrored())
+    scene = UploadScenario(ONE_PATH, written=mirrored())
     scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
     scene.connect(2)
     far = FakeEliminator("far")
@@ -375,7 +375,7 @@ def test_agent_restart_at_the_peer_site_begins_no_copies() -> None:
 
 
 def test_traffic_inside_the_site_is_no_download() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.world.clear()
     scene.connection("10.1.0.9")
     scene.receives(UNHEARD_S + DOWNLOADS_OVER_S + 5)
@@ -387,14 +387,14 @@ def test_site_with_one_uplink_has_no_decisions() -> None:
     home = written["sites"]["home"]
     del home["uplinks"]["lte"], home["subnets"]["lte-side"], home["terminals"]["phone"]
     home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][:1]
-    scene = Uploading(written=written)
+    scene = UploadScenario(written=written)
     scene.uploads(TRY_S + 2)
     assert not scene.copying() and not scene.core.wanted.copies and scene.core.copying.watch("client") is None
     assert scene.leaves() == {"wifi"}
 
 
 def test_controller_restart_waits_for_agents_before_deciding() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.restart()
     for _ in range(20):
         scene.second()
@@ -432,13 +432,13 @@ def test_decision_during_an_override_is_not_lost() -> None:
 
 
 def test_copies_begin_before_a_lossy_uplink_is_left() -> None:
-    scene = Uploading(ONE_PATH)
+    scene = UploadScenario(ONE_PATH)
     scene.uploads(10, loss=0.2)
     assert scene.active == "wifi" and [entry.copies for entry in scene.copying()] == [True]
 
 
 def test_lossy_downlink_is_left_as_in_any_mode() -> None:
-    scene = Uploading()
+    scene = UploadScenario()
     relay = scene.relay()
     scene.world[0].subflows[1].server.backup = True
     scene.reports(relay)
@@ -455,7 +455,7 @@ def test_copies_stay_if_senders_cannot_see_one_path() -> None:
     written = sites.document()
     written["sites"]["home"]["classes"] = {"backup": {"protocols": ["tcp"], "ports": ["873"]}}
     written["sites"]["home"]["terminals"]["client"]["modes"] = {"backup": "bicast"}
-    scene = Uploading(written=written)
+    scene = UploadScenario(written=written)
     scene.uploads(2 * TRY_S)
     assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
     assert (

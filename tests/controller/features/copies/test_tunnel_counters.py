@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.protocol.reports import PathHealth
 from controller.readout.why import course
-from tests.controller.features.copies.test_arrivals import Copied, auto
+from tests.controller.features.copies.test_arrivals import CopiedSites, auto
 from tests.controller.features.peer_sites.test_manager import CLIENT, FAR, FAR_WIFI, HOME, INSIDE
 from tests.controller.features.peer_sites.test_peer_program import SERVER
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
@@ -28,7 +28,7 @@ def metered(tunnel: bool) -> dict[str, Any]:
     return written
 
 
-class Calling(Copied):
+class TunnelCall(CopiedSites):
     """A call of 50 packets a second on one path, with its uplink probed once a second."""
 
     def __init__(self, tunnel: bool = True) -> None:
@@ -60,7 +60,7 @@ class Calling(Copied):
 
 def test_call_loss_in_a_metered_tunnel_begins_copies() -> None:
     for lost_of_100, within_s in ((4, 10), (15, 4)):
-        ends = Calling()
+        ends = TunnelCall()
         ends.calls(30)
         assert not ends.decided() and "its two ends count packets" in ends.why()
         began = ends.now
@@ -71,7 +71,7 @@ def test_call_loss_in_a_metered_tunnel_begins_copies() -> None:
 
 
 def test_metered_ethernet_uplink_is_shown_as_watched_slowly() -> None:
-    ends = Calling(tunnel=False)
+    ends = TunnelCall(tunnel=False)
     ends.calls(15, lost_of_100=15)
     assert not ends.decided(), "packets on Ethernet may be for other hosts"
     assert "metered: wifi gets only one probe a second" in ends.why()

@@ -29,7 +29,7 @@ from tests.controller.features.peer_sites.test_peer_program import GATEWAY_MAC, 
 from tests.controller.features.peer_sites.test_peer_program import LTE as FAR_LTE
 from tests.controller.features.peer_sites.test_peer_program import SERVERS as FAR_INSIDE
 from tests.controller.features.peer_sites.test_peer_program import WIFI as FAR_WIFI
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import PORTS, WIFI_HOP_MAC
 from tests.fakes.eliminator import FakeEliminator
 from tests.fakes.packet import Packet, advertise, arp_reply, udp
@@ -46,7 +46,7 @@ AT_FAR = Eliminate(
 )
 
 
-class Ends(Pair):
+class PeerSitePair(CoreAndSwitch):
     def __init__(self, written: dict[str, Any] | None = None) -> None:
         config = sites.loaded(written or document())
         super().__init__(config, [FakeSwitch(PORTS, dpid=site.dpid) for site in config.sites])
@@ -97,7 +97,7 @@ class Ends(Pair):
 
 
 def test_other_end_copies_everything_once_an_agent_eliminates() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI}, {FAR_WIFI})
     agent = ends.agent("far")
     assert agent.orders == [AT_FAR]
@@ -109,7 +109,7 @@ def test_other_end_copies_everything_once_an_agent_eliminates() -> None:
 
 
 def test_copying_waits_until_the_agent_confirms_elimination() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     ends.join(FakeEliminator("far"))
     ends.drain()
     assert ends.leaves_home() == {WIFI}
@@ -117,7 +117,7 @@ def test_copying_waits_until_the_agent_confirms_elimination() -> None:
 
 
 def test_copying_ends_at_once_when_the_agent_leaves() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     ends.leave(agent)
     ends.drain()
@@ -130,7 +130,7 @@ def test_copying_ends_at_once_when_the_agent_leaves() -> None:
 
 
 def test_silent_agent_is_trusted_less_long_than_its_lease() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     ends.agent("far")
     for _ in range(3):
         ends.pass_time(0.9)
@@ -139,7 +139,7 @@ def test_silent_agent_is_trusted_less_long_than_its_lease() -> None:
 
 
 def test_port_without_a_program_is_named_and_ordered_again() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     agent.gone["lte0"] = "there is no network device lte0 here"
     ends.second()
@@ -151,7 +151,7 @@ def test_port_without_a_program_is_named_and_ordered_again() -> None:
 
 
 def test_refused_order_is_repeated() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = FakeEliminator("far")
     agent.gone["lte0"] = "lte0 has an XDP program already"
     ends.join(agent)
@@ -164,7 +164,7 @@ def test_refused_order_is_repeated() -> None:
 
 
 def test_incapable_agent_gets_no_order_and_gives_the_reason() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far", unable="the kernel does not take the program")
     assert agent.orders == [] and ends.copies_view("far").reason == "the kernel does not take the program"
     assert ends.leaves_home() == {WIFI}
@@ -172,7 +172,7 @@ def test_incapable_agent_gets_no_order_and_gives_the_reason() -> None:
 
 @pytest.mark.parametrize(("name", "role"), [("elsewhere", Role.GATEWAY), ("far", Role.TERMINAL)])
 def test_other_agents_get_no_order(name: str, role: Role) -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     assert ends.agent(name, role=role).orders == []
     assert ends.leaves_home() == {WIFI}
 
@@ -180,7 +180,7 @@ def test_other_agents_get_no_order(name: str, role: Role) -> None:
 def test_configured_protocols_are_copied_regardless() -> None:
     written = document()
     written["sites"]["home"]["bicast"] = ["tcp", "icmp"]
-    ends = Ends(written)
+    ends = PeerSitePair(written)
     ends.agent("far")
     assert ends.copies_view("far").eliminated and ends.leaves_home() == {WIFI}
 
@@ -188,12 +188,12 @@ def test_configured_protocols_are_copied_regardless() -> None:
 def test_site_without_a_peer_does_not_eliminate() -> None:
     written = document()
     del written["sites"]["far"]["mirrors"]
-    ends = Ends(written)
+    ends = PeerSitePair(written)
     assert ends.agent("far").orders == [] and ends.copies_view("far") is None
 
 
 def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     written = document()
     written["sites"]["far"]["copies"] = {"window_ceiling_ms": "300"}
@@ -209,14 +209,14 @@ def test_order_has_the_configured_mac_of_an_uplink() -> None:
     written = document()
     written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
     order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
-    assert Ends(written).agent("far").orders == [order]
+    assert PeerSitePair(written).agent("far").orders == [order]
     word = encode.directive(2, order).directive
     assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
 
 
 def test_end_of_elimination_is_stored_at_once() -> None:
     """Otherwise a restart right after the reload would trust the old state."""
-    ends = Ends()
+    ends = PeerSitePair()
     ends.agent("far")
     assert ends.core.wanted.once == {"far"}
     written = document()
@@ -225,7 +225,7 @@ def test_end_of_elimination_is_stored_at_once() -> None:
     assert ends.core.wanted.once == frozenset()
 
 
-def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
+def _reconfigured(ends: PeerSitePair, written: dict[str, Any]) -> None:
     ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
     ends.drain()
     ends.second()
@@ -233,7 +233,7 @@ def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
 
 
 def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     sent = {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}
     ends.restart()
@@ -247,7 +247,7 @@ def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
 
 
 def test_elimination_ends_if_its_agent_does_not_return() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     ends.leave(ends.agent("far"))
     ends.core.wanted = replace(ends.core.wanted, once=frozenset({"far"}))
     ends.restart()
@@ -257,16 +257,16 @@ def test_elimination_ends_if_its_agent_does_not_return() -> None:
     assert ends.switch(HOME).site.bicast.protocols == (Protocol.TCP,)
 
 
-def deliver(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
+def deliver(ends: PeerSitePair, agent: FakeEliminator, *uplinks: str) -> None:
     """Let everything that the terminals sent within a second arrive over these uplinks."""
     for name in uplinks:
         agent.brings(name, first=50 if name == uplinks[0] else 0, eliminated=0 if name == uplinks[0] else 50)
     ends.second()
 
 
-def silent_wifi(written: dict[str, Any] | None = None) -> tuple[Ends, FakeEliminator]:
+def silent_wifi(written: dict[str, Any] | None = None) -> tuple[PeerSitePair, FakeEliminator]:
     """Return both ends, the agent of far, and a second in which Wi-Fi delivered no copies."""
-    ends = Ends(written)
+    ends = PeerSitePair(written)
     agent = ends.agent("far")
     deliver(ends, agent, "wifi", "lte")
     deliver(ends, agent, "lte")
@@ -301,7 +301,7 @@ def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFix
 def test_uplink_with_unidentified_packets_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
 
     def bring(unidentified: int) -> Any:
@@ -321,7 +321,7 @@ def test_uplink_with_unidentified_packets_is_named(
 
 
 def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
     ends.carry(effects)
@@ -333,7 +333,7 @@ def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
 def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
     written = document()
     written["sites"]["home"]["classes"] = {"backup-job": {"protocols": ["tcp"], "ports": ["873"]}}
-    ends = Ends(written)
+    ends = PeerSitePair(written)
     agent = ends.agent("far")
     deliver(ends, agent, "lte")
     _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
@@ -349,7 +349,7 @@ def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
 
 
 def test_downed_port_is_not_reported_as_silent() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agent = ends.agent("far")
     deliver(ends, agent, "wifi", "lte")
     ends.up("wifi0", False, HOME)
@@ -366,7 +366,7 @@ def test_alarm_ends_with_its_agent() -> None:
 
 
 def test_silent_uplink_gets_no_copies_until_its_trial() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     agents = {name: ends.agent(name) for name in ("home", "far")}
     deliver(ends, agents["far"], "wifi", "lte")
     deliver(ends, agents["far"], "lte")
@@ -397,7 +397,7 @@ def test_last_uplink_is_never_screened() -> None:
 @pytest.mark.parametrize("end", [HOME, FAR])
 @pytest.mark.parametrize("family", Family)
 def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family: Family) -> None:
-    ends = Ends(learning() if macs == "learned" else with_macs())
+    ends = PeerSitePair(learning() if macs == "learned" else with_macs())
     agent = ends.agent("far")
     for _ in range(3):
         deliver(ends, agent, "wifi", "lte")
@@ -443,7 +443,7 @@ def test_answers_of_other_neighbours_do_not_end_screening() -> None:
     assert ends.leaves_home() == {LTE}
 
 
-def deliver_answer(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
+def deliver_answer(ends: PeerSitePair, dpid: int, asked: Ask, mac: str) -> None:
     """Deliver the answer to the core if the switch punts it."""
     answer = arp_reply if Family.of(asked.target) is Family.IPV4 else advertise
     packet = answer(str(asked.target), str(asked.source), eth_src=mac, eth_dst=asked.source_mac)

@@ -14,7 +14,7 @@ from controller.protocol.enrolment import Credential
 from controller.protocol.orders import TunnelOrder, Tunnels
 from controller.protocol.reports import Role
 from tests.controller import sites
-from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_peer_program import document
 
 REMOTE = "203.0.113.9"
@@ -139,7 +139,7 @@ def credential(number: int, role: Role = Role.GATEWAY) -> Credential:
 
 
 def test_new_certificate_changes_the_key_at_both_ends() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
 
     def vouch(**vouched: Credential) -> tuple[bytes, ...]:
@@ -159,7 +159,7 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
 
 
 def test_each_agent_gets_its_tunnels_once() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
     assert home.tunnels == order(REMOTE, "wlan0")
     assert far.tunnels == order(None)
@@ -169,7 +169,7 @@ def test_each_agent_gets_its_tunnels_once() -> None:
 
 
 def test_failed_tunnel_order_is_repeated_and_shown_in_status() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
     assert ends.tunnel("far", "wifi").reason == "port 4789 is taken by another program"
     for _ in range(int(AGAIN_AFTER_S) + 1):
@@ -178,7 +178,7 @@ def test_failed_tunnel_order_is_repeated_and_shown_in_status() -> None:
 
 
 def test_former_tunnel_end_is_ordered_to_have_none() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home = ends.agent("home")
     assert home.tunnels is not None
     ends.carry(ends.core.reconfigure(sites.loaded(document()), ends.now))
@@ -187,14 +187,14 @@ def test_former_tunnel_end_is_ordered_to_have_none() -> None:
 
 
 def test_agent_without_tunnels_is_ordered_once_to_clean_up() -> None:
-    ends = Ends()
+    ends = PeerSitePair()
     home = ends.agent("home")
     ends.settle()
     assert home.of_tunnels == [Tunnels()]
 
 
 def test_agent_that_cannot_make_tunnels_gets_no_order() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home = ends.agent("home", no_vxlan="there is no nft on this host")
     assert not home.of_tunnels
     assert ends.tunnel("home", "wifi").reason == "there is no nft on this host"
@@ -204,7 +204,7 @@ def test_agent_that_cannot_make_tunnels_gets_no_order() -> None:
 
 
 def test_silent_tunnel_gets_no_copies_and_is_left() -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")
     ends.settle()
     assert ends.leaves_home() == ends.leaves_far() == {4, 5}
@@ -223,7 +223,7 @@ def test_silent_tunnel_gets_no_copies_and_is_left() -> None:
 
 
 def test_invented_tunnels_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    ends = Ends(tunnelled())
+    ends = PeerSitePair(tunnelled())
     home = ends.agent("home")
     caplog.clear()
     for number in range(50):

@@ -21,13 +21,13 @@ from controller.features.probing.schedule import plan
 from controller.policy.bandwidth.rates import Alpha, FusedRate, Method, Rate, Unknown
 from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import ProbePacket, ProbeReport
-from tests.fakes.measurer import Link
+from tests.fakes.measurer import FakePath
 
 ROAD = ProbedPath("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
 HOUR_NS = 3600 * 10**9
 
 
-def packets(link: Link, down: bool = False, bps: float | None = None) -> tuple[ProbePacket, ...]:
+def packets(link: FakePath, down: bool = False, bps: float | None = None) -> tuple[ProbePacket, ...]:
     return tuple(link.probed(plan(down, bps).order(ROAD, down, 1)))
 
 
@@ -51,16 +51,18 @@ def check_handled(found: Estimated) -> None:
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("paid", [False, True])
 def test_both_methods_find_the_rate_of_a_link(down: bool, paid: bool) -> None:
-    found = estimate_of(*Link(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
+    found = estimate_of(*FakePath(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
     for each in (found.one_packet, found.trains):
         assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
 
 
 def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
-    told = [replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(Link())]
+    told = [
+        replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(FakePath())
+    ]
     assert estimate_of(*told).mtu_bytes == 1248 + 28  # a multiple of the step between lengths
-    assert estimate_of(*packets(Link())).mtu_bytes is None
+    assert estimate_of(*packets(FakePath())).mtu_bytes is None
 
 
 def fused_rate(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
@@ -93,7 +95,7 @@ def test_faster_trains_replace_an_older_wire_rate() -> None:
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
 def test_calibration_by_a_wrong_link_rate_is_refused(link_bps: float) -> None:
-    found = estimate_of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    found = estimate_of(*packets(FakePath(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.reason
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
     assert written(PathEstimate(), found).alpha is None
@@ -102,7 +104,7 @@ def test_calibration_by_a_wrong_link_rate_is_refused(link_bps: float) -> None:
 
 @pytest.mark.parametrize("link_bps", [20e6, 20.1e6])
 def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
-    found = estimate_of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    found = estimate_of(*packets(FakePath(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == pytest.approx(
         8 / 20e6 - 8 / link_bps, abs=1e-10
     )
@@ -110,7 +112,7 @@ def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
 
 
 def test_calibration_needs_a_rate() -> None:
-    found = estimate_of(*packets(Link())[:10], link_bps=20e6)
+    found = estimate_of(*packets(FakePath())[:10], link_bps=20e6)
     assert isinstance(found.alpha, Unknown)
     page = written(PathEstimate(alpha=Alpha(1e-10, 1e-11)), found)
     assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets arrived" in page.error
@@ -135,7 +137,7 @@ def test_random_packets_are_handled(told: list[ProbePacket], times: int, link_bp
     some.sampled_from([None, 20e6]),
 )
 def test_probe_with_random_times_is_handled(bends: list[tuple[int, int | None, int]], link_bps: float | None) -> None:
-    told = list(packets(Link()))
+    told = list(packets(FakePath()))
     for number, at, which in bends:
         if number < len(told):
             name = ("sent_ns", "received_ns", "answered_ns", "heard_ns")[which]

@@ -37,16 +37,16 @@ from controller.protocol.reports import AgentEvent, ProbePacket, ProbeReport, Ro
 from controller.protocol.requests import Impossible
 from tests.controller import sites
 from tests.controller.edges.config.test_uplinks import measured
-from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_peer_program import SERVER, document
 from tests.controller.features.peer_sites.test_tunnels import REMOTE, tunnelled
-from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
-from tests.fakes.measurer import FakeMeasurer, Link
+from tests.fakes.hand import FakeConnection, FakeHost, FakeSubflow
+from tests.fakes.measurer import FakeMeasurer, FakePath
 
 NUMBERS = {"lte": 1, "wifi": 2}
 
 
-class World(Ends):
+class ProbedSites(PeerSitePair):
     def measurer(self, name: str, **more: Any) -> FakeMeasurer:
         agent = FakeMeasurer(name, **more)
         self.join(agent)
@@ -79,8 +79,8 @@ class World(Ends):
         return order
 
 
-def both(written: dict[str, Any] | None = None, **of_home: Any) -> tuple[World, FakeMeasurer, FakeMeasurer]:
-    world = World(written or tunnelled())
+def both(written: dict[str, Any] | None = None, **of_home: Any) -> tuple[ProbedSites, FakeMeasurer, FakeMeasurer]:
+    world = ProbedSites(written or tunnelled())
     far = world.measurer("far")
     return world, world.measurer("home", **of_home), far
 
@@ -133,7 +133,7 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
     assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "the evidence suffices"
     again = {path.meeting for path in paths()}
     assert len(again & met) == 1, "the answering agent accepts each packet number once"
-    home.links["wifi"] = Link(loses=0.08)
+    home.links["wifi"] = FakePath(loses=0.08)
     calls(2)
     assert world.core.wanted.copies["client"]
     calls(2)
@@ -141,7 +141,7 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
 
 
 def test_near_end_waits_until_the_far_end_answers() -> None:
-    world = World(tunnelled())
+    world = ProbedSites(tunnelled())
     far, home = world.measurer("far", refuses={"AnswerProbes": "port 8620 is taken"}), world.measurer("home")
     world.seconds(2)
     assert len(far.orders_of(AnswerProbes)) == 1 and not home.orders_of(HealthProbes)
@@ -190,7 +190,7 @@ def test_ethernet_uplink_is_measured_if_configured() -> None:
 
 @pytest.mark.parametrize("who", ["home", "far"])
 def test_incapable_agent_gets_no_order_and_gives_the_reason(who: str) -> None:
-    world = World(tunnelled())
+    world = ProbedSites(tunnelled())
     agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
     world.seconds(10)
     assert not any(agent.measured for agent in agents) and world.path().why_not == "no stamps"
@@ -258,7 +258,7 @@ def test_probes_take_turns_over_paths_and_directions() -> None:
 
 
 def test_path_without_answers_is_not_probed() -> None:
-    world, home, _ = both(links={"wifi": Link(loses=1.0)})
+    world, home, _ = both(links={"wifi": FakePath(loses=1.0)})
     world.seconds(30)
     assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
     told, asked = world.path("wifi").health, world.core.probing.health("home", "wifi")
@@ -266,7 +266,7 @@ def test_path_without_answers_is_not_probed() -> None:
 
 
 def test_figures_are_shown_with_their_methods() -> None:
-    world, home, _ = both(links={"wifi": Link(bps=20e6), "lte": Link(bps=8e6, trains_bps=4e6)})
+    world, home, _ = both(links={"wifi": FakePath(bps=20e6), "lte": FakePath(bps=8e6, trains_bps=4e6)})
     world.probe_all(home)
     for uplink, bps, methods in (("wifi", 20e6, {"one packet", "trains"}), ("lte", 4e6, {"trains"})):
         for direction in ("up", "down"):
@@ -278,7 +278,7 @@ def test_figures_are_shown_with_their_methods() -> None:
 
 
 def test_fast_path_is_probed_with_more_packets_next_time() -> None:
-    world, home, _ = both(links={name: Link(bps=90e6) for name in NUMBERS})
+    world, home, _ = both(links={name: FakePath(bps=90e6) for name in NUMBERS})
     for _ in range(4):
         world.seconds(8)
         assert world.over(home).tries == 3, "a new path may be slow"
@@ -337,7 +337,7 @@ def test_incomplete_probe_is_shown_with_the_reason(packets: bool) -> None:
 
 
 def test_measurements_move_no_terminal() -> None:
-    world, home, _ = both(links={"wifi": Link(loses=1.0)})
+    world, home, _ = both(links={"wifi": FakePath(loses=1.0)})
     before = world.active()
     world.seconds(30)
     world.over(home)
@@ -362,7 +362,7 @@ def test_requested_path_is_probed_first_and_both_ways() -> None:
 
 
 def test_link_of_known_rate_calibrates_the_hosts() -> None:
-    world, home, _ = both(links={"wifi": Link(bps=90e6)})
+    world, home, _ = both(links={"wifi": FakePath(bps=90e6)})
     world.core.probing.wish("far", "wifi", 100e6)
     world.second()
     assert world.over(home).tries == 100
@@ -383,7 +383,7 @@ def test_link_of_known_rate_calibrates_the_hosts() -> None:
     ],
 )
 def test_request_that_cannot_be_measured_is_refused_with_reason(site: str | None, uplink: str, reason: str) -> None:
-    world = World(measured())
+    world = ProbedSites(measured())
     world.measurer("home")
     with pytest.raises(Impossible, match=reason):
         world.core.probing.wish(site, uplink, None)
@@ -392,14 +392,14 @@ def test_request_that_cannot_be_measured_is_refused_with_reason(site: str | None
 # Delivery rates of flows
 
 
-def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
+def flowing(mode: Mode, role: Role) -> tuple[ProbedSites, FakeHost, FakeSubflow]:
     """Return a connection over the client's address behind wifi, reported by an agent with this role."""
     world, _, _ = both()
     world.carry(overrides.mode(world.core, "client", mode, world.now)[1])
     world.carry(overrides.active(world.core, "client", "lte", world.now)[1])
     connection = FakeConnection.between(SERVER, "192.168.110.3")
     addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
-    hand = FakeHand("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
+    hand = FakeHost("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
     world.join(hand)
     world.drain()
     return world, hand, connection.subflows[0]
@@ -471,7 +471,7 @@ def nobody_goes(_: AddressOwner) -> TerminalUplinks:
     raise AssertionError("no agent reports connections")
 
 
-class Alone:
+class AgentPair:
     """Two agents and the measurement between them for hours, without a switch and with invented estimates."""
 
     def __init__(self, bps: float, budget_bytes: int | None, down_bps: float | None = None) -> None:
@@ -531,7 +531,7 @@ class Alone:
 @given(some.floats(1e5, 1e7), some.floats(1e5, 1e9))
 @example(1e6, 60e6)
 def test_probes_use_at_most_a_hundredth_of_a_direction(up: float, down: float) -> None:
-    alone = Alone(up, None, down)
+    alone = AgentPair(up, None, down)
     alone.pass_time(10, 60.0)
     for of in (False, True):
         part = 0.0
@@ -546,7 +546,7 @@ def test_probes_use_at_most_a_hundredth_of_a_direction(up: float, down: float) -
 @settings(max_examples=10, deadline=None)
 @given(some.integers(10**6, 10**10))
 def test_probes_use_at_most_a_hundredth_of_a_budget(budget_bytes: int) -> None:
-    alone = Alone(20e6, budget_bytes)
+    alone = AgentPair(20e6, budget_bytes)
     alone.pass_time(72, 300.0)
     probes = sorted(probe for each in alone.probes.values() for probe in each)
     for at, _ in probes:
@@ -556,7 +556,7 @@ def test_probes_use_at_most_a_hundredth_of_a_budget(budget_bytes: int) -> None:
 
 
 def test_figure_of_a_rare_probe_is_kept_until_the_next() -> None:
-    alone = Alone(20e6, 100_000_000)
+    alone = AgentPair(20e6, 100_000_000)
     alone.pass_time(30, 300.0)
     (path,) = alone.measuring.view(alone.now)
     assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in path.directions] == [(20e6, True)] * 2

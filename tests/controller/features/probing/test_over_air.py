@@ -25,11 +25,11 @@ from controller.policy.bandwidth.rates import MeasuredRate, Method, Rate
 from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay
 from controller.protocol.reports import Role
 from tests.controller import sites
-from tests.controller.access_point import Shared
+from tests.controller.access_point import SharedAccessPoint
 from tests.controller.access_point import document as shared
 from tests.controller.features.peer_sites.test_tunnels import REMOTE, tunnelled
-from tests.controller.features.probing.test_manager import World, meetings
-from tests.fakes.measurer import FakeMeasurer, Link
+from tests.controller.features.probing.test_manager import ProbedSites, meetings
+from tests.fakes.measurer import FakeMeasurer, FakePath
 
 HOST = "10.9.0.1"
 NAMES = ("phone", "tablet", "wifi")  # the last one is also the name of an uplink
@@ -49,8 +49,8 @@ def written(**more: Any) -> dict[str, Any]:
     return document
 
 
-def over_air(document: dict[str, Any], *names: str, **links: Link) -> tuple[World, dict[str, FakeMeasurer]]:
-    world = World(document)
+def over_air(document: dict[str, Any], *names: str, **links: FakePath) -> tuple[ProbedSites, dict[str, FakeMeasurer]]:
+    world = ProbedSites(document)
     agents = {"home": world.measurer("home")}
     for name in names:
         own = {f"{name}@air": links[name]} if name in links else {}
@@ -104,7 +104,7 @@ def test_path_over_air_needs_a_configured_address() -> None:
 
 
 def test_agent_of_another_role_is_not_that_terminal() -> None:
-    world = World(written())
+    world = ProbedSites(written())
     world.measurer("home")
     other = world.measurer("phone")
     world.seconds(3)
@@ -116,7 +116,7 @@ def test_terminal_may_be_named_like_an_uplink_or_a_site() -> None:
     document = written()
     home = document["sites"]["home"]
     home["terminals"]["far"] = home["terminals"].pop("tablet")
-    world, _ = over_air(document, "wifi", wifi=Link(loses=1.0))
+    world, _ = over_air(document, "wifi", wifi=FakePath(loses=1.0))
     world.measurer("far")
     world.seconds(3)
     dead, uplink = world.path("wifi@air").health, world.core.probing.health("home", "wifi")
@@ -176,7 +176,7 @@ def test_unreachable_measurement_address_is_refused(address: str, expected: str)
 # Rate of the air
 
 
-class Probed(Shared):
+class ProbedAccessPoint(SharedAccessPoint):
     """An access point with trains that report a given rate for each terminal."""
 
     def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
@@ -185,13 +185,13 @@ class Probed(Shared):
         measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
 
 
-def probed(**more: str) -> Probed:
+def probed(**more: str) -> ProbedAccessPoint:
     written = shared()
     air = written["sites"]["home"]["access_points"]["air"]
     del air["bandwidth_bps"]
     written["controller"] = {"agents": {}}
     air |= {"measure": HOST, **more}
-    return Probed(written)
+    return ProbedAccessPoint(written)
 
 
 def test_largest_train_rate_is_used_until_more_is_delivered() -> None:

@@ -13,7 +13,7 @@ from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import PendingDestination
 from tests.controller.features.relays.test_manager import PLACE, PREFIX, RELAYS, far_away, seeking, started
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 
 OTHER = PendingDestination("192.0.3.0/24", "192.0.3.80", 443)
 
@@ -33,7 +33,7 @@ def test_relay_is_kept_although_its_measurement_is_older() -> None:
 def test_controller_restart_keeps_relays_that_return_late() -> None:
     world = seeking()
     world.hands = {}
-    Pair.restart(world)
+    CoreAndSwitch.restart(world)
     world.vouch()
     world.join(world.home)
     for _ in range(2):

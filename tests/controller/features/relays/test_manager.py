@@ -35,8 +35,8 @@ from controller.protocol.orders import (
 from controller.protocol.reports import PendingDestination, Role
 from controller.protocol.requests import Impossible, UnknownRelay
 from tests.controller import relayed_site, sites
-from tests.controller.pair import Pair
-from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
+from tests.controller.pair import CoreAndSwitch
+from tests.fakes.relays import FakeGateway, FakeProber, FakeRelay, Internet
 
 RELAYS = {"oslo": "198.51.100.7", "tokyo": "198.51.100.9"}
 PLACE = PendingDestination("192.0.2.0/24", "192.0.2.80", 443)
@@ -49,7 +49,7 @@ def credential(name: str, number: int = 1) -> Credential:
     return Credential(role, bytes([number]) * 32, bytes([0x10 + number]) * 32)
 
 
-class World(Pair):
+class RelayedHome(CoreAndSwitch):
     """A home whose terminals' connections are intercepted, and relays in an Internet."""
 
     def __init__(self, config: Config | None = None, **of_home: Any) -> None:
@@ -60,7 +60,7 @@ class World(Pair):
         super().__init__(replace(config, sites=(home,)), [])
         self.internet = Internet()
         self.vouched: dict[str, Credential] = {}
-        self.home = FakeTaker("home", self.internet)
+        self.home = FakeGateway("home", self.internet)
         self.relays = {name: FakeRelay(name, self.internet) for name in RELAYS}
 
     def vouch(self, *names: str, number: int = 1) -> None:
@@ -97,7 +97,7 @@ class World(Pair):
 
     def walk(self) -> None:
         """Complete all walks and deliver the resulting reports."""
-        hands: list[Walker] = [self.home, *self.relays.values()]
+        hands: list[FakeProber] = [self.home, *self.relays.values()]
         for hand in hands:
             while hand.walks:
                 self.tell(hand.walked())
@@ -108,8 +108,8 @@ class World(Pair):
         return {one.prefix: one.relays for one in self.home.choices.choices}
 
 
-def started(**of_home: Any) -> World:
-    world = World(**of_home)
+def started(**of_home: Any) -> RelayedHome:
+    world = RelayedHome(**of_home)
     world.vouch("home", *RELAYS)
     world.add(*RELAYS)
     for hand in (world.home, *world.relays.values()):
@@ -129,7 +129,7 @@ def far_away() -> dict[tuple[str, str], float]:
     }
 
 
-def seeking(**of_home: Any) -> World:
+def seeking(**of_home: Any) -> RelayedHome:
     world = started(**of_home)
     world.internet.rtt_ms = far_away()
     world.home.seeks.append(PLACE)
@@ -180,7 +180,7 @@ def test_agent_of_another_role_is_no_relay() -> None:
 
 
 def test_refused_order_is_repeated_after_a_while() -> None:
-    world = World()
+    world = RelayedHome()
     world.vouch("home", "oslo")
     world.add("oslo")
     oslo = world.relays["oslo"]
@@ -295,7 +295,7 @@ def test_relay_of_a_family_without_gateway_is_refused() -> None:
 
 
 def test_relays_are_limited_in_number_and_unknown_ones_refused() -> None:
-    world = World()
+    world = RelayedHome()
     for number in range(MOST_RELAYS):
         world.wish(requests.wished(f"r{number}", RelayOverride(ip_address(f"192.0.2.{number + 1}"), 443)))
     with pytest.raises(Impossible, match="remove one first"):
@@ -496,7 +496,7 @@ STEPS = some.sampled_from(
 @settings(max_examples=40, deadline=None)
 @given(some.lists(STEPS, max_size=30))
 def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> None:
-    world = World()
+    world = RelayedHome()
     world.internet.rtt_ms = far_away()
     for each in steps:
         _step(world, *each.split())
@@ -505,7 +505,7 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
         if hand.session not in world.hands:
             world.join(hand)
     world.seconds(int(AGAIN_AFTER_S) + 3)
-    fresh = World()
+    fresh = RelayedHome()
     fresh.core.wanted = replace(Wanted(), relays=world.core.wanted.relays, active=world.core.wanted.active)
     fresh.vouched = world.vouched
     fresh.restart()
@@ -521,8 +521,8 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
     assert all(set(one.relays) <= usable for one in world.home.choices.choices)
 
 
-def _step(world: World, what: str, name: str = "") -> None:
-    hands: dict[str, Walker] = {"home": world.home, **world.relays}
+def _step(world: RelayedHome, what: str, name: str = "") -> None:
+    hands: dict[str, FakeProber] = {"home": world.home, **world.relays}
     there = name in world.core.wanted.relays
     match what:
         case "add":

@@ -17,9 +17,9 @@ from controller.protocol.reports import Role
 from controller.readout.why import course
 from tests.controller import relayed_site, sites
 from tests.controller.core.test_core import all_answer
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.relayed_site import PORTS
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.hand import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 PHONE, BY_WIFI, BY_LTE = "10.1.0.7", "10.97.1.7", "10.97.2.7"
@@ -27,7 +27,7 @@ RELAY, EXCEPTED = "198.51.100.7", "203.0.113.9"
 PATHS = {"wifi": (BY_WIFI, "fd00:971::7"), "lte": (BY_LTE, "fd00:972::7")}
 
 
-class Scene(Pair):
+class RelayedScenario(CoreAndSwitch):
     """A scene with `phone` on wifi, in mode single by default."""
 
     def __init__(self, mode: str = "single", wanted: Wanted | None = None) -> None:
@@ -40,12 +40,12 @@ class Scene(Pair):
         self.drain()
         all_answer(self)
 
-    def hand(self, name: str, role: Role, *addresses: str) -> FakeHand:
-        hand = FakeHand(name, role, addresses, self.world)
+    def hand(self, name: str, role: Role, *addresses: str) -> FakeHost:
+        hand = FakeHost(name, role, addresses, self.world)
         self.join(hand)
         return hand
 
-    def gateway(self) -> FakeHand:
+    def gateway(self) -> FakeHost:
         return self.hand("home", Role.GATEWAY, "192.0.2.1", BY_WIFI, BY_LTE)
 
     def connection(self, server: str, *addresses: str) -> FakeConnection:
@@ -67,7 +67,7 @@ class Scene(Pair):
 
 
 def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
-    scene = Scene()
+    scene = RelayedScenario()
     scene.gateway()
     relay = scene.hand("frankfurt", Role.RELAY, RELAY)
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
@@ -82,7 +82,7 @@ def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
 
 
 def test_relayed_connection_prefers_the_default_uplink() -> None:
-    scene = Scene()
+    scene = RelayedScenario()
     relay = scene.hand("frankfurt", Role.RELAY, RELAY)
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     scene.second()
@@ -104,14 +104,14 @@ def test_relayed_connection_prefers_the_default_uplink() -> None:
 
 @pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])
 def test_terminal_loss_counts_only_if_it_is_not_intercepted(server: str, rides: str) -> None:
-    scene = Scene()
+    scene = RelayedScenario()
     scene.hand("phone", Role.TERMINAL, PHONE)
     scene.uploads(scene.connection(server, PHONE), loss=0.2)
     assert scene.active == rides
 
 
 def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
-    scene = Scene()
+    scene = RelayedScenario()
     phone = scene.hand("phone", Role.TERMINAL, PHONE)
     scene.gateway()
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
@@ -123,7 +123,7 @@ def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
 
 
 def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
-    scene = Scene()
+    scene = RelayedScenario()
     hand = scene.hand("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
     assert scene.core.steering.speaks_for(hand.session) == ()
     assert scene.core.steering.speaker(scene.hand("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
@@ -131,7 +131,7 @@ def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])
 def test_auto_begins_copies_if_only_the_own_agent_reports(host_tells: bool, copied: bool) -> None:
-    scene = Scene("auto", Wanted(copies={"phone": False}))
+    scene = RelayedScenario("auto", Wanted(copies={"phone": False}))
     scene.hand("phone", Role.TERMINAL, PHONE)
     if host_tells:
         scene.gateway()

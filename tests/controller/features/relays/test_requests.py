@@ -20,14 +20,14 @@ from controller.protocol.reports import InterceptionReport, RelayReached, Report
 from controller.protocol.requests import Impossible, UnknownRelay
 from controller.protocol.switch_messages import Effect
 from tests.controller import relayed_site
-from tests.controller.features.relays.test_manager import RELAYS, World, credential, started
-from tests.fakes.relays import FakeRelay, FakeTaker, Internet
+from tests.controller.features.relays.test_manager import RELAYS, RelayedHome, credential, started
+from tests.fakes.relays import FakeGateway, FakeRelay, Internet
 
 DEST = ip_address("45.0.30.9")
 FAR = {("home", str(DEST)): 200, ("home", RELAYS["oslo"]): 100, ("oslo", str(DEST)): 100, ("home", RELAYS["tokyo"]): 50}
 
 
-def asks(world: World, anew: bool = False) -> DestinationQuery:
+def asks(world: RelayedHome, anew: bool = False) -> DestinationQuery:
     asked = DestinationQuery(world.core.relaying, DEST, None, anew, world.now)
     world.carry(world.core.relaying.tend(world.core.wanted, world.now))
     world.drain()
@@ -101,7 +101,7 @@ def test_block_fallback_never_shows_a_direct_path() -> None:
 
 def test_reachability_counts_only_from_intercepting_gateways() -> None:
     world = started()
-    phone = FakeTaker("visitor", world.internet)
+    phone = FakeGateway("visitor", world.internet)
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
     world.tell(replace(phone.report(), taking=InterceptionReport("", reached, (), ())))
@@ -136,7 +136,7 @@ def test_invalid_query_is_refused_with_a_sentence() -> None:
 def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "WALKED_WITHIN_S", 60.0)
     internet = Internet(dict(FAR))
-    home, oslo = FakeTaker("home", internet), FakeRelay("oslo", internet)
+    home, oslo = FakeGateway("home", internet), FakeRelay("oslo", internet)
     hands = {1: home, 2: oslo}
 
     def perform(effect: Effect | AgentEffect) -> None:

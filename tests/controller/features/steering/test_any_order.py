@@ -15,8 +15,8 @@ from controller.protocol.reports import PathManager, Role
 from controller.protocol.requests import Impossible
 from controller.readout.why import course
 from tests.controller import sites
-from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, renamed
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, SteeringScenario, renamed
+from tests.fakes.hand import FakeConnection, FakeHost
 
 HANDS = ("client", "guest", "relay-1", "relay-2")
 OTHER_RELAY = "203.0.113.9"
@@ -26,12 +26,12 @@ UPLINKS = st.sampled_from(["wifi", "lte", "auto"])
 class Steering(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene()
+        self.scene = SteeringScenario()
         world = self.scene.world
         addresses = {"relay-1": (RELAY_ADDRESS,), "relay-2": (OTHER_RELAY,)}
         roles = {"client": Role.TERMINAL, "guest": Role.TERMINAL}
         self.hands = {
-            name: FakeHand(name, roles.get(name, Role.RELAY), addresses.get(name, (WIFI, LTE, WIFI6)), world)
+            name: FakeHost(name, roles.get(name, Role.RELAY), addresses.get(name, (WIFI, LTE, WIFI6)), world)
             for name in HANDS
         }
         self.hands["relay-2"].path_manager = PathManager.KERNEL

@@ -12,7 +12,7 @@ from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from controller.protocol.switch_messages import Ask, EchoAnswered, NeighbourSeen
 from controller.readout.why import course
 from tests.controller import sites
-from tests.controller.features.steering.test_manager import RELAY_ADDRESS, WIFI, Scene
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS, WIFI, SteeringScenario
 from tests.controller.sites import LTE_HOP_MAC, PORTS, WIFI_HOP_MAC
 from tests.fakes.packet import udp
 
@@ -21,7 +21,7 @@ BEYOND = "203.0.113.5"
 MACS = {PORTS["wifi0"].number: WIFI_HOP_MAC, PORTS["lte0"].number: LTE_HOP_MAC}
 
 
-class Calling(Scene):
+class CallScenario(SteeringScenario):
     """A call of 50 packets a second, which no agent reports. Next hops answer over each uplink that delivers."""
 
     def __init__(self, mode: str = "single", reach: tuple[str, ...] = ()) -> None:
@@ -73,7 +73,7 @@ class Calling(Scene):
 
 @pytest.mark.parametrize("mode", ["single", "bicast", "auto"])
 def test_silent_uplink_is_left_within_7_s_with_a_reason(mode: str) -> None:
-    scene = Calling(mode)
+    scene = CallScenario(mode)
     scene.goes_on(5)
     assert scene.active == "wifi"
     scene.brings.remove("wifi0")
@@ -88,7 +88,7 @@ def test_silent_uplink_is_left_within_7_s_with_a_reason(mode: str) -> None:
 
 
 def test_silent_uplink_is_used_again_when_it_recovers() -> None:
-    scene = Calling()
+    scene = CallScenario()
     scene.goes_on(5)
     scene.brings.remove("wifi0")
     scene.goes_on(10)
@@ -99,7 +99,7 @@ def test_silent_uplink_is_used_again_when_it_recovers() -> None:
 
 def test_idle_or_equally_silent_uplinks_move_no_terminal() -> None:
     for sends, without in ((False, {"wifi0"}), (True, {"wifi0", "lte0"}), (True, set[str]())):
-        scene = Calling()
+        scene = CallScenario()
         scene.goes_on(5, sends)
         scene.brings -= without
         scene.goes_on(20, sends)
@@ -107,7 +107,7 @@ def test_idle_or_equally_silent_uplinks_move_no_terminal() -> None:
 
 
 def test_dead_uplink_with_a_live_router_is_left_within_3_s() -> None:
-    scene = Calling(reach=(BEYOND,))
+    scene = CallScenario(reach=(BEYOND,))
     scene.talks(5)
     assert scene.active == "wifi"
     scene.forwards.remove("wifi0")
@@ -121,7 +121,7 @@ def test_dead_uplink_with_a_live_router_is_left_within_3_s() -> None:
 
 
 def test_why_names_an_address_that_answers_over_no_uplink() -> None:
-    scene = Calling(reach=(BEYOND,))
+    scene = CallScenario(reach=(BEYOND,))
     scene.talks(5)
     scene.forwards.clear()
     scene.talks(20)

@@ -22,9 +22,9 @@ from controller.readout.snapshot import ActiveBy
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.core.test_core import all_answer
-from tests.controller.pair import Pair
+from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import LTE_HOP_MAC, PORTS
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.hand import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 WIFI, LTE, WIFI6 = "192.168.110.3", "192.168.210.3", "fd00:110::3"
@@ -32,7 +32,7 @@ RELAY_ADDRESS = "203.0.113.5"
 TO_LTE = Prefer((LTE,), ((WIFI, WIFI6),), hard=False)
 
 
-class Scene(Pair):
+class SteeringScenario(CoreAndSwitch):
     """The paper's site with its switch connected and every MAC known, and a set of connections."""
 
     def __init__(
@@ -46,14 +46,14 @@ class Scene(Pair):
         self.drain()
         all_answer(self)
 
-    def relay(self, **more: object) -> FakeHand:
+    def relay(self, **more: object) -> FakeHost:
         return self._agent("relay-1", Role.RELAY, (RELAY_ADDRESS,), **more)
 
-    def client(self, name: str = "client", **more: object) -> FakeHand:
+    def client(self, name: str = "client", **more: object) -> FakeHost:
         return self._agent(name, Role.TERMINAL, (WIFI, LTE, WIFI6), **more)
 
-    def _agent(self, name: str, role: Role, addresses: tuple[str, ...], **more: object) -> FakeHand:
-        hand = FakeHand(name, role, addresses, self.world, **more)  # type: ignore[arg-type]
+    def _agent(self, name: str, role: Role, addresses: tuple[str, ...], **more: object) -> FakeHost:
+        hand = FakeHost(name, role, addresses, self.world, **more)  # type: ignore[arg-type]
         self.join(hand)
         return hand
 
@@ -96,17 +96,17 @@ def backups(connection: FakeConnection) -> dict[str, tuple[bool, bool]]:
     return {each.address: (each.terminal.backup, each.server.backup) for each in connection.subflows}
 
 
-def arms(hand: FakeHand) -> list[Arm]:
+def arms(hand: FakeHost) -> list[Arm]:
     return [order for order in hand.orders if isinstance(order, Arm)]
 
 
-def prefers(hand: FakeHand) -> list[Prefer]:
+def prefers(hand: FakeHost) -> list[Prefer]:
     return [order for order in hand.orders if isinstance(order, Prefer)]
 
 
-def downloading(seconds: int = 2) -> tuple[Scene, FakeHand, FakeConnection]:
+def downloading(seconds: int = 2) -> tuple[SteeringScenario, FakeHost, FakeConnection]:
     """Return a relay's agent that has reported one download for this long."""
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     scene.downloads(seconds)
     return scene, relay, connection
@@ -116,7 +116,7 @@ def downloading(seconds: int = 2) -> tuple[Scene, FakeHand, FakeConnection]:
 
 
 def test_downstream_loss_moves_both_ends_with_figures() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
     scene.downloads(6, loss=0.2)
@@ -130,7 +130,7 @@ def test_downstream_loss_moves_both_ends_with_figures() -> None:
 
 
 def test_dead_path_is_left_with_a_hard_order() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     connection.subflows[1].server.backup = True
     scene.downloads(3)
@@ -155,7 +155,7 @@ def test_unchanged_port_state_does_not_revive_a_dead_path() -> None:
 
 
 def test_switch_alone_skips_a_downed_port_without_an_agent() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     scene.up("wifi0", False)
     scene.drain()
     for _ in range(100):
@@ -175,7 +175,7 @@ def test_dead_path_of_three_is_closed_and_the_other_is_backup() -> None:
     home["subnets"]["dsl-side"] = {"gateways": ["192.168.230.2/24"], "uplink": "dsl"}
     places = home["terminals"]["client"]["addresses"]
     home["terminals"]["client"]["addresses"] = [*places[:2], {"address": "192.168.230.3", "port": "c2"}]
-    scene = Scene(written=written)
+    scene = SteeringScenario(written=written)
     relay = scene.relay()
     connection = scene.connection(RELAY_ADDRESS, WIFI, LTE, "192.168.230.3")
     scene.downloads(2)
@@ -187,7 +187,7 @@ def test_dead_path_of_three_is_closed_and_the_other_is_backup() -> None:
 
 
 def test_loss_on_the_old_path_is_not_counted_for_the_new_one() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     scene.client()
     up = scene.connection("198.51.100.1")
 
@@ -206,7 +206,7 @@ def test_loss_on_the_old_path_is_not_counted_for_the_new_one() -> None:
 
 
 def test_off_has_no_decisions_and_no_failovers() -> None:
-    scene = Scene(mode="off")
+    scene = SteeringScenario(mode="off")
     relay, _ = scene.relay(), scene.connection()
     scene.downloads(6, loss=0.3)
     assert scene.active == "wifi" and not scene.entries() and not relay.orders
@@ -222,11 +222,11 @@ def test_many_decisions_are_one_compilation() -> None:
             {"address": f"10.{at}.0.{number + 1}", "port": "big-lan", "mac": "02:00:00:00:04:01"} for at in (1, 2)
         ]
     ports = {"big-u1": PORTS["wifi0"], "big-u2": PORTS["lte0"], "big-lan": PORTS["lan0"]}
-    pair = Pair(sites.loaded({"servers": ["relay-1"], "sites": {"big": written}}), [FakeSwitch(ports)])
+    pair = CoreAndSwitch(sites.loaded({"servers": ["relay-1"], "sites": {"big": written}}), [FakeSwitch(ports)])
     pair.connect()
     pair.drain()
     world = [FakeConnection.between(RELAY_ADDRESS, f"10.1.0.{at + 1}", f"10.2.0.{at + 1}") for at in range(1, 21)]
-    relay = FakeHand("relay-1", Role.RELAY, (RELAY_ADDRESS,), world)
+    relay = FakeHost("relay-1", Role.RELAY, (RELAY_ADDRESS,), world)
     pair.join(relay)
     pair.second()
     before = pair.switch().reconciles
@@ -241,7 +241,7 @@ def test_many_decisions_are_one_compilation() -> None:
 
 
 def test_only_one_of_two_agents_moves_a_connection() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.second()
     for uplink in ("lte", "wifi", "lte"):
@@ -252,7 +252,7 @@ def test_only_one_of_two_agents_moves_a_connection() -> None:
 
 
 def test_serving_end_clears_its_flags_if_both_ends_have_some() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     connection = scene.connection()
     connection.subflows[0].terminal.backup = True
     connection.subflows[1].server.backup = True
@@ -265,7 +265,7 @@ def test_serving_end_clears_its_flags_if_both_ends_have_some() -> None:
 
 
 def test_foreign_flags_are_reported_and_not_ordered_repeatedly() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
     relay = scene.relay()
@@ -279,7 +279,7 @@ def test_foreign_flags_are_reported_and_not_ordered_repeatedly() -> None:
 
 
 def test_server_that_would_move_others_too_gets_no_order() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     server = scene.relay(path_manager=PathManager.KERNEL)
     scene.connection()
     scene.connection(RELAY_ADDRESS, "198.51.100.77")
@@ -295,17 +295,17 @@ def test_server_that_would_move_others_too_gets_no_order() -> None:
 
 
 def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     other = scene.client("laptop-agent", terminal="client")
     scene.second()
     assert scene.core.steering.agents["laptop-agent"].concerns == {"client"}
     scene.leave(other)
-    half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
+    half = FakeHost("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
     scene.join(half)
     scene.second()
     assert scene.core.steering.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
     scene.leave(half)
-    thief = FakeHand("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
+    thief = FakeHost("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
     scene.join(thief)
     scene.second()
     agent = scene.core.steering.agents["phone"]
@@ -316,7 +316,7 @@ def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
 
 
 def test_override_lasts_until_auto_and_stops_policies() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
     scene.core.wanted = Wanted(decided={"client": "lte"})
@@ -336,7 +336,7 @@ def test_override_lasts_until_auto_and_stops_policies() -> None:
 
 def test_override_and_decision_survive_a_restart() -> None:
     for wanted in (Wanted(active={"client": "lte"}), Wanted(decided={"client": "lte"})):
-        scene = Scene()
+        scene = SteeringScenario()
         scene.relay()
         scene.core.wanted = wanted
         scene.restart()
@@ -348,7 +348,7 @@ def test_override_and_decision_survive_a_restart() -> None:
 
 
 def test_unanswered_order_is_repeated_after_a_minute() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
     _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
@@ -365,7 +365,7 @@ def test_unanswered_order_is_repeated_after_a_minute() -> None:
 
 
 def test_silent_agent_moves_no_terminal_and_its_reports_expire() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay = scene.relay()
     scene.connection().subflows[1].server.backup = True
     scene.downloads(4, loss=0.2)
@@ -386,7 +386,7 @@ def test_silent_agent_moves_no_terminal_and_its_reports_expire() -> None:
 
 
 def test_failover_is_renewed_and_follows_a_move() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay = scene.relay()
     scene.connection().subflows[1].server.backup = True
     scene.downloads(2)
@@ -428,7 +428,7 @@ def test_fired_failover_moves_the_gateway_too() -> None:
 
 
 def test_passive_end_is_armed_too() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, client = scene.relay(), scene.client()
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
@@ -464,7 +464,7 @@ def test_failover_during_an_override_is_undone() -> None:
 
 
 def test_terminal_moves_connections_that_the_relay_cannot() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.downloads(2)
     relay.unable = "it was made under the kernel's path manager"
@@ -476,7 +476,7 @@ def test_terminal_moves_connections_that_the_relay_cannot() -> None:
 
 
 def test_repeated_failover_messages_count_once() -> None:
-    scene, told = Scene(), []
+    scene, told = SteeringScenario(), []
     relay = scene.relay()
     for active, idle in (("wifi", 1), ("lte", 0)):
         scene.connection().subflows[idle].server.backup = True
@@ -513,7 +513,7 @@ def renamed(old: str, new: str) -> Config:
 
 
 def test_override_undone_by_a_failover_is_restored_in_seconds() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = scene.client(), scene.connection("198.51.100.1")
     scene.downloads(2)
     scene.core.wanted = replace(scene.core.wanted, decided={"client": "wifi"})
@@ -529,7 +529,7 @@ def test_override_undone_by_a_failover_is_restored_in_seconds() -> None:
 
 
 def test_override_disarms_an_agent_without_connections() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, _ = scene.relay(), scene.connection()
     scene.client()
     scene.downloads(2)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S, OriginalBackupFlags
 from controller.model.known import Wanted
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
-from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, Scene, backups, prefers
-from tests.fakes.hand import FakeConnection, FakeHand
+from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario, backups, prefers
+from tests.fakes.hand import FakeConnection, FakeHost
 
 SERVER = "198.51.100.1"
 AS_OWNED = {WIFI: (False, False), LTE: (True, False)}
 
 
-def owned(scene: Scene) -> tuple[FakeHand, FakeConnection]:
+def owned(scene: SteeringScenario) -> tuple[FakeHost, FakeConnection]:
     """Return a terminal whose owner keeps LTE as backup."""
     client, connection = scene.client(), scene.connection(SERVER)
     connection.subflows[1].terminal.backup = True
@@ -28,7 +28,7 @@ def owned(scene: Scene) -> tuple[FakeHand, FakeConnection]:
 
 def test_auto_restores_the_owners_backup_flags() -> None:
     for wishes in (("lte",), ("wifi",), ("lte", "wifi", "lte")):
-        scene = Scene()
+        scene = SteeringScenario()
         _, connection = owned(scene)
         for uplink in wishes:
             scene.switch_to(uplink)
@@ -38,7 +38,7 @@ def test_auto_restores_the_owners_backup_flags() -> None:
 
 
 def test_flags_set_by_the_owner_during_off_are_restored() -> None:
-    scene = Scene(mode="off")
+    scene = SteeringScenario(mode="off")
     _, connection = scene.client(), scene.connection(SERVER)
     scene.second()
     scene.switch_to("lte")
@@ -52,7 +52,7 @@ def test_flags_set_by_the_owner_during_off_are_restored() -> None:
 
 
 def test_report_in_flight_is_not_taken_for_the_owners_flags() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = owned(scene)
     scene.switch_to("lte")
     late = client.report()
@@ -66,7 +66,7 @@ def test_report_in_flight_is_not_taken_for_the_owners_flags() -> None:
 
 
 def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client = scene.client()
     scene.second()
     scene.switch_to("lte")
@@ -77,7 +77,7 @@ def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
 
 
 def test_auto_after_a_restart_activates_only_the_default() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     _, connection = owned(scene)
     scene.switch_to("lte")
     scene.restart()
@@ -87,7 +87,7 @@ def test_auto_after_a_restart_activates_only_the_default() -> None:
 
 
 def test_new_agent_that_did_not_follow_shows_its_owners_flags() -> None:
-    scene = Scene(Wanted(active={"client": "lte"}))
+    scene = SteeringScenario(Wanted(active={"client": "lte"}))
     _, connection = scene.client(), scene.connection(SERVER)
     scene.second()
     assert backups(connection) == {WIFI: (True, False), LTE: (False, False)}
@@ -96,7 +96,7 @@ def test_new_agent_that_did_not_follow_shows_its_owners_flags() -> None:
 
 
 def test_absent_agent_restores_flags_when_it_returns() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = owned(scene)
     scene.switch_to("lte")
     scene.leave(client)
@@ -111,7 +111,7 @@ def test_absent_agent_restores_flags_when_it_returns() -> None:
 
 
 def test_failed_restore_is_repeated_at_intervals() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = owned(scene)
     scene.switch_to("lte")
     client.unable = "its Wi-Fi has no address now"
@@ -127,7 +127,7 @@ def test_failed_restore_is_repeated_at_intervals() -> None:
 
 
 def test_flags_of_a_failover_are_not_taken_for_the_owners() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     client, connection = owned(scene)
     scene.downloads(2)
     fired = client.fires("client", 200)
@@ -144,7 +144,7 @@ def test_flags_of_a_failover_are_not_taken_for_the_owners() -> None:
 
 
 def test_auto_sends_no_order_to_an_end_that_was_not_moved() -> None:
-    scene = Scene()
+    scene = SteeringScenario()
     relay, client, _ = scene.relay(), scene.client(), scene.connection()
     scene.second()
     scene.switch_to("lte")

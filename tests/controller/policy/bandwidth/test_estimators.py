@@ -21,7 +21,7 @@ REPLY, HEADERS = 48, 42
 
 
 @dataclass(frozen=True)
-class Path:
+class SimulatedPath:
     """A link between two hosts with processing delays and separate clocks."""
 
     bps: float
@@ -54,15 +54,15 @@ class Path:
         return self.base_s + 8 * (lengths + HEADERS) / self.bps + self.alpha * lengths + ahead + late
 
 
-TEN = Path(10e6, tries=10, every_s=12e-3)
-HUNDRED = Path(100e6, every_s=1.2e-3)
-THOUSAND = Path(1e9)
+TEN = SimulatedPath(10e6, tries=10, every_s=12e-3)
+HUNDRED = SimulatedPath(100e6, every_s=1.2e-3)
+THOUSAND = SimulatedPath(1e9)
 KNOWN = Alpha(0.35e-9, 0.1e-9)
 
 
 @pytest.mark.parametrize(("path", "within"), [(TEN, 0.01), (HUNDRED, 0.01), (THOUSAND, 0.06)])
 @pytest.mark.parametrize("load", [0, 0.5])
-def test_rate_is_accurate_and_within_its_interval(path: Path, within: float, load: float) -> None:
+def test_rate_is_accurate_and_within_its_interval(path: SimulatedPath, within: float, load: float) -> None:
     found = [rate(replace(path, load=load).samples(seed), KNOWN) for seed in range(10)]
     rates = [each for each in found if isinstance(each, Rate)]
     assert len(rates) == 10
@@ -76,7 +76,7 @@ def test_paper_estimator_is_worse_when_clocks_drift() -> None:
     """A skew of 33 ppm adds 330 us in ten seconds; a packet of 1440 bytes takes 115 us."""
     path = replace(HUNDRED, tries=10, every_s=11e-3)
 
-    def off(way: Callable[[Samples], Slope], path: Path, seed: int) -> float:
+    def off(way: Callable[[Samples], Slope], path: SimulatedPath, seed: int) -> float:
         return abs(8 / (way(path.samples(seed)).s_per_byte - path.alpha) / path.bps - 1)
 
     theirs, ours = (median(off(way, path, seed) for seed in range(10)) for way in (paper, one_way))

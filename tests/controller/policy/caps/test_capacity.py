@@ -12,7 +12,7 @@ from controller.policy.bandwidth.rates import FusedRate, Method
 from controller.policy.caps import flows
 from controller.policy.caps.capacity import KEPT_S, MOST_BPS, AirRate, Use
 from controller.policy.caps.flows import PACKET_BYTES, PAYLOAD_BYTES, TcpFlow, TerminalDelivery
-from tests.controller.shared_link import OneLink, Sender
+from tests.controller.shared_link import Sender, SharedLink
 
 PHASE_S = 40.0
 FLOWS = [
@@ -33,7 +33,7 @@ def steady(seconds: float) -> float:
 
 @pytest.mark.parametrize("rtts", FLOWS)
 def test_capacity_follows_changes_without_a_long_queue(rtts: list[float]) -> None:
-    link = OneLink([Sender(rtt_s) for rtt_s in rtts], changing)
+    link = SharedLink([Sender(rtt_s) for rtt_s in rtts], changing)
     for number, bandwidth_bps in enumerate((20e6, 8e6, 30e6)):
         link.run(PHASE_S - 5)
         assert 0.94 * bandwidth_bps <= link.bandwidth_bps <= 2 * bandwidth_bps, (
@@ -55,7 +55,7 @@ def test_capacity_drop_during_a_trial_does_not_raise_caps(begins_s: float) -> No
     def falling(seconds: float) -> float:
         return 20e6 if seconds < fell_s else 16e6 if seconds < fell_s + 1.5 + begins_s else 6e6
 
-    link = OneLink([Sender(0.064)] * 1, falling)
+    link = SharedLink([Sender(0.064)] * 1, falling)
     link.run(fell_s + 1.5 + begins_s + 17)
     assert link.bandwidth_bps <= 1.25 * 6e6 and link.queued_s(0.5) < 0.15
 
@@ -63,7 +63,7 @@ def test_capacity_drop_during_a_trial_does_not_raise_caps(begins_s: float) -> No
 @pytest.mark.parametrize("rtt_s", [0.004, 0.064])
 @pytest.mark.parametrize("told_bps", [4e6, 18e6, 20e6, 40e6, 1e12])
 def test_capacity_corrects_a_wrong_train_rate_within_40_s(told_bps: float, rtt_s: float) -> None:
-    link = OneLink([Sender(rtt_s) for _ in range(2)], steady)
+    link = SharedLink([Sender(rtt_s) for _ in range(2)], steady)
     link.trains = FusedRate(told_bps, 0.9 * told_bps, 1.1 * told_bps, link.now, (Method.TRAINS,))
     link.run(1)
     assert link.bandwidth_bps >= told_bps and any(map(link.place.windows, link.senders))
@@ -74,7 +74,7 @@ def test_capacity_corrects_a_wrong_train_rate_within_40_s(told_bps: float, rtt_s
 
 @pytest.mark.parametrize(("rtt_s", "plain_s"), [(0.004, 0.02), (0.016, 0.03), (0.064, 0.06)])
 def test_capacity_trials_recover_when_round_trips_are_long(rtt_s: float, plain_s: float) -> None:
-    link = OneLink([Sender(rtt_s, plain_s=plain_s) for _ in range(2)], steady)
+    link = SharedLink([Sender(rtt_s, plain_s=plain_s) for _ in range(2)], steady)
     link.run(100)
     used = []
     for _ in range(6):
@@ -84,7 +84,7 @@ def test_capacity_trials_recover_when_round_trips_are_long(rtt_s: float, plain_s
 
 
 def test_capacity_does_not_fall_when_a_sender_sends_little() -> None:
-    link = OneLink([Sender(0.016)], steady)
+    link = SharedLink([Sender(0.016)], steady)
     link.run(20)
     (one,) = link.senders.values()
     one.most_bps = 3e6
@@ -102,7 +102,7 @@ def test_capacity_survives_a_pause_and_expires_after_a_long_one() -> None:
 
 
 def test_capacity_trial_ends_when_a_terminal_joins() -> None:
-    link = OneLink([Sender(0.064)], steady)
+    link = SharedLink([Sender(0.064)], steady)
     link.run(20)
     assert link.place.meter is not None
     while link.place.meter.rate.trial is None:
@@ -132,7 +132,7 @@ def test_capacity_is_none_or_positive_for_random_use() -> None:
 
 
 def test_capacity_recovers_from_a_false_byte_count() -> None:
-    link = OneLink([Sender(0.016), Sender(0.016)], steady)
+    link = SharedLink([Sender(0.016), Sender(0.016)], steady)
     link.run(20)
     (name, liar), *_ = link.senders.items()
     liar.bytes += 1e12

@@ -16,7 +16,17 @@ from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, after_report
 from controller.policy.caps.terminal_cap import BLOCK_BYTES, Ruling, TerminalCap, decide
 from controller.policy.caps.windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
 from controller.policy.caps.witnesses import OTHERS_FACTOR, OTHERS_MORE_US
-from tests.controller.sharing_terminals import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
+from tests.controller.sharing_terminals import (
+    BANDWIDTH_BPS,
+    FAR,
+    IDEAL,
+    NEAR,
+    AccessPointModel,
+    TcpStream,
+    address,
+    equal,
+    paper,
+)
 
 OFF = replace(IDEAL, rule=CapRule.OFF)
 ME = address(0)
@@ -43,7 +53,7 @@ def share_segments(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BP
 @pytest.mark.parametrize("terminals", [1, 2, 5, 10, 40])
 @pytest.mark.parametrize("rtt_us", [4000, 16_000, 64_000, 256_000])
 def test_ideal_window_is_the_share_and_its_floor_one_less(terminals: int, rtt_us: int) -> None:
-    ruling = Air().passes(equal(terminals, Stream(rtt_us=rtt_us)))
+    ruling = AccessPointModel().passes(equal(terminals, TcpStream(rtt_us=rtt_us)))
     assert ruling.active == terminals
     most = max(2, share_segments(rtt_us, terminals) + 1)
     for cap in ruling.caps.values():
@@ -52,24 +62,26 @@ def test_ideal_window_is_the_share_and_its_floor_one_less(terminals: int, rtt_us
 
 
 def test_window_depends_on_the_round_trip_to_each_host() -> None:
-    cap = Air().passes({ME: [Stream(NEAR, 4000), Stream(FAR, 256_000)]}).caps[ME]
+    cap = AccessPointModel().passes({ME: [TcpStream(NEAR, 4000), TcpStream(FAR, 256_000)]}).caps[ME]
     near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
     assert (near.most, far.most) == (6, ceil((share_segments(256_000, 1) + 1) / 2))
     assert cap.most_segments == near.most + far.most and cap.connections == 2
 
 
 def test_connections_share_the_window_or_are_paced() -> None:
-    far = Air().passes(equal(5, *[Stream(FAR, 64_000)] * 4)).caps[ME]
+    far = AccessPointModel().passes(equal(5, *[TcpStream(FAR, 64_000)] * 4)).caps[ME]
     assert only_window(far) == Window(6, 5), "ceil((ceil((110 + 1) / 5) + 1) / 4)"
-    ruling = Air().passes(equal(5, *[Stream()] * 4))
+    ruling = AccessPointModel().passes(equal(5, *[TcpStream()] * 4))
     near = only_window(ruling.caps[ME])
     assert near.most == 2 and 0.9 * BANDWIDTH_BPS / 20 < near.pace_bps < BANDWIDTH_BPS / 20 * 1448 / 1514
-    assert only_window(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
+    assert only_window(AccessPointModel().passes(equal(10, TcpStream())).caps[ME]).pace_bps == 0
 
 
 def test_idle_terminals_and_connections_get_no_share() -> None:
-    alone = Air().passes({ME: [Stream()]}).caps[ME]
-    among = Air().passes({ME: [Stream(), *[Stream(bps=0)] * 20], **{address(n): [Stream(bps=0)] for n in range(1, 9)}})
+    alone = AccessPointModel().passes({ME: [TcpStream()]}).caps[ME]
+    among = AccessPointModel().passes(
+        {ME: [TcpStream(), *[TcpStream(bps=0)] * 20], **{address(n): [TcpStream(bps=0)] for n in range(1, 9)}}
+    )
     assert among.caps[ME].windows == alone.windows and among.active == 1
     idle = among.caps[address(1)]
     assert not idle.active and not idle.windows and idle.most_segments is None
@@ -77,9 +89,9 @@ def test_idle_terminals_and_connections_get_no_share() -> None:
 
 
 def test_terminal_counts_from_its_first_report_until_silent() -> None:
-    air = Air()
-    assert only_window(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
-    both = equal(2, Stream(FAR, 256_000))
+    air = AccessPointModel()
+    assert only_window(air.passes({ME: [TcpStream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
+    both = equal(2, TcpStream(FAR, 256_000))
     assert {only_window(cap).most for cap in air.passes(both, reports=1).caps.values()} == {217}
     stopped = {ME: both[ME], address(1): [replace(both[ME][0], bps=0)]}
     assert only_window(air.passes(stopped, reports=2).caps[ME]).most == 432
@@ -92,8 +104,8 @@ def test_terminal_counts_from_its_first_report_until_silent() -> None:
 
 
 def floors_for(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
-    air = Air()
-    streams = [equal(1, Stream(rtt_us=rtt_us, srtt_us=srtt_us)) for srtt_us in srtts_us]
+    air = AccessPointModel()
+    streams = [equal(1, TcpStream(rtt_us=rtt_us, srtt_us=srtt_us)) for srtt_us in srtts_us]
     return [only_window(air.passes(each).caps[ME]).least for each in streams]
 
 
@@ -112,8 +124,8 @@ def caps_for(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
     """Return the caps of one terminal for a series of shortest round trips."""
     ruling, most = None, []
     for rtt_us in rtts_us:
-        air = Air()
-        air.passes(equal(1, Stream(FAR, rtt_us)))
+        air = AccessPointModel()
+        air.passes(equal(1, TcpStream(FAR, rtt_us)))
         ruling = decide(access_point, tuple(air.sharers.values()), ruling, air.now)
         most.append(only_window(ruling.caps[ME]).most)
     return most
@@ -132,23 +144,23 @@ def test_cap_changes_once_when_the_round_trip_oscillates() -> None:
 
 
 def test_cap_changes_when_a_terminal_joins_or_leaves() -> None:
-    air = Air()
+    air = AccessPointModel()
     rounds = [
-        only_window(air.passes(equal(number, Stream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)
+        only_window(air.passes(equal(number, TcpStream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)
     ]
     assert rounds == [4, 3, 4, 3, 3]
 
 
 def test_repeated_decisions_are_identical() -> None:
     for access_point in (IDEAL, paper(CapTables.GINGERBREAD), paper(CapTables.JELLY_BEAN)):
-        air = Air(access_point)
-        first = air.passes({ME: [Stream(), Stream(FAR, 256_000, 600_000)], address(1): [Stream()]})
+        air = AccessPointModel(access_point)
+        first = air.passes({ME: [TcpStream(), TcpStream(FAR, 256_000, 600_000)], address(1): [TcpStream()]})
         assert air.decide() == first and air.decide() == first
 
 
 def test_new_rule_or_bandwidth_takes_effect_at_once() -> None:
-    air = Air()
-    air.passes(equal(1, Stream(FAR, 256_000)))
+    air = AccessPointModel()
+    air.passes(equal(1, TcpStream(FAR, 256_000)))
     for bandwidth_bps in (19_600_000, 20_000_000, 100_000_000):
         air.access_point = replace(IDEAL, bandwidth_bps=bandwidth_bps)
         assert only_window(air.decide().caps[ME]).most == share_segments(256_000, 1, bandwidth_bps) + 1
@@ -167,15 +179,17 @@ def test_cap_is_absent_without_a_round_trip() -> None:
 
 
 def test_silent_terminal_has_no_cap_and_no_share() -> None:
-    air = Air()
-    air.passes(equal(2, Stream()))
+    air = AccessPointModel()
+    air.passes(equal(2, TcpStream()))
     air.now += 4 * PERIOD_S
     assert air.decide().caps == {} and air.decide().active == 0
 
 
 def test_cap_is_limited_to_the_largest_window() -> None:
     fast = replace(IDEAL, bandwidth_bps=10**12)
-    assert only_window(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
+    assert (
+        only_window(AccessPointModel(fast).passes(equal(1, TcpStream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
+    )
 
 
 # MPTCP
@@ -207,10 +221,10 @@ def test_subflows_share_a_window_by_the_path_in_use() -> None:
 
 # False reports
 
-HONEST = [Stream(NEAR, 16_000), Stream(FAR, 64_000)]
+HONEST = [TcpStream(NEAR, 16_000), TcpStream(FAR, 64_000)]
 LIES = st.lists(
     st.builds(
-        Stream,
+        TcpStream,
         st.sampled_from([NEAR, FAR, "10.9.9.9", ""]),
         st.integers(-5, 10**5) | st.sampled_from([0, 1, 60_000_000, 10**18]),
         st.none() | st.integers(-5, 10**8) | st.just(10**18),
@@ -223,10 +237,10 @@ LIES = st.lists(
 
 
 @given(st.integers(1, 6), LIES)
-def test_false_report_does_not_lower_the_fair_share_of_others(honest: int, lies: list[Stream]) -> None:
+def test_false_report_does_not_lower_the_fair_share_of_others(honest: int, lies: list[TcpStream]) -> None:
     everybody = {address(number): HONEST for number in range(honest)}
-    ruling = Air().passes({**everybody, address(99): lies})
-    fair = Air().passes({address(number): HONEST for number in range(honest + 1)})
+    ruling = AccessPointModel().passes({**everybody, address(99): lies})
+    fair = AccessPointModel().passes({address(number): HONEST for number in range(honest + 1)})
     for terminal in everybody:
         for pair, window in ruling.caps[terminal].windows.items():
             assert window.most >= fair.caps[terminal].windows[pair].most
@@ -235,16 +249,16 @@ def test_false_report_does_not_lower_the_fair_share_of_others(honest: int, lies:
 
 
 def test_ten_thousand_connections_count_as_one_terminal() -> None:
-    liar = {address(9): [Stream(NEAR, 1)] * 10_000}
-    ruling = Air().passes({**equal(1, Stream(FAR, 64_000)), **liar})
+    liar = {address(9): [TcpStream(NEAR, 1)] * 10_000}
+    ruling = AccessPointModel().passes({**equal(1, TcpStream(FAR, 64_000)), **liar})
     assert ruling.active == 2 and only_window(ruling.caps[ME]).most == share_segments(64_000, 2) + 1
     cap = ruling.caps[address(9)]
     assert cap.doubted and only_window(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
 
 
 def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
-    air, liar = Air(), address(9)
-    streams = {**equal(3, Stream(NEAR, 4000)), liar: [Stream(NEAR, 1_900_000)]}
+    air, liar = AccessPointModel(), address(9)
+    streams = {**equal(3, TcpStream(NEAR, 4000)), liar: [TcpStream(NEAR, 1_900_000)]}
     cap = air.passes(streams, reports=6).caps[liar]
     bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
     assert only_window(cap).most == share_segments(bound_us, 4) + 1
@@ -252,29 +266,29 @@ def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
         "it reports at least 1900.0 ms to 10.9.0.4, which 3 others reach in 4.0 ms: 48.0 ms are accepted",
     )
     assert cap.doubted == 1
-    assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts
+    assert not air.passes({**streams, liar: [TcpStream(FAR, 64_000)]}, reports=6).caps[liar].doubts
 
 
 def test_late_joiner_gets_the_round_trip_seen_by_earlier_ones() -> None:
-    early, late = Stream(rtt_us=4000, srtt_us=22_000), Stream(rtt_us=20_000, srtt_us=22_000)
-    ruling = Air().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
+    early, late = TcpStream(rtt_us=4000, srtt_us=22_000), TcpStream(rtt_us=20_000, srtt_us=22_000)
+    ruling = AccessPointModel().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
     assert len({cap.most_segments for cap in ruling.caps.values()}) == 1
     assert not ruling.caps[address(9)].doubts
 
 
 def test_false_queue_does_not_shrink_a_longer_path() -> None:
     near, far, lie = (
-        Stream(rtt_us=4000, srtt_us=5000),
-        Stream(rtt_us=40_000, srtt_us=42_000),
-        Stream(NEAR, 1, 30_000_000),
+        TcpStream(rtt_us=4000, srtt_us=5000),
+        TcpStream(rtt_us=40_000, srtt_us=42_000),
+        TcpStream(NEAR, 1, 30_000_000),
     )
-    ruling = Air().passes({ME: [far], address(1): [near], address(2): [lie]})
+    ruling = AccessPointModel().passes({ME: [far], address(1): [near], address(2): [lie]})
     assert ruling.caps[ME].most_segments == share_segments(40_000, 3) + 1
 
 
 def test_agent_of_two_terminals_counts_as_one_witness() -> None:
-    air, liars = Air(), (address(8), address(9))
-    streams = {ME: [Stream(NEAR, 16_000)], **{each: [Stream(NEAR, 1, 30_000_000)] for each in liars}}
+    air, liars = AccessPointModel(), (address(8), address(9))
+    streams = {ME: [TcpStream(NEAR, 16_000)], **{each: [TcpStream(NEAR, 1, 30_000_000)] for each in liars}}
     air.passes(streams)
     who = [replace(each, reporter="liar" if each.terminal in liars else "") for each in air.sharers.values()]
     ruling = decide(air.access_point, who, None, air.now)
@@ -283,79 +297,79 @@ def test_agent_of_two_terminals_counts_as_one_witness() -> None:
 
 @pytest.mark.parametrize(("terminals", "rtt_us"), [(1, 4000), (10, 4000), (3, 64_000)])
 def test_forgotten_minimum_round_trip_does_not_raise_caps(terminals: int, rtt_us: int) -> None:
-    air = Air()
-    caps = air.passes(equal(terminals, Stream(rtt_us=rtt_us))).caps
+    air = AccessPointModel()
+    caps = air.passes(equal(terminals, TcpStream(rtt_us=rtt_us))).caps
     standing_us = max(rtt_us, int(sum(cap.most_segments or 0 for cap in caps.values()) * SEGMENT_US / BANDWIDTH_BPS))
-    forgot = air.passes(equal(terminals, Stream(rtt_us=standing_us)), reports=FORGOTTEN_REPORTS).caps
+    forgot = air.passes(equal(terminals, TcpStream(rtt_us=standing_us)), reports=FORGOTTEN_REPORTS).caps
     assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
 
 
 def test_segments_to_a_far_host_do_not_count_as_a_near_queue() -> None:
     """The queue can hold 15 ms, although sending all segments would take 140 ms."""
-    air, near = Air(), [address(number) for number in range(5)]
-    far = {address(number): [Stream(FAR, 256_000)] for number in range(5, 10)}
-    air.passes({each: [Stream(rtt_us=4000)] for each in near} | far)
-    streams = {each: [Stream(rtt_us=60_000)] for each in near} | far
+    air, near = AccessPointModel(), [address(number) for number in range(5)]
+    far = {address(number): [TcpStream(FAR, 256_000)] for number in range(5, 10)}
+    air.passes({each: [TcpStream(rtt_us=4000)] for each in near} | far)
+    streams = {each: [TcpStream(rtt_us=60_000)] for each in near} | far
     caps = air.passes(streams, reports=FORGOTTEN_REPORTS).caps
     assert only_window(caps[ME]).most == share_segments(60_000, 10) + 1
 
 
 def test_terminals_on_another_uplink_are_no_witnesses() -> None:
-    air = Air()
+    air = AccessPointModel()
     air.rides = {address(2): "satellite"}
-    others = {address(number): [Stream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
-    cap = air.passes(others | {address(2): [Stream(rtt_us=300_000)]}).caps[address(2)]
+    others = {address(number): [TcpStream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
+    cap = air.passes(others | {address(2): [TcpStream(rtt_us=300_000)]}).caps[address(2)]
     assert not cap.doubts and only_window(cap).most == share_segments(300_000, 3) + 1
-    cap = air.passes(others | {address(2): [Stream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
+    cap = air.passes(others | {address(2): [TcpStream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
     assert only_window(cap).most == share_segments(60_000, 3) + 1, "its minimum is not from their queue"
 
 
 @pytest.mark.parametrize("srtt_us", [60_000, 64_000])
 def test_cap_rises_when_the_path_becomes_longer(srtt_us: int) -> None:
     """The kernel keeps reporting the shortest round trip that the connection ever had."""
-    air = Air()
-    short = air.passes(equal(1, Stream(rtt_us=4000))).caps[ME].most_segments
+    air = AccessPointModel()
+    short = air.passes(equal(1, TcpStream(rtt_us=4000))).caps[ME].most_segments
     air.rides = {ME: "lte"}
     for _ in range(2):
-        cap = air.passes(equal(1, Stream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
+        cap = air.passes(equal(1, TcpStream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
         assert short and only_window(cap).most >= share_segments(0.9 * 60_000, 1) > 4 * short
     assert only_window(cap).most <= share_segments(64_000, 1) + 1
 
 
 @pytest.mark.parametrize("terminals", [1, 10])
 def test_cap_stays_after_a_move_to_an_equally_long_uplink(terminals: int) -> None:
-    air = Air()
-    before = air.passes(equal(terminals, Stream(rtt_us=4000))).caps
+    air = AccessPointModel()
+    before = air.passes(equal(terminals, TcpStream(rtt_us=4000))).caps
     standing_us = int(sum(cap.most_segments or 0 for cap in before.values()) * SEGMENT_US / BANDWIDTH_BPS)
     air.rides = {address(number): "lte" for number in range(terminals)}
-    after = air.passes(equal(terminals, Stream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
+    after = air.passes(equal(terminals, TcpStream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
     assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
 
 
 def test_cap_follows_a_path_longer_than_any_own_queue() -> None:
-    air = Air()
-    air.passes(equal(2, Stream(rtt_us=4000)))
-    longer = air.passes(equal(2, Stream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
+    air = AccessPointModel()
+    air.passes(equal(2, TcpStream(rtt_us=4000)))
+    longer = air.passes(equal(2, TcpStream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
     assert only_window(longer).most == share_segments(64_000, 2) + 1
 
 
 def test_longer_round_trip_is_no_queue_if_others_have_none() -> None:
-    near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
-    ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
+    near, far = TcpStream(rtt_us=4000, srtt_us=8000), TcpStream(rtt_us=20_000, srtt_us=24_000)
+    ruling = AccessPointModel().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
     assert ruling.caps[address(9)].most_segments == share_segments(20_000, 5) + 1
 
 
 def test_two_other_terminals_are_witnesses() -> None:
     cap = (
-        Air()
-        .passes({**equal(2, Stream(NEAR, 4000)), address(9): [Stream(NEAR, 1_900_000)]}, reports=6)
+        AccessPointModel()
+        .passes({**equal(2, TcpStream(NEAR, 4000)), address(9): [TcpStream(NEAR, 1_900_000)]}, reports=6)
         .caps[address(9)]
     )
     assert only_window(cap).most == share_segments(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
 
 
 def test_single_other_terminal_is_no_witness() -> None:
-    ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
+    ruling = AccessPointModel().passes({ME: [TcpStream(NEAR, 256_000)], address(1): [TcpStream(NEAR, 1)]})
     assert only_window(ruling.caps[ME]).most == share_segments(256_000, 2) + 1 and not ruling.caps[ME].doubts
 
 
@@ -370,16 +384,16 @@ ACCESS_POINTS = st.builds(
     st.sampled_from(list(CapTables)),
 )
 STREAMS = st.builds(
-    Stream, st.sampled_from([NEAR, FAR]), RTTS, RTTS, st.just(10**6), st.sampled_from([0, 0, 1, 2]), st.booleans()
+    TcpStream, st.sampled_from([NEAR, FAR]), RTTS, RTTS, st.just(10**6), st.sampled_from([0, 0, 1, 2]), st.booleans()
 )
 TERMINALS = st.dictionaries(st.integers(0, 20).map(address), st.lists(STREAMS, max_size=5), max_size=8)
 
 
 @given(ACCESS_POINTS, st.lists(TERMINALS, min_size=1, max_size=4))
 def test_window_has_two_segments_and_a_lower_floor(
-    access_point: AccessPoint, rounds: list[dict[str, list[Stream]]]
+    access_point: AccessPoint, rounds: list[dict[str, list[TcpStream]]]
 ) -> None:
-    air = Air(access_point)
+    air = AccessPointModel(access_point)
     for streams in rounds:
         ruling = air.passes(streams, reports=2)
         assert ruling.active == sum(cap.active for cap in ruling.caps.values())
@@ -398,8 +412,8 @@ def test_window_has_two_segments_and_a_lower_floor(
 def test_windows_together_fill_the_capacity_and_little_more(
     bandwidth_bps: int, rtt_us: int, connections: list[int]
 ) -> None:
-    air = Air(replace(IDEAL, bandwidth_bps=bandwidth_bps))
-    streams = {address(number): [Stream(NEAR, rtt_us)] * many for number, many in enumerate(connections)}
+    air = AccessPointModel(replace(IDEAL, bandwidth_bps=bandwidth_bps))
+    streams = {address(number): [TcpStream(NEAR, rtt_us)] * many for number, many in enumerate(connections)}
     caps = air.passes(streams).caps.values()
     total = sum(cap.most_segments or 0 for cap in caps)
     way = capacity_segments(rtt_us, bandwidth_bps)
@@ -415,20 +429,20 @@ def test_windows_together_fill_the_capacity_and_little_more(
 
 
 def test_block_size_shrinks_with_the_number_of_senders() -> None:
-    assert [Air().passes(equal(number, Stream())).block_bytes for number in (1, 2, 3, 10)] == [
+    assert [AccessPointModel().passes(equal(number, TcpStream())).block_bytes for number in (1, 2, 3, 10)] == [
         256 << 10,
         16 << 10,
         8 << 10,
         8 << 10,
     ]
-    assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be the only sender"
+    assert AccessPointModel().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be the only sender"
 
 
 def test_reason_lists_at_most_three_places() -> None:
-    reason = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].reason
+    reason = AccessPointModel().passes({ME: [TcpStream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].reason
     assert reason.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in reason
 
 
 def test_ratio_is_that_of_the_worst_path() -> None:
-    cap = Air().passes({ME: [Stream(NEAR, 4000, 8000), Stream(FAR, 64_000, 64_000)]}).caps[ME]
+    cap = AccessPointModel().passes({ME: [TcpStream(NEAR, 4000, 8000), TcpStream(FAR, 64_000, 64_000)]}).caps[ME]
     assert cap.ratio == 2.0

@@ -15,7 +15,7 @@ from controller.policy.caps.release import KEPT_S, QUEUED_S, REST_S, RETRY_S, TR
 from controller.policy.caps.windows import SEGMENT_US, AirtimeShare, window
 from controller.policy.caps.windows import released as released_window
 from tests.controller.sharing_terminals import BANDWIDTH_BPS, IDEAL
-from tests.controller.unheld_guests import Sender, SharedAir
+from tests.controller.unheld_guests import GuestAccessPoint, GuestSender
 
 BPS = 20e6
 GUEST_COMES_S = 8.0
@@ -36,29 +36,29 @@ def bursts(on_s: float, off_s: float) -> Callable[[float], bool]:
 
 
 GUESTS = {
-    "an upload": [Sender(0.016, False, sends=later)],
-    "a far upload": [Sender(0.256, False, sends=later)],
-    "three uploads": [Sender(0.016, False, sends=later)] * 3,
-    "UDP": [Sender(0.016, False, udp_bps=5e6, sends=later)],
-    "much UDP": [Sender(0.016, False, udp_bps=15e6, sends=later)],
-    "bursts": [Sender(0.016, False, sends=by_turns)],
+    "an upload": [GuestSender(0.016, False, sends=later)],
+    "a far upload": [GuestSender(0.256, False, sends=later)],
+    "three uploads": [GuestSender(0.016, False, sends=later)] * 3,
+    "UDP": [GuestSender(0.016, False, udp_bps=5e6, sends=later)],
+    "much UDP": [GuestSender(0.016, False, udp_bps=15e6, sends=later)],
+    "bursts": [GuestSender(0.016, False, sends=by_turns)],
 }
 
 
-def rates_of(capped: list[Sender], guest: str, rule: CapRule, written_bps: int | None) -> list[float]:
+def rates_of(capped: list[GuestSender], guest: str, rule: CapRule, written_bps: int | None) -> list[float]:
     """Return the rates of the capped terminals in bit/s, some time after the guest has begun."""
-    air = SharedAir([*map(replace, capped), *map(replace, GUESTS[guest])], rule, written_bps)
+    air = GuestAccessPoint([*map(replace, capped), *map(replace, GUESTS[guest])], rule, written_bps)
     air.run(GUEST_COMES_S + LASTS_FOR_S)
     return air.run(COUNTED_S)[: len(capped)]
 
 
-def least_share(capped: list[Sender], guest: str, written_bps: int | None = 20_000_000) -> float:
+def least_share(capped: list[GuestSender], guest: str, written_bps: int | None = 20_000_000) -> float:
     """Return the smallest share, relative to the rates without caps."""
     off, ideal = (rates_of(capped, guest, rule, written_bps) for rule in (CapRule.OFF, CapRule.IDEAL))
     return min(each / min(share, mean(off)) for each, share in zip(ideal, off, strict=True))
 
 
-ALL_THE_TIME = [Sender(rtt_s) for rtt_s in (0.004, 0.016, 0.128, 0.256)]
+ALL_THE_TIME = [GuestSender(rtt_s) for rtt_s in (0.004, 0.016, 0.128, 0.256)]
 
 
 @pytest.mark.parametrize("guest", GUESTS)
@@ -67,18 +67,18 @@ def test_capped_terminals_keep_their_share_beside_uncapped(guest: str) -> None:
 
 
 def test_release_begins_despite_bursts_of_a_capped_terminal() -> None:
-    capped = [Sender(0.016), Sender(0.016, sends=bursts(0.5, 2.5))]
+    capped = [GuestSender(0.016), GuestSender(0.016, sends=bursts(0.5, 2.5))]
     assert least_share(capped, "an upload") >= 0.9
 
 
 def test_capped_terminals_keep_their_share_of_measured_air() -> None:
-    assert least_share([Sender(rtt_s) for rtt_s in (0.016, 0.128) * 3], "an upload", None) >= 0.85
+    assert least_share([GuestSender(rtt_s) for rtt_s in (0.016, 0.128) * 3], "an upload", None) >= 0.85
 
 
 @pytest.mark.parametrize("written_bps", [20_000_000, None])
 def test_queue_drains_when_the_uncapped_sender_has_gone(written_bps: int | None) -> None:
-    guest = Sender(0.016, False, sends=lambda seconds: 8 <= seconds < 20)
-    air = SharedAir([*[Sender(0.016) for _ in range(3)], guest], written_bps=written_bps)
+    guest = GuestSender(0.016, False, sends=lambda seconds: 8 <= seconds < 20)
+    air = GuestAccessPoint([*[GuestSender(0.016) for _ in range(3)], guest], written_bps=written_bps)
     air.run(19)
     assert air.place.release.reason is not None and air.queued_s > 0.1
     air.run(30)

@@ -10,7 +10,7 @@ import pytest
 
 from controller.model.config import CapTables
 from controller.policy.caps.windows import Bounds, Case, by_ratio, by_terminals, row_of
-from tests.controller.sharing_terminals import Air, Stream, address, equal, paper
+from tests.controller.sharing_terminals import AccessPointModel, TcpStream, address, equal, paper
 
 PRINTED = Path(__file__).parents[4] / "experiments" / "paper"
 RTT_US = {Case.A: 16_000, Case.B: 256_000}
@@ -33,7 +33,9 @@ def printed(row: dict[str, str], tables: CapTables, case: Case) -> Bounds:
 
 def ruled(tables: CapTables, case: Case, terminals: int, ratio: float) -> Bounds:
     rtt_us = RTT_US[case]
-    ruling = Air(paper(tables)).passes(equal(terminals, Stream(rtt_us=rtt_us, srtt_us=round(rtt_us * ratio))))
+    ruling = AccessPointModel(paper(tables)).passes(
+        equal(terminals, TcpStream(rtt_us=rtt_us, srtt_us=round(rtt_us * ratio)))
+    )
     (window,) = ruling.caps[address(0)].windows.values()
     return Bounds(window.most, window.least)
 
@@ -80,7 +82,7 @@ def test_round_trip_below_the_shortest_uses_the_first_row() -> None:
 
 
 def test_window_of_a_terminal_is_divided_among_connections() -> None:
-    ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, *[Stream(rtt_us=16_000)] * 4))
+    ruling = AccessPointModel(paper(CapTables.JELLY_BEAN)).passes(equal(1, *[TcpStream(rtt_us=16_000)] * 4))
     cap = ruling.caps[address(0)]
     assert (cap.most_segments, cap.least_segments) == (88, 80)
     (window,) = cap.windows.values()
@@ -88,10 +90,10 @@ def test_window_of_a_terminal_is_divided_among_connections() -> None:
 
 
 def test_row_improves_only_with_a_margin_and_worsens_at_once() -> None:
-    air = Air(paper(CapTables.JELLY_BEAN))
+    air = AccessPointModel(paper(CapTables.JELLY_BEAN))
 
     def most(ratio: float) -> int | None:
-        streams = equal(1, Stream(rtt_us=10_000, srtt_us=round(ratio * 10_000)))
+        streams = equal(1, TcpStream(rtt_us=10_000, srtt_us=round(ratio * 10_000)))
         return air.passes(streams).caps[address(0)].most_segments
 
     assert most(14.9) == 80

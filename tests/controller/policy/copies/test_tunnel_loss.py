@@ -41,7 +41,7 @@ def upload(random: Random) -> list[Packet]:
     return [(second + number / 850, SEGMENT) for second in on for number in range(850)]
 
 
-class Tunnel:
+class SimulatedTunnel:
     """Count packets sent and received. Each switch is polled once a second and read a little later."""
 
     def __init__(self, sent: Iterable[Packet], arrived: Iterable[Packet], random: Random) -> None:
@@ -82,9 +82,9 @@ class Tunnel:
         return None
 
 
-def through(packets: list[Packet], random: Random, loss: float, delay_s: float = DELAY_S) -> Tunnel:
+def through(packets: list[Packet], random: Random, loss: float, delay_s: float = DELAY_S) -> SimulatedTunnel:
     arrived = [(at + delay_s, size) for at, size in packets if at < BEGINS_S or random.random() >= loss]
-    return Tunnel(packets, arrived, random)
+    return SimulatedTunnel(packets, arrived, random)
 
 
 @pytest.mark.parametrize(("loss", "within_s"), [(0.04, COUNTED_S + 4), (0.15, 6)])
@@ -113,12 +113,14 @@ def test_loss_of_half_a_percent_is_not_worth_copies() -> None:
 def test_merged_packets_do_not_count_as_lost() -> None:
     sent = call(500, SEGMENT)
     merged = [(at + DELAY_S, 2 * SEGMENT - 66) for at, _ in sent[::2]]
-    assert Tunnel(sent, merged, Random(1)).losing_at() is None
+    assert SimulatedTunnel(sent, merged, Random(1)).losing_at() is None
 
 
 def test_dropped_long_probes_are_no_loss_of_a_call() -> None:
     probes = [(BEGINS_S + number * 0.2, LONG_PROBE) for number in range(40)]
-    assert Tunnel(call() + probes, [(at + DELAY_S, size) for at, size in call()], Random(1)).losing_at() is None
+    assert (
+        SimulatedTunnel(call() + probes, [(at + DELAY_S, size) for at, size in call()], Random(1)).losing_at() is None
+    )
 
 
 def test_counter_reset_is_no_loss() -> None:

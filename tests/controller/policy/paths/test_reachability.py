@@ -26,7 +26,7 @@ CALL = 50.0  # packets a second
 
 
 @dataclass
-class Line:
+class SimulatedUplink:
     """A simulated uplink, with rates in packets a second."""
 
     sends: float = 0.0
@@ -38,11 +38,11 @@ class Line:
 
 
 @dataclass
-class World:
+class ReachSimulation:
     """A simulation in steps of 0.1 s. Counters are read every 0.5 s, as from a switch."""
 
-    fibre: Line = field(default_factory=lambda: Line(CALL, CALL))
-    lte: Line = field(default_factory=Line)
+    fibre: SimulatedUplink = field(default_factory=lambda: SimulatedUplink(CALL, CALL))
+    lte: SimulatedUplink = field(default_factory=SimulatedUplink)
     targets: tuple[str, ...] = TARGETS
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class World:
     def one(self) -> UplinkReach:
         return self.reach["fibre"]
 
-    def lasts(self, seconds: float) -> World:
+    def lasts(self, seconds: float) -> ReachSimulation:
         for _ in range(round(seconds / STEP_S)):
             self._step()
         return self
@@ -119,7 +119,7 @@ def one_in(number: int) -> Callable[[int], bool]:
     ids=["its router still answers", "beside a broadcast", "its router is dead", "90 % are lost"],
 )
 def test_a_dead_uplink_is_found_within_three_seconds(fault: dict[str, object]) -> None:
-    world = World().lasts(5.0)
+    world = ReachSimulation().lasts(5.0)
     for name, value in fault.items():
         setattr(world.fibre, name, value)
     took_s = world.dies_after(10.0)
@@ -128,30 +128,32 @@ def test_a_dead_uplink_is_found_within_three_seconds(fault: dict[str, object]) -
 
 
 def test_a_stalled_tcp_connection_beside_a_broadcast_is_enough() -> None:
-    world = World(Line(20.0, 20.0)).lasts(5.0)
+    world = ReachSimulation(SimulatedUplink(20.0, 20.0)).lasts(5.0)
     world.fibre.sends, world.fibre.returns, world.fibre.far = 3.0, 1.0, False
     assert world.dies_after(3.5) is not None
 
 
 def test_a_dead_router_is_found_with_no_address_beyond_it() -> None:
-    world = World(targets=()).lasts(5.0)
+    world = ReachSimulation(targets=()).lasts(5.0)
     world.fibre.returns, world.fibre.near = 1.0, False
     took_s = world.dies_after(10.0)
     assert took_s is not None and took_s <= 2.9
 
 
 @pytest.mark.parametrize(
-    "silent", [Line(CALL, 0.0), Line(CALL, 1.0, far=False), Line(CALL, 0.0, near=False)], ids=["far", "near", "all"]
+    "silent",
+    [SimulatedUplink(CALL, 0.0), SimulatedUplink(CALL, 1.0, far=False), SimulatedUplink(CALL, 0.0, near=False)],
+    ids=["far", "near", "all"],
 )
-def test_uplink_stays_alive_if_no_other_one_answers(silent: Line) -> None:
-    world = World().lasts(5.0)
+def test_uplink_stays_alive_if_no_other_one_answers(silent: SimulatedUplink) -> None:
+    world = ReachSimulation().lasts(5.0)
     world.lte.far = world.lte.near = False
     world.fibre.returns, world.fibre.far, world.fibre.near = silent.returns, silent.far, silent.near
     assert world.dies_after(20.0) is None
 
 
 def test_silent_server_kills_no_uplink_and_costs_few_probes() -> None:
-    world = World().lasts(5.0)
+    world = ReachSimulation().lasts(5.0)
     world.asked = dict.fromkeys(world.asked, 0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
@@ -160,12 +162,12 @@ def test_silent_server_kills_no_uplink_and_costs_few_probes() -> None:
 
 
 def test_idle_uplinks_are_probed_once_while_they_work() -> None:
-    world = World().lasts(600.0)
+    world = ReachSimulation().lasts(600.0)
     assert world.asked == {"fibre": 1, "lte": 0}
 
 
 def test_address_silent_on_both_uplinks_is_named() -> None:
-    world = World(Line(CALL, CALL), Line(far=False)).lasts(5.0)
+    world = ReachSimulation(SimulatedUplink(CALL, CALL), SimulatedUplink(far=False)).lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is None
     assert world.one.doubt is not None
@@ -175,32 +177,32 @@ def test_address_silent_on_both_uplinks_is_named() -> None:
 
 
 def test_missing_addresses_name_the_key_reach() -> None:
-    world = World(targets=()).lasts(5.0)
+    world = ReachSimulation(targets=()).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(10.0) is None
     assert world.one.doubt is not None and "(`reach`)" in world.one.doubt
 
 
 def test_address_that_never_answered_does_not_kill_the_uplink() -> None:
-    world = World(Line(CALL, CALL, far=False)).lasts(5.0)
+    world = ReachSimulation(SimulatedUplink(CALL, CALL, far=False)).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
     assert world.one.doubt is not None and "it never answered there before" in world.one.doubt
 
 
 def test_uplink_dead_from_the_start_is_found() -> None:
-    world = World(Line(CALL, 0.0, far=False))
+    world = ReachSimulation(SimulatedUplink(CALL, 0.0, far=False))
     assert world.dies_after(4.0) is not None
 
 
 def test_late_answers_count() -> None:
-    world = World(Line(CALL, CALL, rtt_s=1.5)).lasts(5.0)
+    world = ReachSimulation(SimulatedUplink(CALL, CALL, rtt_s=1.5)).lasts(5.0)
     world.fibre.returns = 0.0
     assert world.dies_after(20.0) is None
 
 
 def test_dead_uplink_returns_after_three_answers_in_a_row() -> None:
-    world = World().lasts(5.0)
+    world = ReachSimulation().lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is not None
     world.fibre.sends = 0.0
@@ -213,7 +215,7 @@ def test_dead_uplink_returns_after_three_answers_in_a_row() -> None:
 
 @pytest.mark.parametrize("compared", [True, False], ids=["far", "near"])
 def test_uplink_stays_dead_when_only_its_router_answers(compared: bool) -> None:
-    world = World().lasts(5.0)
+    world = ReachSimulation().lasts(5.0)
     world.fibre.returns, world.fibre.near, world.lte.far = 0.0, False, compared
     assert world.dies_after(10.0) is not None
     world.fibre.sends, world.fibre.near, world.fibre.far = 0.0, True, False
@@ -221,7 +223,7 @@ def test_uplink_stays_dead_when_only_its_router_answers(compared: bool) -> None:
 
 
 def test_death_ends_when_the_address_answers_nowhere() -> None:
-    world = World().lasts(5.0)
+    world = ReachSimulation().lasts(5.0)
     world.fibre.returns, world.fibre.far = 0.0, False
     assert world.dies_after(10.0) is not None
     world.fibre.sends, world.lte.far = 0.0, False

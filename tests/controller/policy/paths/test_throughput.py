@@ -22,7 +22,7 @@ def reading(mbps: float, loss_percent: int, limited: bool = True, unslowed: bool
     return UplinkReading(1000, 10 * loss_percent, acked, 0, limited=limited, unslowed_bytes=acked if unslowed else 0)
 
 
-class Line:
+class SenderSimulation:
     """Two uplinks, each with a rate and a loss, and a sender with a wanted rate. Each second is one report.
     After a move an uplink delivers little for some reports: data in flight still arrives over the other one.
     """
@@ -43,7 +43,7 @@ class Line:
         self.moves: list[UplinkDecision] = []
         self.delivered: list[float] = []
 
-    def run(self, seconds: int) -> Line:
+    def run(self, seconds: int) -> SenderSimulation:
         for _ in range(seconds):
             self.now += 1
             mbps, loss = self.carries[self.course.active]
@@ -64,7 +64,7 @@ class Line:
 
 
 def test_fast_lossy_uplink_is_left_for_one_trial_at_most() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(120)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(120)
     assert line.course.active == "wifi"
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
     assert line.delivered.count(10) <= 5
@@ -73,44 +73,44 @@ def test_fast_lossy_uplink_is_left_for_one_trial_at_most() -> None:
 
 @pytest.mark.parametrize("slow_reports", [1, 3, 5])
 def test_fast_lossy_uplink_has_time_to_recover_after_a_trial(slow_reports: int) -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0), slow_reports=slow_reports).run(120)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0), slow_reports=slow_reports).run(120)
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
 
 
 def test_fast_lossy_uplink_is_left_if_it_does_not_recover() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(12)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(12)
     assert [each.prefer for each in line.moves] == ["lte", "wifi"]
     line.carries["wifi"] = (5, 12)
     assert line.run(20).course.active == "lte"
 
 
 def test_lossy_uplink_is_left_for_a_faster_one() -> None:
-    line = Line(wifi=(6, 12), lte=(10, 0)).run(25)
+    line = SenderSimulation(wifi=(6, 12), lte=(10, 0)).run(25)
     assert line.course.active == "lte"
     assert len(line.moves) == 1
 
 
 def test_slow_sender_leaves_a_lossy_uplink_for_a_slow_one() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0), wants_mbps=2).run(25)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0), wants_mbps=2).run(25)
     assert line.course.active == "lte"
     assert line.delivered == [2] * 25
 
 
 def test_kept_uplink_is_left_when_it_becomes_slower() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(30)
     line.carries["wifi"] = (5, 12)
     assert line.run(8).course.active == "lte"
 
 
 def test_dead_uplink_is_left_for_a_slow_one() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(30)
     dead = health.reported(line.paths["wifi"], UplinkReading(1, 1, 0, 600), line.now)
     decision = decide("phone", "wifi", line.course, line.paths | {"wifi": dead}, line.now)
     assert decision is not None and decision.prefer == "lte"
 
 
 def test_dead_uplink_is_not_returned_to() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(4)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(4)
     assert line.course.active == "lte"
     line.paths["wifi"] = replace(line.paths["wifi"], health=UplinkHealth.DEAD)
     line.run(6)
@@ -118,20 +118,20 @@ def test_dead_uplink_is_not_returned_to() -> None:
 
 
 def test_old_measurement_is_tried_again() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0)).run(30)
     line.carries["lte"] = (80, 0)
     line.run(int(KNOWN_FOR_S))
     assert line.course.active == "lte" or line.delivered[-1] == 80
 
 
 def test_configured_bandwidth_saves_the_trial() -> None:
-    line = Line(wifi=(60, 12), lte=(10, 0))
+    line = SenderSimulation(wifi=(60, 12), lte=(10, 0))
     line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=10e6))
     assert line.run(120).moves == []
 
 
 def test_sender_not_slowed_by_loss_needs_no_trial() -> None:
-    line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True).run(120)
+    line = SenderSimulation(wifi=(60, 12), lte=(100, 0), unslowed=True).run(120)
     assert line.moves == []
     assert kept_because(line.course, line.paths, line.now) == (
         "it is kept: it delivers 60 Mbit/s to senders that losses do not slow down, "
@@ -140,7 +140,7 @@ def test_sender_not_slowed_by_loss_needs_no_trial() -> None:
 
 
 def test_sender_not_slowed_by_loss_moves_to_equal_clean_rate() -> None:
-    line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True)
+    line = SenderSimulation(wifi=(60, 12), lte=(100, 0), unslowed=True)
     line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=100e6))
     assert [each.prefer for each in line.run(25).moves] == ["lte"]
 
@@ -165,7 +165,7 @@ def test_only_a_path_limited_sender_measures_the_rate(limited: bool) -> None:
 def test_at_most_one_trial_is_slower_than_staying(
     wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float, unslowed: bool
 ) -> None:
-    line = Line(wifi, lte, wants_mbps, unslowed=unslowed).run(200)
+    line = SenderSimulation(wifi, lte, wants_mbps, unslowed=unslowed).run(200)
     staying = min(wifi[0], wants_mbps)
     slower = [got for got in line.delivered if got < 0.9 * staying]
     assert len(slower) <= (0 if unslowed else 5)
