@@ -36,7 +36,7 @@ func printed(t *testing.T, words ...string) string {
 	return string(out)
 }
 
-func TestWhatWasAskedForIsPrintedWhereItCanBePiped(t *testing.T) {
+func TestRequestedHelpGoesToStandardOutput(t *testing.T) {
 	for _, verb := range []string{"join", "run", "release", "mptcp"} {
 		if said := printed(t, verb, "--help"); !strings.Contains(said, "usage: bi") {
 			t.Fatalf("%s --help prints %q, expected its usage", verb, said)
@@ -47,7 +47,7 @@ func TestWhatWasAskedForIsPrintedWhereItCanBePiped(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsTheOneThatTheControllerIsTold(t *testing.T) {
+func TestVersionPrintsTheVersionOfTheHello(t *testing.T) {
 	for _, word := range []string{"version", "--version"} {
 		if said := printed(t, word); said != host.Version+"\n" {
 			t.Fatalf("%s prints %q, expected %q", word, said, host.Version)

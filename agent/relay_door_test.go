@@ -50,7 +50,7 @@ func (r *road) knock(from *lab.Host) net.Conn {
 	return conn
 }
 
-func TestBehindARequestIsNothingButTheTunnel(t *testing.T) {
+func TestBytesBehindARequestBelongToTheTunnel(t *testing.T) {
 	r := newRoad(t)
 	r.serves("80", echo)
 	r.relays()
@@ -87,7 +87,7 @@ func TestBehindARequestIsNothingButTheTunnel(t *testing.T) {
 	}
 }
 
-func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
+func TestSilentPeersAreEvicted(t *testing.T) {
 	r := newRoad(t)
 	r.serves("80", nothing)
 	r.relays()
@@ -104,7 +104,7 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingOptionsAreNamed(t *testing.T) {
 	files := mtlstest.New(t).Relay("tokyo")
 	shown := strings.Join(showing(files), " ")
 	const inside = "--inside left --from 10.0.0.0/8 "
@@ -133,7 +133,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoneOfAnIdentityAreNotRead(t *testing.T) {
+func TestTakeRefusesDevicesPipesAndLongFiles(t *testing.T) {
 	shown := strings.Join(showing(mtlstest.New(t).Relay("tokyo")), " ")
 	long := filepath.Join(t.TempDir(), "long")
 	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, 1<<30)); err != nil {
@@ -155,7 +155,7 @@ func TestFilesThatAreNoneOfAnIdentityAreNotRead(t *testing.T) {
 	}
 }
 
-func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
+func TestTakeRefusesImpossibleTerminals(t *testing.T) {
 	shown := strings.Join(showing(mtlstest.New(t).Relay("tokyo")), " ")
 	for more, want := range map[string]string{
 		"--inside left --from 192.168.55.7/24":                 "expected 192.168.55.0/24",

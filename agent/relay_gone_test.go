@@ -18,9 +18,9 @@ import (
 )
 
 // A connection that has sent nothing takes another path. Others are reset, because the server may have received their data.
-func TestWhoWaitsForARelayThatHasGoneSilentGoesAnotherWay(t *testing.T) { goesSilent(t) }
+func TestConnectionsWaitingForASilentRelayAreRerouted(t *testing.T) { goesSilent(t) }
 
-func TestTimedWhoWaitsForASilentRelayWaitsNoLongerThan5s(t *testing.T) {
+func TestTimedWaitForASilentRelayIsAtMost5s(t *testing.T) {
 	const soon = 5 * time.Second // a dead relay is detected after 3 s
 	if took := goesSilent(t); took > soon {
 		t.Fatalf("that took %v, expected no more than %v", took, soon)
@@ -75,9 +75,9 @@ func (r *road) freeze(agent *exec.Cmd) {
 	}
 }
 
-func TestWhoseRelayIsKilledIsResetAndTheNextGoesAnotherWay(t *testing.T) { losesItsRelay(t) }
+func TestConnectionsOfAKilledRelayAreResetAndNewOnesRerouted(t *testing.T) { losesItsRelay(t) }
 
-func TestTimedWhoseRelayIsKilledIsResetWithin1s(t *testing.T) {
+func TestTimedConnectionsOfAKilledRelayAreResetWithin1s(t *testing.T) {
 	const atOnce = time.Second
 	if took := losesItsRelay(t); took > atOnce {
 		t.Fatalf("that took %v, expected no more than %v", took, atOnce)

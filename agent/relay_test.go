@@ -22,7 +22,7 @@ import (
 	"bicast/internal/mtls/mtlstest"
 )
 
-func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
+func TestTerminalsConnectionsAreRelayed(t *testing.T) {
 	r := newRoad(t)
 	r.serves("80", echo)
 	r.serves("8000", func(conn *net.TCPConn) { // a download
@@ -66,7 +66,7 @@ func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
 	r.expect(server4, "80", terminal4)
 }
 
-func TestResetsAreCarriedBothWays(t *testing.T) {
+func TestResetsAreRelayedBothWays(t *testing.T) {
 	r := newRoad(t)
 	heard := make(chan error, 1)
 	r.serves("80", func(conn *net.TCPConn) {
@@ -145,7 +145,7 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 }
 
 // nft is slow here, so that it still runs at the second Ctrl-C.
-func TestARepeatedCtrlCLeavesNothingBehind(t *testing.T) {
+func TestARepeatedCtrlCLeavesNothing(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestARepeatedCtrlCLeavesNothingBehind(t *testing.T) {
 	r.expectNothingLeft()
 }
 
-func TestARelayServesNobodyButItsGateways(t *testing.T) {
+func TestARelayServesOnlyItsGateways(t *testing.T) {
 	r := newRoad(t)
 	r.serves("80", nothing)
 	r.relays()
@@ -205,7 +205,7 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 }
 
 // The gateway's firewall admits no input, and relayed connections do not bypass it.
-func TestNoStrangerReachesATerminalThroughTheProxy(t *testing.T) {
+func TestOnlyTheProxyReachesTerminals(t *testing.T) {
 	const global6 = "2a07::2" // an address of the terminal in the Internet
 	r := newRoad(t)
 	r.serves("80", nothing)
@@ -231,7 +231,7 @@ func TestNoStrangerReachesATerminalThroughTheProxy(t *testing.T) {
 }
 
 // A relay behind its own gateway connects to servers through that gateway.
-func TestWhatARelayHasSentIsNotRelayedAgain(t *testing.T) {
+func TestARelaysOwnConnectionIsNotRelayedAgain(t *testing.T) {
 	const at, other, another = "192.168.7.2", "192.168.7.3", "192.168.7.4"
 	for what, sends := range map[string]string{"known by its address": at, "known by its connection": another} {
 		t.Run(what, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestWhatARelayHasSentIsNotRelayedAgain(t *testing.T) {
 	}
 }
 
-func TestTheMarksOfOtherProgramsStay(t *testing.T) {
+func TestMarksOfOtherProgramsStay(t *testing.T) {
 	r := newRoad(t)
 	r.serves("80", nothing)
 	r.relays()

@@ -50,7 +50,7 @@ func reflecting(t *testing.T, host *lab.Host, key string) (process *exec.Cmd, at
 	return process, at, lines
 }
 
-func TestAPathIsMeasuredFromOneHostToAnother(t *testing.T) {
+func TestProbeMeasuresThePathToTheReflector(t *testing.T) {
 	client, server := lab.Two(t)
 	key := keyFile(t, strings.Repeat("5a", 32)+"\n", 0o600)
 	reflector, at, rest := reflecting(t, server, key)
@@ -79,7 +79,7 @@ func TestAPathIsMeasuredFromOneHostToAnother(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeProbedIsSaid(t *testing.T) {
+func TestProbeErrorsAreExplained(t *testing.T) {
 	key := keyFile(t, strings.Repeat("5a", 32), 0o600)
 	read := keyFile(t, strings.Repeat("5a", 32), 0o644)
 	half := keyFile(t, strings.Repeat("5a", 31), 0o600)
@@ -110,7 +110,7 @@ func TestWhatCannotBeProbedIsSaid(t *testing.T) {
 	}
 }
 
-func TestThePathToHereIsMeasuredFromHere(t *testing.T) {
+func TestProbeDownMeasuresThePathBack(t *testing.T) {
 	client, server := lab.Two(t)
 	key := keyFile(t, strings.Repeat("5a", 32), 0o600)
 	_, at, _ := reflecting(t, server, key)

@@ -20,7 +20,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestARelaysAgentMovesAConnectionByOrder(t *testing.T) {
+func TestARelaysAgentMovesAConnection(t *testing.T) {
 	b := newBench(t)
 	if b.hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
 		t.Fatalf("%v, expected a relay to be under the userspace path manager when it says hello", b.hello)
@@ -43,7 +43,7 @@ func TestARelaysAgentMovesAConnectionByOrder(t *testing.T) {
 	}
 }
 
-func TestAReflexLeavesADeadPathByItself(t *testing.T) {
+func TestAnArmedFailoverLeavesADeadPath(t *testing.T) {
 	b := newBench(t)
 	b.visit.Order(&agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{
 		Path: path("10.1.0.1"), Others: []*agentv1.Path{path("10.2.0.1")},
@@ -74,7 +74,7 @@ func TestAReflexLeavesADeadPathByItself(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatEndsHandsTheNamespaceBack(t *testing.T) {
+func TestAnEndingAgentRestoresThePathManager(t *testing.T) {
 	b := newBench(t)
 	if b.manager() != "1" {
 		t.Fatal("the userspace path manager is not set")
@@ -91,7 +91,7 @@ func TestAnAgentThatEndsHandsTheNamespaceBack(t *testing.T) {
 	b.expectJoinsUntilTheLastConnectionEnds()
 }
 
-func TestAnAgentThatIsKilledHandsTheNamespaceBack(t *testing.T) {
+func TestThePathManagerIsRestoredAfterTheAgentIsKilled(t *testing.T) {
 	b := newBench(t)
 	if err := b.process.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func (b *bench) expectJoinsUntilTheLastConnectionEnds() {
 	eventually(b.t, "the guard has gone with the last connection", func() bool { return guards(b.t, b.relay.Path()) == 0 })
 }
 
-func TestAnAgentThatIsKilledAndStartedAgainKeepsTheNamespace(t *testing.T) {
+func TestARestartedAgentKeepsThePathManager(t *testing.T) {
 	b := newBench(t)
 	for range 3 {
 		b.process.Process.Kill()
@@ -136,7 +136,7 @@ func (b *bench) joinAgain() {
 	b.joinLTE()
 }
 
-func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+func TestAKilledGuardIsReplaced(t *testing.T) {
 	b := newBench(t)
 	for _, pid := range guardsOf(t, b.relay.Path()) {
 		unix.Kill(pid, unix.SIGKILL)
@@ -154,7 +154,7 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAGuardWhoseAgentIsKilledWhileItStartsHandsTheNamespaceBack(t *testing.T) {
+func TestGuardRestoresIfItsAgentIsKilledDuringTheStart(t *testing.T) {
 	relay, _ := lab.Two(t)
 	b := &bench{t: t, relay: relay}
 	reads, writes, err := os.Pipe()
@@ -172,7 +172,7 @@ func TestAGuardWhoseAgentIsKilledWhileItStartsHandsTheNamespaceBack(t *testing.T
 	}
 }
 
-func TestANameThatAnyLocalUserCanHoldKeepsNoGuardWaiting(t *testing.T) {
+func TestALocalUserCannotBlockAGuard(t *testing.T) {
 	relay := lab.One(t)
 	relay.Squat([]string{"bicast-agent path manager"}, nil)
 	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
@@ -212,7 +212,7 @@ func (b *bench) killBoth() {
 	}
 }
 
-func TestWhatAgentAndGuardLeftWhenBothWereKilledTheNextAgentMends(t *testing.T) {
+func TestNextAgentRestoresAfterAgentAndGuardWereKilled(t *testing.T) {
 	b := newBench(t)
 	b.killBoth()
 	b.start("gateway")
@@ -222,7 +222,7 @@ func TestWhatAgentAndGuardLeftWhenBothWereKilledTheNextAgentMends(t *testing.T) 
 	b.expectJoinsUntilTheLastConnectionEnds()
 }
 
-func TestWhatAgentAndGuardLeftWhenBothWereKilledTheNextRelayTakesOver(t *testing.T) {
+func TestNextRelayTakesOverAfterAgentAndGuardWereKilled(t *testing.T) {
 	b := newBench(t)
 	b.killBoth()
 	b.start("relay")
@@ -240,7 +240,7 @@ func (b *bench) release() string {
 	return string(said)
 }
 
-func TestReleaseMendsWhatBothLeftAndNothingElse(t *testing.T) {
+func TestReleaseRestoresOnlyAfterBothWereKilled(t *testing.T) {
 	b := newBench(t)
 	if said := b.release(); said != "" || b.manager() != "1" {
 		t.Fatalf("said %q, expected nothing to be done while an agent lives", said)
@@ -256,7 +256,7 @@ func TestReleaseMendsWhatBothLeftAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsStoppedWhileItHasNoGuardHandsTheNamespaceBackItself(t *testing.T) {
+func TestAgentWithoutGuardRestoresThePathManager(t *testing.T) {
 	b := newBench(t)
 	unix.Kill(b.process.Process.Pid, unix.SIGSTOP) // so that it replaces no guard before it is told to end
 	for _, pid := range guardsOf(t, b.relay.Path()) {
@@ -270,7 +270,7 @@ func TestAnAgentThatIsStoppedWhileItHasNoGuardHandsTheNamespaceBackItself(t *tes
 	}
 }
 
-func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
+func TestARelaysAgentNeedsOnlyCAPNETADMIN(t *testing.T) {
 	relay, _ := lab.Two(t)
 	b := &bench{t: t, relay: relay, brain: controllertest.New(t)}
 	program, err := os.Executable()

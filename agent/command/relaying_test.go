@@ -59,7 +59,7 @@ func (b *bench) carried(home trust.Identity) {
 	b.exchange()
 }
 
-func TestWhatARelaysAgentCarriesItMovesByOrder(t *testing.T) {
+func TestARelaysAgentMovesItsRelayedConnections(t *testing.T) {
 	b := &bench{t: t, brain: controllertest.New(t)}
 	b.phone, b.relay = lab.Two(t)
 	t.Cleanup(func() {

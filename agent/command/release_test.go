@@ -15,7 +15,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestReleaseTakesAwayWhatAKilledAgentLeftAtACgroupAndSaysHowMuch(t *testing.T) {
+func TestReleaseDetachesProgramsOfAKilledAgent(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
 	directory := controllertest.New(t).Directory("phone")
 	process := agent("run", "--netns", host.Path(), "--directory", directory, "--blocks", cgroup)

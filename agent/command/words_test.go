@@ -21,7 +21,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestJoiningAndRunningInWords(t *testing.T) {
+func TestMessagesOfJoinAndRun(t *testing.T) {
 	b := controllertest.New(t)
 	directory := t.TempDir()
 	run := func(arguments ...string) (string, int) {
@@ -136,7 +136,7 @@ func TestAnAgentHasTheRoleOfItsCertificate(t *testing.T) {
 	}
 }
 
-func TestWhoseCertificateWasRevokedIsToldByItsName(t *testing.T) {
+func TestARevokedAgentLogsItsName(t *testing.T) {
 	b := controllertest.New(t)
 	phone := agent("run", "--directory", b.Directory("phone"))
 	said, err := phone.StderrPipe()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestOfTwoCopiesTheFirstPasses(t *testing.T) {
+func TestTheFirstOfTwoCopiesPasses(t *testing.T) {
 	b := newBench(t, 1024, 2)
 	for id := range uint16(100) {
 		first, second := int(id%2), int(1-id%2)
@@ -26,7 +26,7 @@ func TestOfTwoCopiesTheFirstPasses(t *testing.T) {
 	}
 }
 
-func TestWhatOnePathBringsTwiceIsTwoPackets(t *testing.T) {
+func TestARepetitionOnOnePathPasses(t *testing.T) {
 	b := newBench(t, 1024, 2)
 	same := numbered(7).frame()
 	b.expect(passed, wifi, same, "the first")
@@ -39,7 +39,7 @@ func TestWhatOnePathBringsTwiceIsTwoPackets(t *testing.T) {
 	}
 }
 
-func TestAfterTheWindowACopyPassesAndAfterTheLeaseEverythingDoes(t *testing.T) {
+func TestCopiesPassAfterTheWindowAndAfterTheLease(t *testing.T) {
 	b := newBench(t, 1024, 2)
 	b.renew(0, time.Minute)
 	b.expect(passed, wifi, numbered(1).frame(), "the first")
@@ -54,7 +54,7 @@ func TestAfterTheWindowACopyPassesAndAfterTheLeaseEverythingDoes(t *testing.T) {
 	b.expect(passed, wifi, numbered(2).frame(), "the first, of which nothing was remembered")
 }
 
-func TestCopiesAreKnownWhateverRoutersOnTheWayChange(t *testing.T) {
+func TestCopiesMatchDespiteFieldsThatRoutersChange(t *testing.T) {
 	for name, changed := range map[string]func(p *ipv4){
 		"TTL": func(p *ipv4) { p.ttl = 61 },
 		"ECN": func(p *ipv4) { p.tos = 3 },
@@ -75,7 +75,7 @@ func TestCopiesAreKnownWhateverRoutersOnTheWayChange(t *testing.T) {
 	b.expect(dropped, lte, p.frame(), "its copy")
 }
 
-func TestTwoPacketsThatDifferAnywhereInTheirIdentityBothPass(t *testing.T) {
+func TestPacketsWithDifferentIdentitiesBothPass(t *testing.T) {
 	atomic := ipv4{flags: dontFragment, ttl: 64, protocol: udp, payload: slices.Repeat([]byte("x"), 900), source: 1}
 	opaque := ipv4{id: 5, ttl: 64, protocol: esp, payload: slices.Repeat([]byte("y"), 901), source: 1}
 	last := func(p ipv4) ipv4 {
@@ -110,7 +110,7 @@ func TestTwoPacketsThatDifferAnywhereInTheirIdentityBothPass(t *testing.T) {
 	}
 }
 
-func TestPacketsOfDifferentMakeAreNeverTheSame(t *testing.T) {
+func TestPacketsOfDifferentKindsNeverMatch(t *testing.T) {
 	// The hashed words of these packets are equal: those of a tag, or the first ones of IPv4, and those of IPv6 addresses.
 	tagged := ipv4{source: 1, protocol: esp, payload: slices.Repeat([]byte("x"), 16)}
 	bare := mended(ipv4{protocol: esp, payload: slices.Repeat([]byte("x"), 24)}.frame(), func(packet []byte) {
@@ -122,7 +122,7 @@ func TestPacketsOfDifferentMakeAreNeverTheSame(t *testing.T) {
 	b.expect(passed, lte, bare, "the other without")
 }
 
-func TestWhatAllBroughtComesAgainAfterTheWindowAsAFirstOne(t *testing.T) {
+func TestARepeatedPacketIsNewAfterTheWindow(t *testing.T) {
 	b := newBench(t, 64, 2)
 	same := ipv6{next: udp, payload: []byte("keepalive")}.frame()
 	b.expect(passed, wifi, same, "the first")
@@ -135,7 +135,7 @@ func TestWhatAllBroughtComesAgainAfterTheWindowAsAFirstOne(t *testing.T) {
 	}
 }
 
-func TestWhatAllBroughtGoesBeforeWhatIsStillAwaited(t *testing.T) {
+func TestCompleteEntriesAreEvictedFirst(t *testing.T) {
 	b := newBench(t, ways, 2)
 	b.expect(passed, wifi, numbered(0).frame(), "one whose copy is late")
 	for id := uint16(1); id <= 100; id++ {
@@ -148,7 +148,7 @@ func TestWhatAllBroughtGoesBeforeWhatIsStillAwaited(t *testing.T) {
 	}
 }
 
-func TestTheRoomInUseGrowsWithTheNeed(t *testing.T) {
+func TestTheRoomInUseGrowsAfterEvictions(t *testing.T) {
 	b := newBench(t, 4*ways, 2)
 	b.e.settings.BucketsMask = 0
 	b.renew(time.Minute, time.Minute)
@@ -176,7 +176,7 @@ func TestTheRoomInUseGrowsWithTheNeed(t *testing.T) {
 }
 
 // The same packets on two processors at once: the first to read the clock is not always the first at the table.
-func TestOfWhatTwoProcessorsBringAtOnceOnePasses(t *testing.T) {
+func TestOneCopyPassesOfTwoOnDifferentProcessors(t *testing.T) {
 	const packets = 20_000
 	b := newBench(t, identities, 2)
 	var verdicts [2][packets]uint32
@@ -213,7 +213,7 @@ func TestOfWhatTwoProcessorsBringAtOnceOnePasses(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoIdentityPassesAsOftenAsItComes(t *testing.T) {
+func TestUnidentifiedPacketsAlwaysPass(t *testing.T) {
 	long := numbered(1)
 	long.payload, long.protocol = make([]byte, 3000), esp
 	lying := mended(numbered(1).frame(), func(packet []byte) { binary.BigEndian.PutUint16(packet[2:], 2000) })
@@ -240,7 +240,7 @@ func TestWhatHasNoIdentityPassesAsOftenAsItComes(t *testing.T) {
 	}
 }
 
-func TestWhatTheSiteDoesNotForwardPassesAsOftenAsItComes(t *testing.T) {
+func TestUnforwardedPacketsAlwaysPass(t *testing.T) {
 	to := func(first byte) []byte {
 		frame := numbered(1).frame()
 		frame[0] = first
@@ -268,7 +268,7 @@ func TestWhatTheSiteDoesNotForwardPassesAsOftenAsItComes(t *testing.T) {
 	}
 }
 
-func TestWhatTheSiteDoesNotForwardNeverStandsForTheSoundCopy(t *testing.T) {
+func TestAnUnforwardedPacketNeverDisplacesASoundCopy(t *testing.T) {
 	sound4, sound6 := numbered(1), ipv6{hops: 3, next: udp, payload: []byte("datagram")}
 	sound4.ttl = 3
 	ends4, ends6 := sound4, sound6
@@ -290,7 +290,7 @@ func TestWhatTheSiteDoesNotForwardNeverStandsForTheSoundCopy(t *testing.T) {
 }
 
 // A flooding switch sends packets to one port that are addressed to another.
-func TestEachPathsPacketsAreForItsOwnPort(t *testing.T) {
+func TestEachPathAcceptsOnlyItsPortsMAC(t *testing.T) {
 	b := newBench(t, 64, 2)
 	other := mac{Bytes: [6]byte{2, 0, 0, 0, 0, 2}}
 	if err := b.e.at(b.at[lte], lte, other); err != nil {
@@ -311,7 +311,7 @@ func TestEachPathsPacketsAreForItsOwnPort(t *testing.T) {
 	}
 }
 
-func TestWhereThereIsNoRoomTheOldestIsForgottenAndNothingElse(t *testing.T) {
+func TestAFullBucketEvictsTheOldestOnly(t *testing.T) {
 	b := newBench(t, ways, 2) // one bucket
 	for id := range uint16(ways + 1) {
 		b.expect(passed, wifi, numbered(id).frame(), "the first")

@@ -115,7 +115,7 @@ func (s *site) quiet() {
 	}
 }
 
-func TestOfWhatComesByBothPortsTheFirstPasses(t *testing.T) {
+func TestTheFirstOfTwoCopiesPassesAtThePorts(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	s.order(ordered("wifi", "lte"))
@@ -133,7 +133,7 @@ func TestOfWhatComesByBothPortsTheFirstPasses(t *testing.T) {
 	}
 }
 
-func TestThePortsOfTerminalsAreNumbered(t *testing.T) {
+func TestPortsOfTerminalsGetIdentifications(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	order := ordered("wifi", "lte")
@@ -145,7 +145,7 @@ func TestThePortsOfTerminalsAreNumbered(t *testing.T) {
 	}
 }
 
-func TestAPortThatGoesAndComesBackIsServedAgain(t *testing.T) {
+func TestAReturningPortGetsItsProgramAgain(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
 	s.host.Run("ip", "link", "del", "lte")
@@ -166,7 +166,7 @@ func TestAPortThatGoesAndComesBackIsServedAgain(t *testing.T) {
 	}
 }
 
-func TestTwoAgentsAreNotAtOnePort(t *testing.T) {
+func TestAPortHasOneEliminator(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
 	other := newExecutor(s.host)
@@ -179,7 +179,7 @@ func TestTwoAgentsAreNotAtOnePort(t *testing.T) {
 	s.missing()
 }
 
-func TestNoPathsLetEverythingPass(t *testing.T) {
+func TestAllPacketsPassWithoutPaths(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
 	s.order(&agentv1.Eliminate{})
@@ -191,7 +191,7 @@ func TestNoPathsLetEverythingPass(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatMakesNoSenseIsRefusedAndTheOneBeforeStands(t *testing.T) {
+func TestAnInvalidOrderKeepsThePreviousOne(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
 	twice, nameless, long := ordered("wifi", "lte", "lte"), ordered("wifi", ""), ordered("wifi", "lte")
@@ -212,7 +212,7 @@ func TestAnOrderThatMakesNoSenseIsRefusedAndTheOneBeforeStands(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTendedPassesWhenItsLeaseIsOver(t *testing.T) {
+func TestEverythingPassesAfterTheLease(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	s.order(ordered("wifi", "lte"))

@@ -14,7 +14,7 @@ import (
 //
 //	far ── switch ─┬─ wifi ─ host
 //	               └─ lte ── host
-func TestBehindASwitchThatFloodsNothingIsLost(t *testing.T) {
+func TestNothingIsLostBehindAFloodingSwitch(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	s.far.Run("ip", "link", "add", "switch", "type", "bridge", "stp_state", "0")

@@ -13,7 +13,7 @@ const longestShown = 3000 // bytes of a frame; the kernel requires at least 14
 
 // Any frame, a second one that differs by `edits` (three bytes each: position and value), and `order`, the arrivals of both
 // on the paths, one byte for each.
-func FuzzOnlyWhatAnotherPathBroughtIsDropped(f *testing.F) {
+func FuzzOnlyCopiesOfAnotherPathAreDropped(f *testing.F) {
 	turns := []byte{0, 1, 3, 2, 4, 5, 0, 3}
 	for flow := range flows {
 		f.Add(sent(flow, 7)(64), []byte{0, 22, 1}, turns, true)

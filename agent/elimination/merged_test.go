@@ -13,7 +13,7 @@ import (
 )
 
 // A tunnel over wifi, with and without GRO on its device. `bicast bridge` turns GRO off (gateway/ports.py).
-func TestWhatTheDeviceBelowATunnelDoesNotMergeIsIdentified(t *testing.T) {
+func TestPacketsAreIdentifiedWithoutGROBelowTheTunnel(t *testing.T) {
 	s := newSite(t)
 	s.quiet()
 	for host, other := range map[*lab.Host]string{s.far: "10.1.0.2", s.host: "10.1.0.1"} {

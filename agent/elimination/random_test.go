@@ -233,7 +233,7 @@ func each(t *testing.T, identities int, test func(b *bench, random *rand.Rand, p
 	}
 }
 
-func TestOfPacketsThatDifferEachThatArrivesPassesAndPassesOnce(t *testing.T) {
+func TestDifferentPacketsPassExactlyOnce(t *testing.T) {
 	each(t, identities, func(b *bench, random *rand.Rand, paths int) {
 		j := newJourney(random, paths, 200, 1, false)
 		j.runs(b, newRule(time.Minute, identities, paths))
@@ -245,7 +245,7 @@ func TestOfPacketsThatDifferEachThatArrivesPassesAndPassesOnce(t *testing.T) {
 	})
 }
 
-func TestOfEqualPacketsNoFewerPassThanTheBestPathBroughtAndHardlyMore(t *testing.T) {
+func TestEqualPacketsPassAboutAsOftenAsOnTheBestPath(t *testing.T) {
 	each(t, identities, func(b *bench, random *rand.Rand, paths int) {
 		j := newJourney(random, paths, 200, 1+random.IntN(6), true)
 		j.runs(b, newRule(time.Minute, identities, paths))
@@ -257,7 +257,7 @@ func TestOfEqualPacketsNoFewerPassThanTheBestPathBroughtAndHardlyMore(t *testing
 	})
 }
 
-func TestWhateverTheWindowAndTheRoomNoFewerPassThanTheBestPathBrought(t *testing.T) {
+func TestEliminationNeverLosesMoreThanTheBestPath(t *testing.T) {
 	for name, c := range map[string]struct {
 		identities int
 		exact      bool

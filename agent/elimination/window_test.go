@@ -9,7 +9,7 @@ import (
 
 const floor, ceiling = 10 * time.Millisecond, time.Second
 
-func TestTheWindowIsRoomForTheSkewsThatWereSeen(t *testing.T) {
+func TestTheWindowCoversTheMeasuredSkews(t *testing.T) {
 	for name, c := range map[string]struct {
 		skew   map[int]uint64 // by step
 		window time.Duration

@@ -52,7 +52,7 @@ func told(t *testing.T, hello *agentv1.Hello, name string) *agentv1.Capability {
 	return nil
 }
 
-func TestWhatAHostCanDoIsFoundOutAndToldWithTheReason(t *testing.T) {
+func TestHelloNamesMissingCapabilitiesWithReasons(t *testing.T) {
 	client, _ := lab.Two(t)
 	hello := open(t, client.Path(), agentv1.Role_ROLE_TERMINAL).Hello()
 	if !told(t, hello, "report").GetAvailable() || !told(t, hello, "mptcp").GetAvailable() {
@@ -74,13 +74,13 @@ func TestWhatAHostCanDoIsFoundOutAndToldWithTheReason(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatIsNotThereIsSaidAtOnce(t *testing.T) {
+func TestAMissingNamespaceIsAnError(t *testing.T) {
 	if _, err := Open(Settings{Netns: "nowhere", Role: agentv1.Role_ROLE_TERMINAL}); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Fatalf("%v, expected the namespace to be named", err)
 	}
 }
 
-func TestAReportHasTheConnectionsOfTheNamespace(t *testing.T) {
+func TestReportContainsTheNamespacesConnections(t *testing.T) {
 	client, server := lab.Two(t)
 	conn := client.Dial(server.Echo(lab.Service+":0"), "10.1.0.1")
 	if err := lab.Exchange(conn, 1000); err != nil {
@@ -99,7 +99,7 @@ func TestAReportHasTheConnectionsOfTheNamespace(t *testing.T) {
 }
 
 // A proxy of terminals has connections with addresses that no device of the host has.
-func TestAGatewayTellsOfNoConnectionThatItHasInAnothersName(t *testing.T) {
+func TestAGatewayReportsNoInterceptedConnections(t *testing.T) {
 	const stranger = "45.0.0.1"
 	client, server := lab.Two(t)
 	server.Run("ip", "route", "add", "local", stranger, "dev", "lo")
@@ -120,7 +120,7 @@ func TestAGatewayTellsOfNoConnectionThatItHasInAnothersName(t *testing.T) {
 	}
 }
 
-func TestWithoutMPTCPOrdersAreRefusedWithTheReason(t *testing.T) {
+func TestOrdersAreRefusedWithAReasonWithoutMPTCP(t *testing.T) {
 	h := &Host{role: agentv1.Role_ROLE_TERMINAL}
 	h.kernel.Missing = &mptcp.Error{Kind: mptcp.NoMPTCP, What: "this kernel has no MPTCP"}
 	for _, directive := range []*agentv1.Directive{
@@ -155,7 +155,7 @@ func (anyKernel) PreferEndpoints([]netip.Addr, []netip.Addr, bool) (mptcp.Change
 // nowhere runs nothing, as on a host without a network.
 func nowhere(func() error) error { return errors.New("there is no network") }
 
-func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
+func FuzzOrdersNeverPanic(f *testing.F) {
 	path := &agentv1.Path{TerminalAddresses: []string{"10.0.1.7"}}
 	other := &agentv1.Path{TerminalAddresses: []string{"fe80::1%x"}}
 	way := &agentv1.MeasuredWay{Device: "x", Local: "192.0.2.2", Remote: "192.0.2.1"}
@@ -202,7 +202,7 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 	})
 }
 
-func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
+func TestOnlyAGatewayHasTunnels(t *testing.T) {
 	host := lab.One(t)
 	order := &agentv1.Directive{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{
 		{Name: "dsl", Port: "tun", Vni: 42, UdpPort: 4789, Remote: "192.0.2.1", Key: make([]byte, 32)},
@@ -222,7 +222,7 @@ func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
 }
 
 // nft blocks on this FIFO until the test continues.
-func TestAnNftThatHangsHoldsUpNoReportAndNoOtherExecutor(t *testing.T) {
+func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_GATEWAY)
 	obey := func(order *agentv1.Directive) *agentv1.Result { return h.Obey(context.Background(), order) }
 	tunnels := func(all ...*agentv1.Tunnel) *agentv1.Directive {
@@ -276,7 +276,7 @@ func TestAnNftThatHangsHoldsUpNoReportAndNoOtherExecutor(t *testing.T) {
 	}
 }
 
-func TestAGatewayMeasuresWhereItsUplinksLeaveAndOthersWhereTheirConnectionsAre(t *testing.T) {
+func TestMeasuringNamespaceDependsOnTheRole(t *testing.T) {
 	host := lab.One(t)
 	const port = 18620
 	answer := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{{Number: 1, Key: make([]byte, 32), HealthPort: port}}}

@@ -4,7 +4,7 @@ package host
 
 import "testing"
 
-func TestAnExecutorThatIsBusyIsReportedAsItWasAndHoldsUpNothing(t *testing.T) {
+func TestABusyExecutorRepeatsItsLastPart(t *testing.T) {
 	free, told := make(chan struct{}, 1), 0
 	one := &part[int]{read: func() int {
 		<-free

@@ -15,7 +15,7 @@ func capped(caps ...*agentv1.Cap) *agentv1.Directive {
 	return &agentv1.Directive{Order: &agentv1.Directive_Caps{Caps: &agentv1.Caps{Caps: caps, LeaseMs: 3000, Sharers: 2, BlockBytes: 8192}}}
 }
 
-func TestCapsAreATerminalsAndWindowsAGateways(t *testing.T) {
+func TestCapsBelongToTerminalsAndWindowsToGateways(t *testing.T) {
 	host := lab.One(t)
 	cap := &agentv1.Cap{TerminalAddress: "10.1.0.1", OtherAddress: "10.9.0.1", MostSegments: 10, LeastSegments: 9}
 	for role, able := range map[agentv1.Role]string{
@@ -45,7 +45,7 @@ func TestCapsAreATerminalsAndWindowsAGateways(t *testing.T) {
 	}
 }
 
-func TestAKernelThatHoldsNothingTellsLocalProgramsAllTheSame(t *testing.T) {
+func TestSharersArePublishedWithoutKernelSupportForCaps(t *testing.T) {
 	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_TERMINAL)
 	h.windows.cannot = context.DeadlineExceeded
 	if result := h.Obey(context.Background(), capped()); !result.GetDone() {

@@ -12,7 +12,7 @@ import (
 )
 
 // A restart of systemd-networkd removes rules and routes.
-func TestRulesAndRoutesThatSomebodyTakesAwayAreMadeAgain(t *testing.T) {
+func TestRemovedRulesAndRoutesAreRestored(t *testing.T) {
 	for _, words := range []string{
 		"ip rule del priority 11", "ip rule flush protocol 202", "ip -6 rule flush protocol 202",
 		"ip route flush table 45514", "ip link set dev rl-wifi-h down",
@@ -34,7 +34,7 @@ func TestRulesAndRoutesThatSomebodyTakesAwayAreMadeAgain(t *testing.T) {
 	}
 }
 
-func TestATerminalThatComesToBeTakenIsNotReset(t *testing.T) {
+func TestANewlyInterceptedTerminalIsNotReset(t *testing.T) {
 	h := ordered(t, false, "tokyo")
 	both, one := h.order("tokyo"), h.order("tokyo")
 	one.Terminals = one.Terminals[:1]
@@ -60,7 +60,7 @@ func TestATerminalThatComesToBeTakenIsNotReset(t *testing.T) {
 	}
 }
 
-func TestASubflowThatCannotBeMadeYetIsMadeLater(t *testing.T) {
+func TestAFailedSubflowIsRetried(t *testing.T) {
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
 	h.gateway.Run("ip", "rule", "add", "from", "10.97.2.0/24", "priority", "5", "unreachable") // as a bridge without its port
@@ -75,7 +75,7 @@ func TestASubflowThatCannotBeMadeYetIsMadeLater(t *testing.T) {
 	}
 }
 
-func TestAFirewallThatDropsWhatTerminalsOpenIsTold(t *testing.T) {
+func TestAFirewallThatDropsConnectionsIsReported(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.gateway.Run("nft", "add table inet wall; add chain inet wall input { type filter hook input priority 0; }; "+
 		`add rule inet wall input iifname "rl-home-h" drop`)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAFirewallThatBarsTerminalsIsKnownByWhatNeverComes(t *testing.T) {
+func TestAFirewallIsInferredFromMissingConnections(t *testing.T) {
 	start := time.Now()
 	var seen intake
 	for _, step := range []struct {

@@ -9,7 +9,7 @@ import (
 )
 
 // Some connections to the relay then take longer than a second to open, while others are answered.
-func TestTimedABurstIsCarriedAlsoWhereSYNsAreLost(t *testing.T) {
+func TestTimedABurstIsRelayedDespiteLostSYNs(t *testing.T) {
 	const rate, count, excused = 250, 200, 2 // excused: six SYNs in a row may be lost
 	h := ordered(t, false, "tokyo")
 	h.sees(television4, server4, relay4)

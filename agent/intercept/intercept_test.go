@@ -19,7 +19,7 @@ import (
 	"bicast/internal/mtls"
 )
 
-func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T) {
+func TestEachTerminalUsesAllUplinksFromItsOwnAddresses(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.sees(television4, server4, relay4)
 	h.sees(tablet4, server4, relay4)
@@ -53,7 +53,7 @@ func TestARelayIsReachedByIPv6(t *testing.T) {
 	})
 }
 
-func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
+func TestAnEndedSubflowIsReplaced(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	session := h.sees(television4, server4, relay4)
 	both := func() bool {
@@ -68,7 +68,7 @@ func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
 	h.eventually("both subflows again", both)
 }
 
-func TestAConnectionIsJoinedByAnotherRelaysWay(t *testing.T) {
+func TestAConnectionGetsASubflowViaAnotherRelay(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
 	h.relay.Run("nft", "add table ip onward; add chain ip onward in { type nat hook prerouting priority dstnat; };"+
@@ -94,7 +94,7 @@ func TestAConnectionIsJoinedByAnotherRelaysWay(t *testing.T) {
 	h.eventually("there is none by the other relay any more", ridden(1, 1))
 }
 
-func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
+func TestADestinationUsesItsChosenRelays(t *testing.T) {
 	h := ordered(t, true, "tokyo", "osaka")
 	of := func(relay string) uint32 {
 		h.taking()
@@ -136,7 +136,7 @@ func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
 	h.sees(television4, server4, "10.97.1.2") // directly, by the best uplink
 }
 
-func TestTimedAnotherRelayIsFoundWithin2s(t *testing.T) {
+func TestTimedAnotherRelayIsUsedWithin2s(t *testing.T) {
 	h := ordered(t, true, "tokyo", "osaka")
 	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/24", Relays: []string{"osaka", "tokyo"}, Together: true})
 	for range 4 {
@@ -150,7 +150,7 @@ func TestTimedAnotherRelayIsFoundWithin2s(t *testing.T) {
 	}
 }
 
-func TestARelayThatIsNoneAnyMoreCarriesNothingOn(t *testing.T) {
+func TestAnEndedRelayClosesItsConnections(t *testing.T) {
 	h := ordered(t, true, "tokyo", "osaka")
 	prefix := &agentv1.RelayChoice{Prefix: "45.0.0.0/24", Relays: []string{"osaka"}}
 	h.chooses(prefix)
@@ -169,7 +169,7 @@ func TestARelayThatIsNoneAnyMoreCarriesNothingOn(t *testing.T) {
 	}
 }
 
-func TestTerminalsComeAndGoWhileOthersCarry(t *testing.T) {
+func TestTerminalsChangeWithoutDisturbingOthers(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	television, tablet := h.sees(television4, server4, relay4), h.sees(tablet4, server4, relay4)
 	order := h.order("tokyo")
@@ -192,7 +192,7 @@ func TestTerminalsComeAndGoWhileOthersCarry(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
+func TestAnInvalidOrderChangesNothingAndIsExplained(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	session := h.sees(television4, server4, relay4)
 	for said, bend := range map[string]func(*agentv1.Take){
@@ -225,7 +225,7 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 	}
 }
 
-func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *testing.T) {
+func TestGatewayRefusesARelayWithAnotherKey(t *testing.T) {
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
 	order := h.order("tokyo")
@@ -240,7 +240,7 @@ func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *tes
 	h.reached("tokyo", true)
 }
 
-func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {
+func TestAPortWithAnotherProgramIsReportedAndRetried(t *testing.T) {
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
 	h.gateway.Run("ip", "link", "add", "rl-home", "type", "veth", "peer", "name", "elsewhere")
@@ -255,7 +255,7 @@ func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {
 	h.sees(television4, server4, relay4)
 }
 
-func TestWhatATerminalSendsIsNoWordToARelay(t *testing.T) {
+func TestATerminalCannotForgeARequestToTheRelay(t *testing.T) {
 	h := ordered(t, false, "tokyo")
 	h.serves("8000", func(conn *net.TCPConn) {
 		line, _ := bufio.NewReader(conn).ReadString('\n')
@@ -275,7 +275,7 @@ func TestWhatATerminalSendsIsNoWordToARelay(t *testing.T) {
 	}
 }
 
-func TestStrangersFindNobodyWhereTheHostSpeaksForTerminals(t *testing.T) {
+func TestLocalAddressesOfTerminalsAcceptNoConnections(t *testing.T) {
 	h := ordered(t, false, "tokyo")
 	h.link(h.gateway, "lan", "10.50.0.1/24", h.bridge, "10.50.0.2/24")
 	var listener net.Listener
@@ -302,7 +302,7 @@ func TestStrangersFindNobodyWhereTheHostSpeaksForTerminals(t *testing.T) {
 	}
 }
 
-func TestWhatAFirewallTakesAwayIsMadeAgain(t *testing.T) {
+func TestRulesThatAFirewallRemovedAreRestored(t *testing.T) {
 	h := ordered(t, false, "tokyo")
 	h.sees(television4, server4, relay4)
 	h.gateway.Run("nft", "flush", "ruleset")
@@ -312,7 +312,7 @@ func TestWhatAFirewallTakesAwayIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoTCPIsNotTaken(t *testing.T) {
+func TestOnlyTCPIsIntercepted(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	var server net.PacketConn
 	h.server.Do(func() (err error) {
@@ -343,7 +343,7 @@ func TestWhatIsNoTCPIsNotTaken(t *testing.T) {
 	h.terminals.Run("ping", "-c", "1", "-W", "5", server4)
 }
 
-func TestWhereTheAgentIsKilledTheHostAnswersByItself(t *testing.T) {
+func TestTheHostAnswersTerminalsAfterTheAgentIsKilled(t *testing.T) {
 	for _, block := range []bool{false, true} {
 		t.Run(map[bool]string{false: "direct", true: "block"}[block], func(t *testing.T) {
 			h := ordered(t, block, "tokyo")
@@ -369,7 +369,7 @@ func TestWhereTheAgentIsKilledTheHostAnswersByItself(t *testing.T) {
 	}
 }
 
-func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
+func TestTakeRestoresTheHostAtItsEnd(t *testing.T) {
 	h := newHouse(t)
 	h.gateway.Sysctl("mptcp/blackhole_timeout", "60")
 	state := func() string {

@@ -67,7 +67,7 @@ func by(local netip.Addr, port uint16, remote netip.AddrPort) mptcp.Subflow {
 	return mptcp.Subflow{Local: netip.AddrPortFrom(local, port), Remote: remote, Established: true}
 }
 
-func TestASubflowWhoseEndIsNotToldIsMadeAgain(t *testing.T) {
+func TestASubflowWithALostEndEventIsReplaced(t *testing.T) {
 	kernel := newTold(by(wifi, 1001, tokyo))
 	j, one := carried(kernel, 7)
 	if err := j.listen(context.Background()); err != nil {
@@ -86,7 +86,7 @@ func TestASubflowWhoseEndIsNotToldIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestASubflowThatStandsWithoutAWordIsKnownAndOneThatIsNotWantedIsClosed(t *testing.T) {
+func TestReconcileAdoptsSubflowsAndClosesSurplusOnes(t *testing.T) {
 	kernel := newTold(by(wifi, 1001, tokyo), by(lte, 1003, tokyo), by(wifi, 1004, elsewhere))
 	j, one := carried(kernel, 7)
 	if err := j.reconcile(); err != nil {
@@ -100,7 +100,7 @@ func TestASubflowThatStandsWithoutAWordIsKnownAndOneThatIsNotWantedIsClosed(t *t
 	}
 }
 
-func TestAConnectionWhoseEndIsNotToldIsForgotten(t *testing.T) {
+func TestAConnectionWithALostEndEventIsForgotten(t *testing.T) {
 	kernel := newTold()
 	kernel.has = nil
 	j, _ := carried(kernel, 7)
@@ -112,7 +112,7 @@ func TestAConnectionWhoseEndIsNotToldIsForgotten(t *testing.T) {
 	}
 }
 
-func TestASubflowThatStoodForLongIsMadeAgainSoon(t *testing.T) {
+func TestALongLivedSubflowIsRetriedSoon(t *testing.T) {
 	j, one := carried(newTold(), 7)
 	lasting, flapping := one.paths[path{wifi, tokyo}], one.paths[path{lte, tokyo}]
 	lasting.pause, lasting.since = maxRetryDelay, time.Now().Add(-2*maxRetryDelay)

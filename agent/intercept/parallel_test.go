@@ -21,7 +21,7 @@ const (
 )
 
 // The gateway reaches tokyo and osaka over separate paths of 20 Mbit/s. The path between the relays is faster.
-func TestTimedTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
+func TestTimedTwoRelaysAddTheirThroughput(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
 	other := lab.One(t)

@@ -156,7 +156,7 @@ func (r *road) eventually(what string, so func(*agentv1.Relaying) bool) {
 	}
 }
 
-func TestWhoIsNamedByItsCertificateIsCarriedAndNobodyElse(t *testing.T) {
+func TestTheRelayServesOnlyTheNamedCertificates(t *testing.T) {
 	r := newRoad(t)
 	home := r.authority.Identity("home", "controller:1")
 	r.obeys(r.order(4433, guest(home)))
@@ -190,7 +190,7 @@ func TestWhoIsNamedByItsCertificateIsCarriedAndNobodyElse(t *testing.T) {
 	})
 }
 
-func TestANewOrderCutsThoseWhoAreNoGuestsAnyMoreAndNobodyElse(t *testing.T) {
+func TestANewOrderClosesOnlyRemovedGateways(t *testing.T) {
 	r := newRoad(t)
 	home, gone := r.authority.Identity("home", "controller:1"), r.authority.Identity("gone", "controller:1")
 	r.obeys(r.order(4433, guest(home), guest(gone)))
@@ -231,7 +231,7 @@ func TestANewOrderCutsThoseWhoAreNoGuestsAnyMoreAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestABadOrderIsRefusedInWordsAndChangesNothing(t *testing.T) {
+func TestABadOrderIsExplainedAndChangesNothing(t *testing.T) {
 	r := newRoad(t)
 	home := r.authority.Identity("home", "controller:1")
 	r.obeys(r.order(4433, guest(home)))
@@ -274,7 +274,7 @@ func TestABadOrderIsRefusedInWordsAndChangesNothing(t *testing.T) {
 	r.carried(home, 4433, server4)
 }
 
-func TestAPortThatSomebodyHasIsSaidAndTriedAgain(t *testing.T) {
+func TestABusyRelayPortIsReportedAndRetried(t *testing.T) {
 	r := newRoad(t)
 	home := r.authority.Identity("home", "controller:1")
 	var stranger net.Listener
@@ -298,7 +298,7 @@ func TestAPortThatSomebodyHasIsSaidAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestTheLeastIdleProcessorTellsHowBusyAHostIs(t *testing.T) {
+func TestTheBusiestProcessorCounts(t *testing.T) {
 	before := processors([]byte("cpu  30 0 0 170 0 0 0 0 0 0\ncpu0 10 0 0 90 0 0 0 0 0 0\ncpu1 20 0 0 80 0 0 0 0 0 0\nintr 1 2 3\n"))
 	after := processors([]byte("cpu0 15 0 0 180 5 0 0 0 0 0\ncpu1 50 10 5 115 0 10 5 5 0 0\ncpu2 9 0 0 0 0 0 0 0 0 0\n"))
 	if found := busiest(before, after); found != 55 {

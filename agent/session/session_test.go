@@ -15,7 +15,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestASessionBeginsWithHelloAndReportsAreNumbered(t *testing.T) {
+func TestASessionStartsWithHelloAndNumbersReports(t *testing.T) {
 	a := begin(t)
 	visit, hello := a.brain.Welcomed(100)
 	if hello.GetProtocol() != 1 {
@@ -30,7 +30,7 @@ func TestASessionBeginsWithHelloAndReportsAreNumbered(t *testing.T) {
 	}
 }
 
-func TestASlowControllerGetsFreshDataAndNoBacklog(t *testing.T) {
+func TestASlowControllerGetsNoBacklog(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(100)
 	first := visit.Report()
@@ -48,7 +48,7 @@ func TestASlowControllerGetsFreshDataAndNoBacklog(t *testing.T) {
 	}
 }
 
-func TestATakenThatIsNotOfTheLastReportFreesNothing(t *testing.T) {
+func TestOnlyTheLastReportsConfirmationCounts(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(100)
 	first := visit.Report()
@@ -59,7 +59,7 @@ func TestATakenThatIsNotOfTheLastReportFreesNothing(t *testing.T) {
 }
 
 // Like nft when it takes seconds.
-func TestAnExecutorThatIsSlowHoldsUpNoReportAndNoOtherOrder(t *testing.T) {
+func TestASlowExecutorDelaysNoReportAndNoOtherOrder(t *testing.T) {
 	host := &fakeHost{slow: make(chan struct{}), began: make(chan struct{})}
 	a := beginAs(t, host)
 	visit, _ := a.brain.Welcomed(100)
@@ -98,7 +98,7 @@ func TestAnExecutorThatIsSlowHoldsUpNoReportAndNoOtherOrder(t *testing.T) {
 	}
 }
 
-func TestEachDirectiveIsAnsweredByOneResultInOrder(t *testing.T) {
+func TestEachDirectiveGetsOneResultInOrder(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	const many = 200
@@ -122,7 +122,7 @@ func TestEachDirectiveIsAnsweredByOneResultInOrder(t *testing.T) {
 	}
 }
 
-func TestReportsGoOnWhileAnOrderIsCarriedOut(t *testing.T) {
+func TestReportsContinueDuringAnOrder(t *testing.T) {
 	host := slowHost()
 	a := beginAs(t, host)
 	visit, _ := a.brain.Welcomed(100)
@@ -136,7 +136,7 @@ func TestReportsGoOnWhileAnOrderIsCarriedOut(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
+func TestAStartedOrderCompletesAfterTheStreamEnds(t *testing.T) {
 	host := slowHost()
 	a := beginAs(t, host)
 	visit, _ := a.brain.Welcomed(60000)
@@ -166,7 +166,7 @@ func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
 	}
 }
 
-func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {
+func TestTheReportIntervalIsBounded(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Take(visit.Report())
@@ -183,7 +183,7 @@ func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {
 	visit.Report() // within the patience, not within the minute of the welcome
 }
 
-func TestWhatCameOfAProbeOrAWalkIsToldOnceBehindItsResultAndToWhoOrderedIt(t *testing.T) {
+func TestOutcomeFollowsItsResultOnceOnTheSameStream(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Take(visit.Report())
@@ -208,7 +208,7 @@ func TestWhatCameOfAProbeOrAWalkIsToldOnceBehindItsResultAndToWhoOrderedIt(t *te
 	}
 }
 
-func TestAReflexThatFiredWithNoControllerIsToldToTheNext(t *testing.T) {
+func TestFiredWaitsForTheNextController(t *testing.T) {
 	a := begin(t)
 	a.brain.Next().End(status.Error(codes.Unavailable, "not yet"))
 	a.fired <- &agentv1.Fired{Name: "wifi"}
@@ -223,7 +223,7 @@ func TestAReflexThatFiredWithNoControllerIsToldToTheNext(t *testing.T) {
 	}
 }
 
-func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
+func TestTheAgentReconnectsAfterAnyMessage(t *testing.T) {
 	for name, bad := range map[string]func(visit *controllertest.Visit){
 		"nothing":                func(visit *controllertest.Visit) { visit.End(nil) },
 		"an error":               func(visit *controllertest.Visit) { visit.End(status.Error(codes.Internal, "broken")) },
@@ -251,7 +251,7 @@ func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
 	}
 }
 
-func TestWordsThatMeanNothingHereChangeNothing(t *testing.T) {
+func TestUnknownMessagesAreIgnored(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(100)
 	visit.SayRaw(nil)
@@ -268,7 +268,7 @@ func welcome(visit *controllertest.Visit, protocol uint32) {
 	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{Welcome: &agentv1.Welcome{Protocol: protocol}}})
 }
 
-func TestAControllerThatIsStartedAgainIsFoundAgain(t *testing.T) {
+func TestTheAgentFindsARestartedController(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(1000)
 	visit.Take(visit.Report())
@@ -280,7 +280,7 @@ func TestAControllerThatIsStartedAgainIsFoundAgain(t *testing.T) {
 	}
 }
 
-func TestALongAbsenceIsSaidOnce(t *testing.T) {
+func TestALongAbsenceIsLoggedOnce(t *testing.T) {
 	a := begin(t)
 	a.brain.Welcomed(1000)
 	a.brain.Stop()
@@ -294,7 +294,7 @@ func TestALongAbsenceIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestWhyTheControllerRefusesIsSaid(t *testing.T) {
+func TestTheReasonOfARefusalIsLogged(t *testing.T) {
 	a := begin(t)
 	visit := a.brain.Next()
 	visit.End(status.Error(codes.PermissionDenied, "phone was revoked"))
@@ -304,7 +304,7 @@ func TestWhyTheControllerRefusesIsSaid(t *testing.T) {
 	}
 }
 
-func TestWhoseCertificateWasRevokedIsToldOnceWhatToDoAndTakesANewOneAtOnce(t *testing.T) {
+func TestRevokedAgentLogsOnceAndUsesANewCertificateAtOnce(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked"))
@@ -324,7 +324,7 @@ func TestWhoseCertificateWasRevokedIsToldOnceWhatToDoAndTakesANewOneAtOnce(t *te
 	a.brain.Welcomed(60000)
 }
 
-func TestWhoJoinsAgainWhileItIsServedComesBackAtOnceAsWhoItIsNow(t *testing.T) {
+func TestJoiningAgainReconnectsAtOnceWithTheNewIdentity(t *testing.T) {
 	a := begin(t)
 	a.brain.Welcomed(60000)
 	if a.brain.Visited(2 * time.Second) {
@@ -337,7 +337,7 @@ func TestWhoJoinsAgainWhileItIsServedComesBackAtOnceAsWhoItIsNow(t *testing.T) {
 	a.brain.Welcomed(60000)
 }
 
-func TestAReportFollowsAReflexAtOnceSoThatItIsKnownToHaveBeenTold(t *testing.T) {
+func TestReportIsDueAtOnceAfterAFired(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Take(visit.Report())

@@ -71,7 +71,7 @@ func (s *streams) expect(wire *fakeWire, names ...string) {
 	}
 }
 
-func TestAReflexThatAStreamCouldNotTellOfIsToldByTheNext(t *testing.T) {
+func TestFiredIsSentOnTheNextStream(t *testing.T) {
 	s := newStreams(t)
 	s.host.fired <- &agentv1.Fired{Name: "wifi"}
 	ended, _ := s.begin(io.EOF)
@@ -87,7 +87,7 @@ func TestAReflexThatAStreamCouldNotTellOfIsToldByTheNext(t *testing.T) {
 	s.expect(wire, "wifi")
 }
 
-func TestAReflexThatWasToldToAStreamWhichDiedIsToldAgainUntilAReportBehindItIsTaken(t *testing.T) {
+func TestFiredIsResentUntilALaterReportIsConfirmed(t *testing.T) {
 	s := newStreams(t)
 	first, _ := s.begin(nil)
 	must(t, first.report()) // in flight first

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAControllerThatIsStartedAgainHasItsAgentsBackWithinThreeSeconds(t *testing.T) {
+func TestAgentsReconnectWithin3sAfterAControllerRestart(t *testing.T) {
 	for _, chance := range []float64{0, 0.5, 0.999} {
 		b := backoff{random: func() float64 { return chance }}
 		b.wait(outcome{lived: time.Hour}) // the one that was lost
@@ -19,7 +19,7 @@ func TestAControllerThatIsStartedAgainHasItsAgentsBackWithinThreeSeconds(t *test
 	}
 }
 
-func TestAgentsDoNotComeBackInOneMoment(t *testing.T) {
+func TestBackoffIsRandom(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for i := range 10 {
 		b := backoff{random: func() float64 { return float64(i) / 10 }}
@@ -30,7 +30,7 @@ func TestAgentsDoNotComeBackInOneMoment(t *testing.T) {
 	}
 }
 
-func TestAControllerThatAcceptsAndDiesAtOnceIsAskedLessAndLessOften(t *testing.T) {
+func TestBackoffGrowsIfTheControllerDiesAfterAccepting(t *testing.T) {
 	b := backoff{random: func() float64 { return 0 }}
 	first := b.wait(outcome{welcomed: true, lived: time.Millisecond})
 	for range 10 {
@@ -44,7 +44,7 @@ func TestAControllerThatAcceptsAndDiesAtOnceIsAskedLessAndLessOften(t *testing.T
 	}
 }
 
-func TestWhoWasRefusedAsksSeldom(t *testing.T) {
+func TestARefusedAgentRetriesSeldom(t *testing.T) {
 	b := backoff{random: func() float64 { return 0 }}
 	if wait := b.wait(outcome{refused: true}); wait < 10*time.Second {
 		t.Fatalf("waits %v, expected 10 s at least", wait)
@@ -55,7 +55,7 @@ func TestWhoWasRefusedAsksSeldom(t *testing.T) {
 	}
 }
 
-func TestWhoseCertificateDoesNotCountAnyMoreAsksEverMoreSeldom(t *testing.T) {
+func TestBackoffGrowsForARevokedCertificate(t *testing.T) {
 	b := backoff{random: func() float64 { return 0.999 }}
 	barred := outcome{refused: true, barred: true}
 	b.wait(outcome{welcomed: true, lived: time.Hour})
@@ -79,7 +79,7 @@ func TestWhoseCertificateDoesNotCountAnyMoreAsksEverMoreSeldom(t *testing.T) {
 	}
 }
 
-func TestReportsKeepTheirGridAndLateOnesAreNotMadeUp(t *testing.T) {
+func TestReportsKeepTheirScheduleAndSkipMissedOnes(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	p := newPace(time.Second, start)
@@ -107,7 +107,7 @@ func TestReportsKeepTheirGridAndLateOnesAreNotMadeUp(t *testing.T) {
 	}
 }
 
-func TestAWelcomesIntervalIsHeldWithinBounds(t *testing.T) {
+func TestAWelcomesIntervalIsBounded(t *testing.T) {
 	for ms, expected := range map[uint32]time.Duration{
 		0: time.Second, 1: shortestInterval, 500: 500 * time.Millisecond, 1<<32 - 1: longestInterval,
 	} {

@@ -11,7 +11,7 @@ import (
 	"bicast/internal/mtls"
 )
 
-func TestARelayIsKnownByTheKeyThatIsPinnedAlone(t *testing.T) {
+func TestARelayIsVerifiedByItsPinnedKey(t *testing.T) {
 	b := controllertest.New(t)
 	identity, err := join(t, b, "home", b.Token("home"))
 	if err != nil {

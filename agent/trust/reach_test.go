@@ -34,7 +34,7 @@ func stranger(t *testing.T, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
+func TestJoinErrorsNameThePeerAndTheRemedy(t *testing.T) {
 	b := controllertest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,7 +94,7 @@ func crowded(t *testing.T, b *controllertest.Controller, lets func(toAgent io.Wr
 	})
 }
 
-func TestAControllerThatHungUpIsAskedOnceMoreWithTheSameToken(t *testing.T) {
+func TestJoinRetriesOnceIfTheControllerHangsUp(t *testing.T) {
 	for name, lets := range map[string]func(io.Writer, io.Reader){
 		"before TLS": nil,
 		"within TLS": func(agent io.Writer, controller io.Reader) { io.CopyN(agent, controller, 4) },
@@ -110,7 +110,7 @@ func TestAControllerThatHungUpIsAskedOnceMoreWithTheSameToken(t *testing.T) {
 	}
 }
 
-func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
+func TestALostAnswerAsksToEnrolAgain(t *testing.T) {
 	b := controllertest.New(t)
 	address := crowded(t, b, func(agent io.Writer, controller io.Reader) {
 		answers := make([]byte, 1<<16)

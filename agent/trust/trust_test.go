@@ -39,7 +39,7 @@ func says(t *testing.T, err error, words ...string) {
 	}
 }
 
-func TestJoiningGivesAnIdentityThatIsKeptFromOthers(t *testing.T) {
+func TestJoinSavesAPrivateIdentity(t *testing.T) {
 	b := controllertest.New(t)
 	identity, err := join(t, b, "phone", b.Token("phone"))
 	if err != nil {
@@ -68,7 +68,7 @@ func TestJoiningGivesAnIdentityThatIsKeptFromOthers(t *testing.T) {
 	}
 }
 
-func TestATokenIsGoodOnceAndForOneName(t *testing.T) {
+func TestATokenIsValidOnceForOneName(t *testing.T) {
 	b := controllertest.New(t)
 	token := b.Token("phone")
 	if _, err := join(t, b, "phone", token); err != nil {
@@ -80,7 +80,7 @@ func TestATokenIsGoodOnceAndForOneName(t *testing.T) {
 	says(t, err, "refused the token", "another name's")
 }
 
-func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
+func TestTheTokenIsNotSentToAnotherController(t *testing.T) {
 	b, other := controllertest.New(t), controllertest.New(t)
 	token := b.Token("phone")
 	token.Pin = other.Authority.Pin()
@@ -91,7 +91,7 @@ func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
 	}
 }
 
-func TestAnAgentsCertificateMakesNobodyTheController(t *testing.T) {
+func TestAnAgentsCertificateIsNoControllers(t *testing.T) {
 	b := controllertest.New(t)
 	agent := b.Authority.Controller(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	b.Stop()
@@ -111,7 +111,7 @@ func handshake(t *testing.T, shows tls.Certificate, identity trust.Identity) err
 	return tls.Client(here, identity.Mutual()).Handshake()
 }
 
-func TestAControllerThatKnowsOnlyAnOlderTLSIsNotTalkedTo(t *testing.T) {
+func TestAControllerWithAnOlderTLSIsRefused(t *testing.T) {
 	b := controllertest.New(t)
 	identity, err := join(t, b, "phone", b.Token("phone"))
 	if err != nil {
@@ -129,7 +129,7 @@ func TestAControllerThatKnowsOnlyAnOlderTLSIsNotTalkedTo(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAControllersCertificateIsSaid(t *testing.T) {
+func TestErrorsOfTheControllersCertificateAreExplained(t *testing.T) {
 	ours, other := controllertest.NewAuthority(t), controllertest.NewAuthority(t)
 	identity := ours.Identity("phone", "controller:1")
 	if err := handshake(t, ours.Controller(nil), identity); err != nil {
@@ -157,7 +157,7 @@ func TestWhatIsWrongWithAControllersCertificateIsSaid(t *testing.T) {
 	}
 }
 
-func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
+func TestADamagedIdentityIsReportedWithTheRemedy(t *testing.T) {
 	directory := t.TempDir()
 	_, err := trust.Load(directory)
 	says(t, err, "has not joined", "bicast enroll", directory)
@@ -188,7 +188,7 @@ func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
 	}
 }
 
-func TestATokenThatWasNotCopiedWholeIsSaidSo(t *testing.T) {
+func TestAnIncompleteTokenIsRefused(t *testing.T) {
 	whole := controllertest.New(t).Token("phone")
 	if again, err := trust.ParseToken(whole.String() + "\n"); err != nil || again != whole {
 		t.Fatalf("%v, %v, expected %v", again, err, whole)
@@ -202,12 +202,12 @@ func TestATokenThatWasNotCopiedWholeIsSaidSo(t *testing.T) {
 	}
 }
 
-func TestAnAddressWithoutAPortIsSaidSo(t *testing.T) {
+func TestJoinNeedsAnAddressWithAPort(t *testing.T) {
 	_, err := trust.Join(context.Background(), "controller", "phone", trust.Token{})
 	says(t, err, "HOST:PORT")
 }
 
-func TestWhatAJoinThatWasKilledLeftIsWrittenOverAndOneThatLivesIsNot(t *testing.T) {
+func TestJoinOverwritesAKilledJoinButNotARunningOne(t *testing.T) {
 	directory := t.TempDir()
 	left := filepath.Join(directory, "identity.json.new")
 	if err := os.WriteFile(left, []byte("half an identity"), 0o600); err != nil {
@@ -225,7 +225,7 @@ func TestWhatAJoinThatWasKilledLeftIsWrittenOverAndOneThatLivesIsNot(t *testing.
 	}
 }
 
-func TestWhatCanBeNoIdentityIsNotWaitedForNorReadWhole(t *testing.T) {
+func TestLoadRefusesPipesDevicesAndLongFiles(t *testing.T) {
 	for what, make := range map[string]func(path string) error{
 		"a pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"a device": func(path string) error { return os.Symlink("/dev/zero", path) },

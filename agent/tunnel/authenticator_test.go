@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWhatIsReplayedFromElsewhereMovesNothing(t *testing.T) {
+func TestReplaysFromAnotherAddressDoNotMoveThePeer(t *testing.T) {
 	p := newPair(t, 4).settle()
 	p.outside = addressOf(2)
 	p.until(time.Minute, func() bool { return p.answers.Peer() == addressOf(2) })
@@ -30,7 +30,7 @@ func TestWhatIsReplayedFromElsewhereMovesNothing(t *testing.T) {
 	p.expect(sent > 0 && sent <= asked, "%d bytes for %d", sent, asked)
 }
 
-func TestAFloodOfReplaysDoesNotKeepTheOtherEndFromMoving(t *testing.T) {
+func TestThePeerMovesDuringAFloodOfReplays(t *testing.T) {
 	p := newPair(t, 5).settle()
 	p.run(10 * time.Minute)
 	replayed := slices.Clone(p.captured[:100])
@@ -55,7 +55,7 @@ func (p *pair) recorded(count, length int) [][]byte {
 	return all
 }
 
-func TestRecordedQuestionsKeepNobodyFromMoving(t *testing.T) {
+func TestRecordedQuestionsDoNotStopAMove(t *testing.T) {
 	for seed := range int64(3) {
 		for _, perSecond := range []int{200, 20_000} {
 			for _, agentIsNew := range []bool{false, true} {
@@ -85,7 +85,7 @@ func TestRecordedQuestionsKeepNobodyFromMoving(t *testing.T) {
 	}
 }
 
-func TestAnEndWhoseClockWasSetBackBeforeItBeganIsLetInAndHeard(t *testing.T) {
+func TestAnEndWithAClockSetBackIsAdmitted(t *testing.T) {
 	p := newPair(t, 17).settle()
 	p.clock = -50 * time.Minute
 	p.starts = p.made(true)
@@ -96,7 +96,7 @@ func TestAnEndWhoseClockWasSetBackBeforeItBeganIsLetInAndHeard(t *testing.T) {
 	p.expect(p.alive(), "they do not hear each other")
 }
 
-func TestWhoReplaysQuestionsWithThePeersAddressIsNotAnsweredWithoutLimit(t *testing.T) {
+func TestReplaysFromThePeersAddressAreRateLimited(t *testing.T) {
 	p := newPair(t, 18).settle()
 	recorded := p.recorded(100, 1450)
 	answers, silent := 0, 0
@@ -126,7 +126,7 @@ func TestReplaysDoNotMakeASilentEndLookAlive(t *testing.T) {
 	p.expect(!p.answers.Alive(p.now) && !p.starts.Alive(p.now), "they look alive")
 }
 
-func TestNobodyIsAnsweredWithMoreThanHeSent(t *testing.T) {
+func TestNoAnswerIsLongerThanItsQuestion(t *testing.T) {
 	p := newPair(t, 14)
 	m := message{kind: question, length: 1450, ticket: 1}
 	for _, reply := range p.answers.Outer(p.now, addressOf(66), m.seal(testVNI, testKey)) {

@@ -87,7 +87,7 @@ func (w *world) expectNumber7() {
 	})
 }
 
-func TestABridgeReadsADeviceThatWasMadeAnew(t *testing.T) {
+func TestABridgeReadsAReplacedDevice(t *testing.T) {
 	w, _ := bridged(t)
 	for n := range 2 {
 		w.far.Run("ip", "link", "delete", "tun")
@@ -106,7 +106,7 @@ case $(wc -l <%[1]s/asked) in
 esac
 `
 
-func TestABridgeThatIsSlowReadsADeviceThatWasMadeAnewInTheEnd(t *testing.T) {
+func TestASlowBridgeReadsAReplacedDevice(t *testing.T) {
 	w, forwards := bridged(t)
 	real, err := exec.LookPath("ovs-vsctl")
 	if err != nil {
@@ -125,7 +125,7 @@ func TestABridgeThatIsSlowReadsADeviceThatWasMadeAnewInTheEnd(t *testing.T) {
 	w.expectNumber7()
 }
 
-func TestABridgeThatOnlyHasSetItsFlagDoesNotReadTheDevice(t *testing.T) {
+func TestAPromiscuousFlagAloneIsNoReadingBridge(t *testing.T) {
 	w, forwards := bridged(t)
 	forwards.Signal(unix.SIGSTOP)
 	defer forwards.Signal(unix.SIGCONT)
@@ -138,7 +138,7 @@ func TestABridgeThatOnlyHasSetItsFlagDoesNotReadTheDevice(t *testing.T) {
 	w.expectNumber7()
 }
 
-func TestABridgeReadsADeviceThatSomebodyElseMadeAnewAndThenIsLeftAlone(t *testing.T) {
+func TestBridgeReadsADeviceThatAnotherProgramReplaced(t *testing.T) {
 	host := lab.One(t)
 	openVSwitch(t, host)
 	host.Run("ovs-vsctl", "--timeout=60", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")

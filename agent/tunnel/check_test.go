@@ -11,7 +11,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
+func TestAnInvalidOrderIsRefused(t *testing.T) {
 	executor := NewExecutor(nil, nil, &fits{}, discard())
 	good := &agentv1.Tunnel{Name: "dsl", Port: "tun", Vni: 1, UdpPort: 4789, Key: testKey}
 	wrong := map[string]func(*agentv1.Tunnel){

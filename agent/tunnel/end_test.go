@@ -142,7 +142,7 @@ func (p *pair) settle() *pair {
 	return p
 }
 
-func TestTheEndsFindEachOtherAndTheLength(t *testing.T) {
+func TestTheEndsConnectAndMeasureTheMTU(t *testing.T) {
 	p := newPair(t, 1)
 	took := p.until(time.Minute, func() bool { return p.alive() && p.starts.MTU() == 1450 && p.answers.MTU() == 1450 })
 	p.expect(took < 2500*time.Millisecond, "it took %v", took)
@@ -150,7 +150,7 @@ func TestTheEndsFindEachOtherAndTheLength(t *testing.T) {
 	p.expect(p.starts.RTT() >= 2*p.delay && p.starts.RTT() <= 2*p.delay+20*time.Millisecond, "%v", p.starts.RTT())
 }
 
-func TestAnEndThatMovedIsFollowedWithin3Seconds(t *testing.T) {
+func TestAMovedEndIsFollowedWithin3s(t *testing.T) {
 	for seed := range int64(20) {
 		p := newPair(t, seed).settle()
 		p.run(time.Duration(p.random.Intn(3000)) * time.Millisecond)
@@ -160,7 +160,7 @@ func TestAnEndThatMovedIsFollowedWithin3Seconds(t *testing.T) {
 	}
 }
 
-func TestAMoveThatTheUnderlayToldOfIsFollowedAtOnce(t *testing.T) {
+func TestAChangeOfTheUnderlayIsFollowedAtOnce(t *testing.T) {
 	p := newPair(t, 1).settle()
 	p.run(100 * time.Millisecond)
 	p.outside = addressOf(2)
@@ -169,7 +169,7 @@ func TestAMoveThatTheUnderlayToldOfIsFollowedAtOnce(t *testing.T) {
 	p.expect(took <= 4*p.delay+100*time.Millisecond, "it took %v", took)
 }
 
-func TestANATThatForgotIsFollowedAlsoWithLoss(t *testing.T) {
+func TestAForgetfulNATIsFollowedDespiteLoss(t *testing.T) {
 	p := newPair(t, 3)
 	p.loss = 0.2
 	p.settle()
@@ -182,7 +182,7 @@ func TestANATThatForgotIsFollowedAlsoWithLoss(t *testing.T) {
 	p.expect(p.answers.Moves() == 20, "%d moves, expected 20", p.answers.Moves())
 }
 
-func TestAFarEndThatWasStartedAgainIsFoundWithAndWithoutWhatItKnew(t *testing.T) {
+func TestARestartedFarEndIsFoundWithAndWithoutItsState(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		p := newPair(t, 7).settle()
 		p.answers = p.made(false)
@@ -194,14 +194,14 @@ func TestAFarEndThatWasStartedAgainIsFoundWithAndWithoutWhatItKnew(t *testing.T)
 	}
 }
 
-func TestAnEndThatStartsAgainIsHeardAtOnce(t *testing.T) {
+func TestARestartedEndIsHeardAtOnce(t *testing.T) {
 	p := newPair(t, 8).settle()
 	p.starts = p.made(true)
 	took := p.until(time.Minute, func() bool { return p.alive() && p.starts.MTU() == 1450 })
 	p.expect(took < 2*time.Second && p.answers.Moves() == 0, "it took %v", took)
 }
 
-func TestAnEndIsSilentAfter3SecondsAndNotForSomeLoss(t *testing.T) {
+func TestAnEndIsDeadAfter3sButNotAfterSomeLoss(t *testing.T) {
 	p := newPair(t, 15).settle()
 	p.run(time.Minute)
 	p.cut = true
@@ -218,7 +218,7 @@ func TestAnEndIsSilentAfter3SecondsAndNotForSomeLoss(t *testing.T) {
 	p.expect(silent <= 6, "silent in %d of 600 s", silent)
 }
 
-func TestAnEndThatIsGoneIsNotAskedInAHurryForEver(t *testing.T) {
+func TestHurriedQuestionsToADeadEndStop(t *testing.T) {
 	p := newPair(t, 16).settle()
 	p.cut = true
 	p.run(time.Minute)
@@ -230,7 +230,7 @@ func TestAnEndThatIsGoneIsNotAskedInAHurryForEver(t *testing.T) {
 	p.expect(asked >= 59 && asked <= 61, "%d questions a minute", asked)
 }
 
-func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
+func TestAClockSetBackDoesNotStopTheEnd(t *testing.T) {
 	p := newPair(t, 9).settle()
 	p.clock = -50 * time.Minute
 	p.outside = addressOf(2)
@@ -240,7 +240,7 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 	p.expect(p.alive(), "they do not hear each other")
 }
 
-func TestTheLengthIsFoundWhereTheNetworkSaysNothing(t *testing.T) {
+func TestTheSearchFindsTheMTUWithoutICMP(t *testing.T) {
 	for _, lengths := range [][2]int{{1449, 1450}, {1450, 1442}, {1350, 1350}, {1280, 1400}, {577, 600}, {100, 1450}} {
 		for _, loss := range []float64{0, 0.01, 0.2} {
 			p := newPair(t, 10)
@@ -253,7 +253,7 @@ func TestTheLengthIsFoundWhereTheNetworkSaysNothing(t *testing.T) {
 	}
 }
 
-func TestAPathThatGetsShorterIsSeenAndOneThatGetsLongerIsTriedAgain(t *testing.T) {
+func TestMTUFollowsAPathThatShrinksAndGrows(t *testing.T) {
 	p := newPair(t, 11).settle()
 	p.mtu = [2]int{1350, 1450}
 	p.until(20*time.Second, func() bool { return p.starts.MTU() == 0 })
@@ -265,7 +265,7 @@ func TestAPathThatGetsShorterIsSeenAndOneThatGetsLongerIsTriedAgain(t *testing.T
 	p.expect(p.starts.MTU() == 1450 && p.answers.MTU() == 1450, "%d bytes, expected 1450", p.starts.MTU())
 }
 
-func TestAMoveLooksAtTheLengthAgain(t *testing.T) {
+func TestAMoveRestartsTheMTUSearch(t *testing.T) {
 	p := newPair(t, 12)
 	p.mtu = [2]int{1300, 1300}
 	p.settle()
@@ -274,7 +274,7 @@ func TestAMoveLooksAtTheLengthAgain(t *testing.T) {
 	p.expect(p.starts.MTU() == 1450, "%d bytes, expected 1450", p.starts.MTU())
 }
 
-func TestADeadPathTeachesNothingOfItsLength(t *testing.T) {
+func TestADeadPathDoesNotChangeTheMTU(t *testing.T) {
 	p := newPair(t, 13).settle()
 	p.cut = true
 	p.run(5 * time.Minute)

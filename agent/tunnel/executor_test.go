@@ -24,7 +24,7 @@ func TestThisHostCanHaveTunnels(t *testing.T) {
 	}
 }
 
-func TestTwoSitesReachEachOtherThroughANATByIPv4AndIPv6(t *testing.T) {
+func TestTwoSitesConnectThroughANATOverIPv4AndIPv6(t *testing.T) {
 	for name, six := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,7 @@ func TestTwoSitesReachEachOtherThroughANATByIPv4AndIPv6(t *testing.T) {
 	}
 }
 
-func TestTheOtherEndIsFollowedWhenItsNATHasAnotherAddress(t *testing.T) {
+func TestThePeerIsFollowedToANewNATAddress(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.renumbered()
 	if w.away.says().GetMoves() != 1 {
@@ -53,11 +53,11 @@ func TestTheOtherEndIsFollowedWhenItsNATHasAnotherAddress(t *testing.T) {
 	}
 }
 
-func TestTheOtherEndIsFollowedWhenItsNATForgets(t *testing.T) {
+func TestThePeerIsFollowedWhenItsNATForgets(t *testing.T) {
 	newWorld(t, false).begin().forgotten()
 }
 
-func TestAnAddressOfOurOwnThatChangesIsTold(t *testing.T) {
+func TestAChangedLocalAddressIsSentAtOnce(t *testing.T) {
 	newWorld(t, false).begin().moved()
 }
 
@@ -106,7 +106,7 @@ func (w *world) moved() time.Duration {
 	return took + w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
-func TestStrangersAreDroppedAndCounted(t *testing.T) {
+func TestUnauthenticatedPacketsAreDroppedAndCounted(t *testing.T) {
 	w := newWorld(t, false).begin()
 	counted := w.counted()
 	const another = 0x88B6 // EtherType: IEEE 802, local experiments too
@@ -136,7 +136,7 @@ func TestStrangersAreDroppedAndCounted(t *testing.T) {
 	}
 }
 
-func TestCapturedQuestionsMoveNothingFromElsewhere(t *testing.T) {
+func TestCapturedQuestionsDoNotMoveThePeer(t *testing.T) {
 	w := newWorld(t, false).begin()
 	var replays [][]byte
 	for _, each := range w.capture(3) {
@@ -153,7 +153,7 @@ func TestCapturedQuestionsMoveNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestTheLengthOfAPathThatSaysNothingIsMeasuredAndMeasuredAgain(t *testing.T) {
+func TestMTUIsMeasuredWithoutICMP(t *testing.T) {
 	for name, six := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +182,7 @@ func TestTheLengthOfAPathThatSaysNothingIsMeasuredAndMeasuredAgain(t *testing.T)
 	}
 }
 
-func TestACleanEndLeavesNothing(t *testing.T) {
+func TestACleanEndRemovesEverything(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.near.end()
 	if _, err := w.away.executor.Order(&agentv1.Tunnels{}); err != nil {
@@ -202,7 +202,7 @@ func TestACleanEndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsTheSameStaysAndWhatIsNotNamedGoes(t *testing.T) {
+func TestUnchangedTunnelsStayAndOthersAreRemoved(t *testing.T) {
 	w := newWorld(t, false).begin()
 	index := w.far.Run("ip", "-o", "link", "show", "tun")
 	more := proto.Clone(w.away.order).(*agentv1.Tunnels)
@@ -225,7 +225,7 @@ func TestWhatIsTheSameStaysAndWhatIsNotNamedGoes(t *testing.T) {
 	}
 }
 
-func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testing.T) {
+func TestANewKeyReplacesTheOldOneWithoutARestart(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.await("packets go through", func() bool { return w.ping(100) })
 	another := func(order *agentv1.Tunnels) *agentv1.Tunnels {
@@ -248,7 +248,7 @@ func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testi
 	w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
-func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
+func TestAForeignDeviceIsReportedAndKept(t *testing.T) {
 	w := newWorld(t, false)
 	w.far.Run("ip", "link", "add", "tun", "type", "vxlan", "id", "7", "dstport", "4791")
 	w.far.Run("ip", "link", "set", "tun", "up")
@@ -267,7 +267,7 @@ func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
 	w.far.Run("ip", "link", "show", "tun")
 }
 
-func TestTwoTunnelsBehindOneAddressAreTwo(t *testing.T) {
+func TestTwoTunnelsMayShareAnAddress(t *testing.T) {
 	w := newWorld(t, false)
 	near, away := w.orders()
 	for _, order := range []*agentv1.Tunnels{near, away} {
@@ -296,7 +296,7 @@ func TestTwoTunnelsBehindOneAddressAreTwo(t *testing.T) {
 	}
 }
 
-func TestWhatTakesAwayTheDeviceOrThePinsIsMended(t *testing.T) {
+func TestARemovedDeviceOrTableIsRestored(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.far.Run("ip", "link", "delete", "tun")
 	w.far.Run("nft", "flush", "ruleset")
@@ -307,7 +307,7 @@ func TestWhatTakesAwayTheDeviceOrThePinsIsMended(t *testing.T) {
 	w.await("packets go through again", func() bool { return w.ping(100) })
 }
 
-func TestAnUnderlayThatIsNotThereIsSaidAndTakenWhenItComes(t *testing.T) {
+func TestAMissingUnderlayIsReportedAndUsedWhenItAppears(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.gateway.Run("ip", "link", "set", "wan", "name", "usb0") // kernels before 6.3 rename only devices that are down
 	w.await("it is said", func() bool { return strings.Contains(w.near.says().GetReason(), "wan") })
@@ -315,7 +315,7 @@ func TestAnUnderlayThatIsNotThereIsSaidAndTakenWhenItComes(t *testing.T) {
 	w.await("it is there again", w.alive)
 }
 
-func TestATunnelLeavesByItsDeviceWhateverRoutesPrefer(t *testing.T) {
+func TestATunnelLeavesByItsDeviceAgainstTheRoutes(t *testing.T) {
 	w := newWorld(t, false)
 	w.gateway.Run("ip", "link", "add", "wan2", "type", "veth", "peer", "name", "lan2", "netns", w.nat.Path())
 	w.addresses(w.gateway, "wan2", "10.0.2.2/24")
@@ -333,7 +333,7 @@ iifname "lan" drop
 	w.await("the ends hear each other", w.alive)
 }
 
-func TestTwoAgentsMayHaveTheirPortsInOneNamespace(t *testing.T) {
+func TestTwoAgentsMayShareANamespaceOfPorts(t *testing.T) {
 	w := newWorld(t, false)
 	near, away := w.orders()
 	away.Tunnels[0].Port = "nut"

@@ -76,7 +76,7 @@ func (w *world) kill(agent *exec.Cmd) {
 	agent.Wait()
 }
 
-func TestWhatAKilledAgentHeldGoesOnAndIsTakenOverByTheNext(t *testing.T) {
+func TestNextAgentTakesOverAKilledAgentsTunnels(t *testing.T) {
 	w := newWorld(t, false)
 	near, away := w.orders()
 	other := proto.Clone(away.Tunnels[0]).(*agentv1.Tunnel)

@@ -12,7 +12,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestGarbageWakesNobodyAndMessagesDo(t *testing.T) {
+func TestTheFilterPassesOnlyMessages(t *testing.T) {
 	host := lab.One(t)
 	host.Run("ip", "link", "set", "lo", "up")
 	message := message{kind: question, ticket: 1}.seal(testVNI, testKey)

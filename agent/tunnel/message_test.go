@@ -11,7 +11,7 @@ const testVNI = 42
 
 var testKey = bytes.Repeat([]byte{7}, keyBytes)
 
-func TestAMessageComesOutAsItWentIn(t *testing.T) {
+func TestOpenReversesSeal(t *testing.T) {
 	for _, length := range []int{shortest, shortest + 1, 1450, longest} {
 		sent := message{kind: answer, length: length, mtu: 1350, ticket: 1 << 63, nonce: nonce{1, 15: 2}}
 		if got, ours := open(testVNI, testKey, sent.seal(testVNI, testKey)); !ours || got != sent {
@@ -20,7 +20,7 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 	}
 }
 
-func TestWhatHasNotTheKeyOrIsNotWholeIsNoMessage(t *testing.T) {
+func TestOpenRefusesForgedAndIncompleteMessages(t *testing.T) {
 	good := message{kind: question, length: 200, ticket: 3}.seal(testVNI, testKey)
 	wrong := map[string][]byte{"nothing": nil, "longer": append(bytes.Clone(good), 0)}
 	for n := range good {
@@ -46,7 +46,7 @@ func TestWhatHasNotTheKeyOrIsNotWholeIsNoMessage(t *testing.T) {
 	}
 }
 
-func FuzzNoBytesAreTakenThatWereNotSealed(f *testing.F) {
+func FuzzOpenAcceptsOnlySealedMessages(f *testing.F) {
 	good := message{kind: question, length: 100, ticket: 9}.seal(testVNI, testKey)
 	f.Add(good)
 	f.Add(good[:shortest])
@@ -68,7 +68,7 @@ func FuzzNoBytesAreTakenThatWereNotSealed(f *testing.F) {
 	})
 }
 
-func FuzzNothingThatIsHeardOutsideIsReadBehindItsEnd(f *testing.F) {
+func FuzzUnwrapStaysWithinThePacket(f *testing.F) {
 	for _, six := range []bool{false, true} {
 		f.Add(six, make([]byte, 100))
 		f.Add(six, bytes.Repeat([]byte{0x4f}, 90))
@@ -80,7 +80,7 @@ func FuzzNothingThatIsHeardOutsideIsReadBehindItsEnd(f *testing.F) {
 	})
 }
 
-func FuzzNothingThatTheKernelSaysEndsTheAgent(f *testing.F) {
+func FuzzDecodingNeverPanics(f *testing.F) {
 	f.Add(make([]byte, 40))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		decodeDevice(b)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
+func TestFlushedRulesAreRestoredAndLoggedOnce(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.nft(w.far, "table inet else {\nchain input {\ntype filter hook input priority 0;\nudp dport 1 accept\n}\n}")
 	var heard bytes.Buffer // under the executor's mutex

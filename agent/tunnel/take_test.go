@@ -14,7 +14,7 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
+func TestASecondAgentOfANamespaceIsRefused(t *testing.T) {
 	w := newWorld(t, false)
 	near, away := w.orders()
 	first := w.agent(w.far, away)
@@ -48,7 +48,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	w.await("the ends hear each other", w.alive)
 }
 
-func TestWhatAnyLocalUserCanHoldKeepsNoTunnelAway(t *testing.T) {
+func TestALocalUserCannotBlockATunnel(t *testing.T) {
 	host := lab.One(t)
 	host.Squat([]string{"bicast-tunnels", "bicast/tunnels"}, nil)
 	mine, err := claimTunnels(host.Try)
