@@ -100,7 +100,7 @@ func TestSilentPeersAreEvicted(t *testing.T) {
 	}
 	silent[0].SetReadDeadline(time.Now().Add(within))
 	if _, err := silent[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-		t.Fatalf("the first stranger reads %v, expected to have made place", err)
+		t.Fatalf("the first unauthenticated peer reads %v, expected its eviction", err)
 	}
 }
 

@@ -48,7 +48,7 @@ func goesSilent(t *testing.T) (took time.Duration) {
 	}()
 	r.expect(server4, "80", terminal4)
 	if err := <-told; !errors.Is(err, unix.ECONNRESET) {
-		t.Fatalf("who has sent something reads %v, expected a reset", err)
+		t.Fatalf("a connection that has sent data reads %v, expected a reset", err)
 	}
 	took = time.Since(began)
 	r.relaying.Process.Signal(unix.SIGCONT)
@@ -101,7 +101,7 @@ func losesItsRelay(t *testing.T) time.Duration {
 	r.expect(server4, "80", terminal4)
 	for _, conn := range live {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-			t.Fatalf("who was carried reads %v, expected a reset", err)
+			t.Fatalf("a relayed connection reads %v, expected a reset", err)
 		}
 	}
 	return time.Since(killed)

@@ -180,7 +180,7 @@ func TestARelayServesOnlyItsGateways(t *testing.T) {
 		"its own, to somebody else": append(curled(r.home()), "--resolve", "osaka:4433:10.0.1.2", "--proxy", "https://osaka:4433"),
 	} {
 		if body, err := r.curl(append(shown, "http://"+server4+"/")...); err == nil || strings.Contains(body, relay4) {
-			t.Fatalf("who shows %s gets %q, expected nothing", what, body)
+			t.Fatalf("a peer with %s gets %q, expected nothing", what, body)
 		}
 	}
 	if body, _ := r.curl(append(curled(r.home()), "http://"+server4+"/")...); strings.TrimSpace(body) != relay4 {

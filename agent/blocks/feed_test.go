@@ -87,7 +87,7 @@ func TestFeedStreamsTheStateAndEveryChange(t *testing.T) {
 	}
 	must(t, executor.Order(&agentv1.Caps{}))
 	if line := one.receive(); line != (report{}) {
-		t.Errorf("%+v is told when nothing is ordered any more", line)
+		t.Errorf("%+v is sent without an order", line)
 	}
 	status, err := os.Stat(socket)
 	must(t, err)
@@ -135,7 +135,7 @@ func TestBadClientsDoNotDisturbOthers(t *testing.T) {
 	if hasRoom := attended(executor); hasRoom > maxPerProcess {
 		t.Errorf("%d are attended, expected at most %d of one process", hasRoom, maxPerProcess)
 	}
-	await(t, "who talks is sent away", func() bool {
+	await(t, "a client that sends is disconnected", func() bool {
 		talking.SetReadDeadline(time.Now().Add(time.Millisecond))
 		_, err := io.Copy(io.Discard, talking)
 		return err == nil || !os.IsTimeout(err)
@@ -147,7 +147,7 @@ func TestBadClientsDoNotDisturbOthers(t *testing.T) {
 			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
 		}
 		if number > 100_000 {
-			t.Fatal("who never reads is not sent away")
+			t.Fatal("a client that never reads stays connected")
 		}
 	}
 	silent.Close()
@@ -170,7 +170,7 @@ func TestFeedReplacesTheSocketOfAKilledAgent(t *testing.T) {
 	second := NewExecutor(socket, here, slog.New(slog.NewTextHandler(log, nil)))
 	endSecond := running(t, second)
 	it := fmt.Sprintf("process %d already serves", process.Process.Pid)
-	await(t, "the second says who is there", func() bool { return log.have(it) })
+	await(t, "the second agent names the first", func() bool { return log.have(it) })
 	endSecond()
 	kill(process)
 	if _, err := os.Lstat(socket); err != nil {

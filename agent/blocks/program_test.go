@@ -133,14 +133,14 @@ func TestNextAgentTakesOverAKilledAgentsSockets(t *testing.T) {
 	h := newHeld(t, 10_000)
 	kill(h.agent)
 	if there := count(t, h.cgroup); there != 1 {
-		t.Fatalf("%d programs stand at the cgroup of a killed agent, expected its own", there)
+		t.Fatalf("%d programs are attached to the cgroup of a killed agent, expected its own", there)
 	}
 	executor, stop := governing(t, h.client, h.socket, h.cgroup)
 	awaitMark(t, "what nothing is ordered of any more", h.conn, 0)
 	must(t, executor.Order(blocksOrder(65536, 10_000)))
 	awaitMark(t, "what is ordered again", h.conn, 65536)
 	if there := count(t, h.cgroup); there != 1 {
-		t.Errorf("%d programs stand at the cgroup, expected one", there)
+		t.Errorf("%d programs are attached to the cgroup, expected one", there)
 	}
 	stop()
 	if there := count(t, h.cgroup); there != 0 {
@@ -156,7 +156,7 @@ func TestLeftoverOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	next := newApplication(t, h.server, h.cgroup).calls(h.client.PlainEcho("10.1.0.1:7").String())
 	awaitMark(t, "one of the next agent's", next, 65536)
 	if there := count(t, h.cgroup); there != 2 {
-		t.Errorf("%d programs stand at the cgroup, expected that of the killed agent and the next one's", there)
+		t.Errorf("%d programs are attached to the cgroup, expected those of the killed agent and the next one", there)
 	}
 	await(t, "past the lease the killed agent's lifts what that held", func() bool {
 		must(t, lab.Exchange(h.conn, 1000))
@@ -188,7 +188,7 @@ func TestLeftoverOfAnotherVersionStays(t *testing.T) {
 		t.Errorf("%d programs are left at the cgroup, expected that of the other version", there)
 	}
 	if gone := release(t, client); gone != 0 {
-		t.Errorf("%d programs are taken away, expected that of the other version to stay", gone)
+		t.Errorf("%d programs are detached, expected that of the other version to stay", gone)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestSecondAgentIsRefusedTheCgroup(t *testing.T) {
 	await(t, "the second says why", func() bool { return log.have("limits the blocks of " + cgroup) })
 	endSecond()
 	if there := count(t, cgroup); there != 1 {
-		t.Errorf("%d programs stand at the cgroup, expected one", there)
+		t.Errorf("%d programs are attached to the cgroup, expected one", there)
 	}
 	stop()
 }

@@ -84,6 +84,6 @@ func TestSweepIsRetriedWithoutCaps(t *testing.T) {
 		executor.tick()
 	}
 	if p.swept == 0 || p.swept > sweepsAfterChange {
-		t.Fatalf("%d sweeps, expected one that does what was left, and no more than %d", p.swept, sweepsAfterChange)
+		t.Fatalf("%d sweeps, expected one for the rest, and at most %d", p.swept, sweepsAfterChange)
 	}
 }

@@ -108,10 +108,10 @@ func (b *bench) expectJoinsUntilTheLastConnectionEnds() {
 	}
 	b.joinLTE()
 	if guards(b.t, b.relay.Path()) != 1 {
-		b.t.Fatal("nobody guards the connection that is left")
+		b.t.Fatal("the remaining connection has no guard")
 	}
 	b.conn.Close()
-	eventually(b.t, "the guard has gone with the last connection", func() bool { return guards(b.t, b.relay.Path()) == 0 })
+	eventually(b.t, "the guard ended with the last connection", func() bool { return guards(b.t, b.relay.Path()) == 0 })
 }
 
 func TestARestartedAgentKeepsThePathManager(t *testing.T) {
@@ -165,10 +165,10 @@ func TestGuardRestoresIfItsAgentIsKilledDuringTheStart(t *testing.T) {
 	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
 	guard.Stdout, guard.Stderr = writes, diary(t)
 	if err := guard.Run(); err != nil {
-		t.Errorf("%v, expected it to end by itself", err)
+		t.Errorf("%v, expected the guard to end", err)
 	}
 	if b.manager() != "0" {
-		t.Fatal("the namespace is left under the userspace path manager, with nobody for it")
+		t.Fatal("the userspace path manager stays set without a guard")
 	}
 }
 
@@ -206,9 +206,9 @@ func (b *bench) killBoth() {
 	}
 	b.process.Process.Kill()
 	b.process.Wait()
-	eventually(b.t, "nobody is left", func() bool { return guards(b.t, b.relay.Path()) == 0 })
+	eventually(b.t, "no guard is left", func() bool { return guards(b.t, b.relay.Path()) == 0 })
 	if b.manager() != "1" {
-		b.t.Fatal("somebody has handed the namespace back, expected nobody to be left for it")
+		b.t.Fatal("the path manager was restored, expected no process to do that")
 	}
 }
 
@@ -243,11 +243,11 @@ func (b *bench) release() string {
 func TestReleaseRestoresOnlyAfterBothWereKilled(t *testing.T) {
 	b := newBench(t)
 	if said := b.release(); said != "" || b.manager() != "1" {
-		t.Fatalf("said %q, expected nothing to be done while an agent lives", said)
+		t.Fatalf("said %q, expected no change while an agent runs", said)
 	}
 	b.killBoth()
 	if said := b.release(); !strings.Contains(said, "was killed") || b.manager() != "0" {
-		t.Fatalf("said %q, expected the namespace to be handed back", said)
+		t.Fatalf("said %q, expected the path manager to be restored", said)
 	}
 	b.expectJoinsUntilTheLastConnectionEnds()
 	b.relay.Sysctl("mptcp/pm_type", "1") // by another program

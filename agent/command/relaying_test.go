@@ -93,10 +93,10 @@ func TestARelaysAgentMovesItsRelayedConnections(t *testing.T) {
 	b.process.Process.Kill()
 	b.process.Wait()
 	if _, err := b.conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-		t.Fatalf("who was carried by an agent that is killed reads %v, expected a reset", err)
+		t.Fatalf("a connection of a killed agent reads %v, expected a reset", err)
 	}
 	if said := b.release(); !strings.Contains(said, "forwarding of subflows to other relays is removed") || b.relay.Run("nft", "list", "ruleset") != "" {
-		t.Fatalf("said %q, expected nothing to be passed on any more", said)
+		t.Fatalf("said %q, expected forwarding to be removed", said)
 	}
 	b.start("relay")
 	b.stands(home)

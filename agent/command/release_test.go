@@ -38,13 +38,13 @@ func TestReleaseDetachesProgramsOfAKilledAgent(t *testing.T) {
 	}
 	root := func() *exec.Cmd { return agent("release", "--netns", host.Path(), "--directory", directory) }
 	if said := release(root()); said != "" || programs(t, cgroup) != 1 {
-		t.Fatalf("said %q, expected nothing to be done while an agent lives", said)
+		t.Fatalf("said %q, expected no change while an agent runs", said)
 	}
 	process.Process.Kill()
 	process.Wait()
 	if said := release(asService(t, host, "release", "--directory", directory)); !strings.Contains(said, "without CAP_SYS_ADMIN") ||
 		programs(t, cgroup) != 1 {
-		t.Fatalf("said %q, expected that it may not look", said)
+		t.Fatalf("said %q, expected that the rights are missing", said)
 	}
 	if said := release(root()); said != "detached from cgroups: 1 program of killed agents\n" || programs(t, cgroup) != 0 {
 		t.Fatalf("said %q with %d programs left, expected one to be detached", said, programs(t, cgroup))

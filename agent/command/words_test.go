@@ -104,7 +104,7 @@ func TestMessagesOfJoinAndRun(t *testing.T) {
 	}
 	visit.Stopped()
 	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], "msg=stopped") {
-		t.Fatalf("it logged %q, expected at last that it stopped", lines)
+		t.Fatalf("it logged %q, expected the last line to say that it stopped", lines)
 	}
 }
 
@@ -156,5 +156,5 @@ func TestARevokedAgentLogsItsName(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("it is not told how to be enrolled again")
+	t.Fatal("the log does not say how to enrol again")
 }

@@ -129,7 +129,7 @@ func TestTheFirstOfTwoCopiesPassesAtThePorts(t *testing.T) {
 		t.Fatalf("%v and %v", byWifi, byLTE)
 	}
 	if len(byLTE.GetSkew()) == 0 || !byLTE.GetNative() {
-		t.Fatalf("%v, expected its skew, and veth to run the program by itself", byLTE)
+		t.Fatalf("%v, expected its skew, and native XDP on veth", byLTE)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestAllPacketsPassWithoutPaths(t *testing.T) {
 	s.order(ordered("wifi", "lte"))
 	s.order(&agentv1.Eliminate{})
 	if s.executor.Report() != nil {
-		t.Fatalf("%v, expected nothing to be ordered any more", s.executor.Report())
+		t.Fatalf("%v, expected no order", s.executor.Report())
 	}
 	if shown := s.host.Run("ip", "-d", "link"); strings.Contains(shown, "xdp") {
 		t.Fatalf("%s, expected no program", shown)
@@ -208,7 +208,7 @@ func TestAnInvalidOrderKeepsThePreviousOne(t *testing.T) {
 		}
 	}
 	if len(s.executor.Report().GetPaths()) != 2 {
-		t.Fatalf("%v, expected the first order to stand", s.executor.Report())
+		t.Fatalf("%v, expected the first order to stay in force", s.executor.Report())
 	}
 }
 

@@ -132,7 +132,7 @@ func (r *road) sends() {
 	r.b.Cleanup(func() { r.sender.Close() })
 }
 
-var errLate = errors.New("who watches was held up")
+var errLate = errors.New("the measuring thread was delayed")
 
 // takes sends a volley in turns over roads with these programs, and returns the time per packet until the verdict. Another
 // processor measures, so that the start and the end of the sender do not count.

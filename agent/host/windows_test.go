@@ -33,7 +33,7 @@ func TestCapsBelongToTerminalsAndWindowsToGateways(t *testing.T) {
 		}
 		result := h.Obey(context.Background(), order)
 		if result.GetDone() != (able != "") || able == "" && !strings.Contains(result.GetSaid(), "relay") {
-			t.Fatalf("%v as %v, expected the order to be obeyed by who is able to", result, role)
+			t.Fatalf("%v as %v, expected the order to succeed if the host is capable", result, role)
 		}
 		report, err := h.Report()
 		if err != nil {

@@ -315,7 +315,7 @@ func (h *house) taking() *agentv1.Taking {
 
 func (h *house) reached(relay string, so bool) {
 	h.t.Helper()
-	h.eventually(fmt.Sprintf("that %s is reached is said to be %v", relay, so), func() bool {
+	h.eventually(fmt.Sprintf("the reachability of %s is reported as %v", relay, so), func() bool {
 		for _, each := range h.taking().GetRelays() {
 			if each.GetName() == relay {
 				return (each.GetReason() == "") == so

@@ -91,7 +91,7 @@ func TestAConnectionGetsASubflowViaAnotherRelay(t *testing.T) {
 	h.eventually("the other relay's way is by what is the best uplink then", ridden(1, 2))
 	order.Relays[1].Onward = nil
 	h.takes(order)
-	h.eventually("there is none by the other relay any more", ridden(1, 1))
+	h.eventually("the subflow via the other relay has ended", ridden(1, 1))
 }
 
 func TestADestinationUsesItsChosenRelays(t *testing.T) {
@@ -165,7 +165,7 @@ func TestAnEndedRelayClosesItsConnections(t *testing.T) {
 		t.Error("a connection outlived the order by which its relay was one")
 	}
 	if err := by["tokyo"].goesOn(); err != nil {
-		t.Errorf("another relay is none any more: %v", err)
+		t.Errorf("the other relay stopped: %v", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestTerminalsChangeWithoutDisturbingOthers(t *testing.T) {
 	slices.Reverse(order.Terminals[0].Locals) // another uplink is the best one
 	h.takes(order)
 	if err := television.goesOn(); err != nil {
-		t.Fatalf("one terminal is taken no more: another's connection: %v", err)
+		t.Fatalf("one terminal is no longer intercepted; another's connection: %v", err)
 	}
 	if err := tablet.goesOn(); err == nil {
 		t.Fatal("a connection outlived the order by which it was taken")
@@ -271,7 +271,7 @@ func TestATerminalCannotForgeARequestToTheRelay(t *testing.T) {
 		t.Fatalf("the server got %q (%v), expected what the terminal sent, as it is", line, err)
 	}
 	if _, err := h.opens(television4, server4, "8099"); !errors.Is(err, unix.ECONNRESET) { // where nobody listens
-		t.Fatalf("who is refused by a server reads %v, expected a reset", err)
+		t.Fatalf("a connection that the server refuses reads %v, expected a reset", err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestLocalAddressesOfTerminalsAcceptNoConnections(t *testing.T) {
 			return err
 		})
 		if (err == nil) != heard {
-			t.Fatalf("a stranger who calls %s gets %v, expected to be heard: %v", to, err, heard)
+			t.Fatalf("a connection of another host to %s gets %v, expected success: %v", to, err, heard)
 		}
 	}
 	if _, err := h.opens(television4, "10.50.0.1", "22"); !errors.Is(err, unix.ECONNREFUSED) {
@@ -384,7 +384,7 @@ func TestTakeRestoresTheHostAtItsEnd(t *testing.T) {
 		"is killed, and another given back what it left": func() {
 			h.end(os.Kill)
 			h.gateway.Sysctl("mptcp/blackhole_timeout", "60") // stays 0 afterwards
-			h.eventually("the guard has handed the path manager back", func() bool {
+			h.eventually("the guard has restored the path manager", func() bool {
 				return strings.Contains(h.gateway.Run("sysctl", "net.mptcp.pm_type"), "= 0")
 			})
 			if said, err := h.program("release", "--directory", h.directory).CombinedOutput(); !strings.Contains(string(said), "interception is removed") {

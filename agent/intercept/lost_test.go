@@ -82,7 +82,7 @@ func TestASubflowWithALostEndEventIsReplaced(t *testing.T) {
 		t.Fatal("it is not made again")
 	}
 	if len(kernel.created) != 0 || one.paths[path{wifi, tokyo}].port != 1001 {
-		t.Fatal("the one that stands is touched")
+		t.Fatal("an established subflow was changed")
 	}
 }
 

@@ -240,7 +240,7 @@ func TestRelayRefusesOrdersThatAffectEveryClient(t *testing.T) {
 	kernel := under(mptcp.KernelManager, connection(1, true, phoneWifi, phoneLTE), connection(2, true, laptopWifi, laptopLTE))
 	outcome, err := order(t, relay, kernel, phoneLTE, phoneWifi, false)
 	if err == nil || !strings.Contains(err.Error(), "every client") || outcome.Connections != 0 {
-		t.Fatalf("%v, %v, expected a refusal that says whom it would reach", outcome, err)
+		t.Fatalf("%v, %v, expected a refusal that names the affected clients", outcome, err)
 	}
 	expectActive(t, kernel, relay, 1, phoneWifi+" "+phoneLTE)
 	expectActive(t, kernel, relay, 2, laptopWifi+" "+laptopLTE)

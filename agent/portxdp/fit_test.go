@@ -217,7 +217,7 @@ func TestErrorsAndMulticastGetNoAnswer(t *testing.T) {
 	for name, frame := range cases {
 		t.Run(name, func(t *testing.T) {
 			if out := b.passes(frame); !bytes.Equal(out, frame) || b.answered() != nil {
-				t.Errorf("expected that it passes as it is, and nobody is answered")
+				t.Errorf("expected that it passes unchanged and without an answer")
 			}
 		})
 	}

@@ -153,7 +153,7 @@ func TestOrdersKeepUnchangedItemsWhenReplaced(t *testing.T) {
 		t.Fatal("what is the same did not go on")
 	}
 	if _, after := p.near.Report(); after[0].Name != "lte" || after[0].Sent > 0 || after[1].Sent < before[0].Sent {
-		t.Fatalf("%v after %v, expected that the counts of lte begin anew", after, before)
+		t.Fatalf("%v after %v, expected new counts for lte", after, before)
 	}
 	p.await("the path with another key is answered", answers)
 	p.await("both go on", func(_ *agentv1.PathHealth, a *agentv1.Answering) bool {
@@ -236,7 +236,7 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	lost := uint64(0)
 	p.await("what cannot be sent is lost", func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { lost = h.Lost; return h.Lost > 5 })
 	plug()
-	p.await("it is answered again, and nothing counts anew", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
+	p.await("it is answered again, and counts continue", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
 		return h.Reason == "" && h.Windows[0].Sent > h.Windows[0].Lost && h.Lost >= lost && a.Replays+a.Strangers == 0
 	})
 }

@@ -167,13 +167,13 @@ func TestTheRelayServesOnlyTheNamedCertificates(t *testing.T) {
 	}
 	of := r.authority.Relay("home", &home.Key.PublicKey, nil)
 	for what, is := range map[string]trust.Identity{
-		"another agent":                     r.authority.Identity("elsewhere", "controller:1"),
-		"a certificate that counts no more": r.authority.Identity("home", "controller:1"),
-		"another authority's":               controllertest.NewAuthority(t).Identity("home", "controller:1"),
-		"a certificate to serve with":       {Name: "home", Certificate: of, CA: home.CA, Key: home.Key},
+		"another agent":               r.authority.Identity("elsewhere", "controller:1"),
+		"a replaced certificate":      r.authority.Identity("home", "controller:1"),
+		"another authority's":         controllertest.NewAuthority(t).Identity("home", "controller:1"),
+		"a certificate to serve with": {Name: "home", Certificate: of, CA: home.CA, Key: home.Key},
 	} {
 		if _, _, code := r.tunnel(is, 4433, server4); code != 0 {
-			t.Errorf("who shows %s is answered %d, expected nothing", what, code)
+			t.Errorf("a peer with %s gets the answer %d, expected none", what, code)
 		}
 	}
 	for to, code := range map[string]int{
@@ -198,11 +198,11 @@ func TestANewOrderClosesOnlyRemovedGateways(t *testing.T) {
 	_, cut := r.carried(gone, 4433, server4)
 	r.obeys(r.order(4434, guest(home)))
 	if _, err := cut.ReadByte(); !errors.Is(err, unix.ECONNRESET) {
-		t.Fatalf("who is no guest any more reads %v, expected a reset", err)
+		t.Fatalf("a connection of a removed gateway reads %v, expected a reset", err)
 	}
 	r.speaks(stays, its)
 	if _, _, code := r.tunnel(home, 4433, server4); code != 0 {
-		t.Fatalf("at the port of before it answers %d, expected nobody there", code)
+		t.Fatalf("the previous port answers %d, expected no listener", code)
 	}
 	r.carried(home, 4434, server4)
 
@@ -227,7 +227,7 @@ func TestANewOrderClosesOnlyRemovedGateways(t *testing.T) {
 
 	r.obeys(&agentv1.Relay{})
 	if _, err := its.ReadByte(); !errors.Is(err, unix.ECONNRESET) || r.executor.Report() != nil {
-		t.Fatalf("who was carried by what is no relay any more reads %v, expected a reset", err)
+		t.Fatalf("a connection of an ended relay reads %v, expected a reset", err)
 	}
 }
 
@@ -290,11 +290,11 @@ func TestABusyRelayPortIsReportedAndRetried(t *testing.T) {
 	r.eventually("the door is open", func(said *agentv1.Relaying) bool { return said.GetReason() == "" })
 	_, lines := r.carried(home, 4433, server4)
 	if reason := r.executor.reason(time.Now().Add(24 * time.Hour)); !strings.Contains(reason, "certificate expired at") {
-		t.Fatalf("%q is said of a certificate that has expired", reason)
+		t.Fatalf("reason %q for an expired certificate", reason)
 	}
 	r.end()
 	if _, err := lines.ReadByte(); !errors.Is(err, unix.ECONNRESET) {
-		t.Fatalf("who was carried by an agent that ends reads %v, expected a reset", err)
+		t.Fatalf("a connection of an ending agent reads %v, expected a reset", err)
 	}
 }
 

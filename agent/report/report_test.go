@@ -88,7 +88,7 @@ func TestFittingLeavesOutSilentConnections(t *testing.T) {
 	for i, c := range told {
 		size += proto.Size(c)
 		if c.Token != uint32(i+1) {
-			t.Fatalf("connection %d stands at %d: the liveliest come first", c.Token, i)
+			t.Fatalf("connection %d is at position %d, expected the most recently active first", c.Token, i)
 		}
 	}
 	if size > bytes {

@@ -288,7 +288,7 @@ func TestALongAbsenceIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		for _, line := range a.said.await(t, "connection refused") {
 			if !strings.Contains(line, "level=DEBUG") {
-				t.Fatalf("it is said again, aloud: %s", line)
+				t.Fatalf("it is logged again above level DEBUG: %s", line)
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func TestRevokedAgentLogsOnceAndUsesANewCertificateAtOnce(t *testing.T) {
 	a.brain.Next().End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked: and other words"))
 	for _, line := range a.said.await(t, "and other words") {
 		if !strings.Contains(line, "level=DEBUG") {
-			t.Fatalf("it is said again, aloud: %s", line)
+			t.Fatalf("it is logged again above level DEBUG: %s", line)
 		}
 	}
 	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
@@ -328,7 +328,7 @@ func TestJoiningAgainReconnectsAtOnceWithTheNewIdentity(t *testing.T) {
 	a := begin(t)
 	a.brain.Welcomed(60000)
 	if a.brain.Visited(2 * time.Second) {
-		t.Fatal("it came anew, and nothing had changed")
+		t.Fatal("the stream was reopened without a change")
 	}
 	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
 		t.Fatal(err)

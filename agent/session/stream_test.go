@@ -76,7 +76,7 @@ func TestFiredIsSentOnTheNextStream(t *testing.T) {
 	s.host.fired <- &agentv1.Fired{Name: "wifi"}
 	ended, _ := s.begin(io.EOF)
 	if err := ended.tellFired(); err == nil {
-		t.Fatal("what could not be said passed for said")
+		t.Fatal("an unsent message counts as sent")
 	}
 	next, wire := s.begin(nil)
 	for range 2 {

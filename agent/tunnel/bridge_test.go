@@ -152,7 +152,7 @@ func TestBridgeReadsADeviceThatAnotherProgramReplaced(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), patient)
 		Reopened(ctx, host.Try, "rl", slog.Default())
 		if err := ctx.Err(); err != nil {
-			t.Fatalf("%d: %v, expected the bridge to read the device by then, and to be asked no more", n, err)
+			t.Fatalf("%d: %v, expected the bridge to read the device and no further request", n, err)
 		}
 		stop()
 		if number := host.Run("ovs-vsctl", "get", "Interface", "rl", "ofport"); number != "7\n" {

@@ -257,7 +257,7 @@ func TestMTUFollowsAPathThatShrinksAndGrows(t *testing.T) {
 	p := newPair(t, 11).settle()
 	p.mtu = [2]int{1350, 1450}
 	p.until(20*time.Second, func() bool { return p.starts.MTU() == 0 })
-	p.expect(p.starts.MTU() == 0, "what goes through no more is still told: %d", p.starts.MTU())
+	p.expect(p.starts.MTU() == 0, "a length that no longer passes is still reported: %d", p.starts.MTU())
 	took := p.until(time.Minute, func() bool { return p.starts.MTU() != 0 && p.answers.MTU() == p.starts.MTU() })
 	p.expect(p.starts.MTU() == 1350, "%d bytes after %v", p.starts.MTU(), took)
 	p.mtu = [2]int{1450, 1450}

@@ -236,7 +236,7 @@ func TestANewKeyReplacesTheOldOneWithoutARestart(t *testing.T) {
 	if _, err := w.away.executor.Order(another(w.away.order)); err != nil {
 		t.Fatal(err)
 	}
-	w.await("the end with the old key is heard no more", func() bool { return w.near.says().GetReason() != "" })
+	w.await("the end with the old key is silent", func() bool { return w.near.says().GetReason() != "" })
 	if w.ping(100) {
 		t.Fatal("packets go through for an end whose key was revoked")
 	}

@@ -100,9 +100,9 @@ func TestNextAgentTakesOverAKilledAgentsTunnels(t *testing.T) {
 	}
 	w.await("both are heard", w.alive)
 	if says := w.away.says(); says.GetMoves() != 0 {
-		t.Fatalf("%v, expected nobody to have moved", says)
+		t.Fatalf("%v, expected no move", says)
 	}
 	if err := w.far.Try(func() error { return exec.Command("ip", "link", "show", "gone").Run() }); err == nil {
-		t.Fatal("what is not ordered any more is still there")
+		t.Fatal("a device without an order still exists")
 	}
 }

@@ -35,7 +35,7 @@ func TestASecondAgentOfANamespaceIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := second.Order(&agentv1.Tunnels{}); err != nil {
-		t.Fatalf("%v, expected that who wants no tunnels is not refused", err)
+		t.Fatalf("%v, expected an order without tunnels to succeed", err)
 	}
 	ended, end := context.WithCancel(context.Background())
 	end()

@@ -222,7 +222,7 @@ func TestSecondExecutorIsRefused(t *testing.T) {
 	w.Order(first, capOf(near, far, 0, 10))
 	_, err := w.Executor().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: capstest.Lease})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
-		t.Fatalf("%v, expected it to say who has it", err)
+		t.Fatalf("%v, expected an error that names the holder", err)
 	}
 	if now := atRoot(w); now != 1 {
 		t.Fatalf("%d programs at the root of cgroups, expected that of the first", now)

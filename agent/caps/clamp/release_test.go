@@ -21,19 +21,19 @@ func TestReleaseRemovesAKilledAgentsClamp(t *testing.T) {
 	upload := w.Upload(far, false)
 	upload.AwaitWindow(12, 12)
 	if gone := release(w); gone != 0 || atRoot(w) != 1 {
-		t.Fatalf("%d programs are taken away, expected those of a living agent to stay", gone)
+		t.Fatalf("%d programs are detached, expected those of a running agent to stay", gone)
 	}
 	agent.Process.Kill()
 	agent.Wait()
 	if gone := release(w); gone != 1 || atRoot(w) != 0 {
-		t.Fatalf("%d programs are taken away and %d are left, expected that of the killed agent to go", gone, atRoot(w))
+		t.Fatalf("%d programs are detached and %d are left, expected that of the killed agent to be detached", gone, atRoot(w))
 	}
 	if now := upload.Info().Max_pacing_rate; now != ^uint64(0) {
 		t.Errorf("%d bytes a second at most, expected what it had", now)
 	}
 	upload.AwaitWindow(30, 10_000) // before the lease ends
 	if gone := release(w); gone != 0 {
-		t.Errorf("%d programs are taken away where nothing is left", gone)
+		t.Errorf("%d programs are detached, expected none", gone)
 	}
 }
 
@@ -49,12 +49,12 @@ func TestReleaseKeepsALivingAgentsProgram(t *testing.T) {
 		t.Fatalf("%d programs at the root of cgroups, expected that of the killed agent and the next one's", now)
 	}
 	if gone := release(w); gone != 1 || atRoot(w) != 1 {
-		t.Fatalf("%d programs are taken away and %d are left, expected that of the killed agent to go alone", gone, atRoot(w))
+		t.Fatalf("%d programs are detached and %d are left, expected only that of the killed agent to be detached", gone, atRoot(w))
 	}
 	upload.AwaitWindow(20, 20)
 	upload.StaysWithin(1, 20)
 	if gone := release(w); gone != 0 || atRoot(w) != 1 {
-		t.Fatalf("%d programs are taken away, expected that of the living agent to stay", gone)
+		t.Fatalf("%d programs are detached, expected that of the running agent to stay", gone)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestOrderRefusesInvalidCaps(t *testing.T) {
 		}
 	}
 	if h.executor.Report() != nil {
-		t.Error("something stands all the same")
+		t.Error("programs are attached nevertheless")
 	}
 }
 

@@ -49,7 +49,7 @@ func TestLowerChangesWindowAndChecksumOnly(t *testing.T) {
 			at := len(before) - len(tcpAnd(before))
 			copy(before[at+14:], after[at+14:at+18]) // window and checksum
 			if !bytes.Equal(before, after) {
-				t.Fatalf("%x, expected no more to be changed: %x", after, before)
+				t.Fatalf("%x, expected no other change: %x", after, before)
 			}
 		})
 	}

@@ -123,9 +123,9 @@ func TestSecondExecutorIsRefused(t *testing.T) {
 	await(t, func() bool { // a child that another test forks holds a copy of our link until it calls exec
 		_, err = w.Executor().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: lease})
 		return err == nil || strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid()))
-	}, func() any { return err }, "to be told who has it")
+	}, func() any { return err }, "expected an error that names the holder")
 	if err == nil {
-		t.Fatal("two hold the windows of one host")
+		t.Fatal("two agents hold the windows of one host")
 	}
 }
 

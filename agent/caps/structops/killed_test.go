@@ -30,7 +30,7 @@ func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	}
 	newer := w.Upload(far, false)
 	if held(newer) {
-		t.Fatal("a new socket is held by nobody")
+		t.Fatal("a new socket has no cap")
 	}
 	executor := w.Executor()
 	w.Start(executor)
@@ -39,7 +39,7 @@ func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	newer.StaysWithin(0, 12)
 	w.Order(executor)
 	if now := upload.Control(); now != "reno" {
-		t.Fatalf("%s, expected what others have here: nobody remembers what it had", now)
+		t.Fatalf("%s, expected the default, because the previous one is unknown", now)
 	}
 }
 

@@ -202,7 +202,7 @@ func TestMeasureCountsALostAnswerAsLoss(t *testing.T) {
 		t.Fatalf("%d of %d lost, %v; expected a tenth", lost, len(result.Samples), result.Ended)
 	}
 	if longest, _ := result.Through(); longest != 0 {
-		t.Fatalf("nothing longer than %d is said to come through", longest)
+		t.Fatalf("%d is reported as the longest length that passes", longest)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestOpenRejectsShortAndForgedPackets(t *testing.T) {
 
 func TestOpenPacketRejectsAnswers(t *testing.T) {
 	if _, ok := OpenPacket(testKey, Answer{Received: 1}.Seal(testKey)); ok {
-		t.Fatal("who sends answers back to the reflector would be answered")
+		t.Fatal("the reflector answers its own reflected answers")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestNewEstimateRoundsUpAndIsNeverZero(t *testing.T) {
 	for _, wrongBy := range []time.Duration{0, 1, 59, time.Microsecond, 333 * time.Millisecond, 16 * time.Second, time.Hour, 1<<63 - 1} {
 		said := errorOf(NewEstimate(true, wrongBy))
 		if said == 0 || said < wrongBy.Seconds() || said > max(2e-9, wrongBy.Seconds()*1.01) {
-			t.Errorf("%v is said to be %v s", wrongBy, said)
+			t.Errorf("%v is encoded as %v s", wrongBy, said)
 		}
 	}
 }

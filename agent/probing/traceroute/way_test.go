@@ -120,7 +120,7 @@ func FuzzAnsweredAndICMPError(f *testing.F) {
 				t.Fatalf("%x is taken for an answer", packet)
 			}
 			if _, _, from, ours := p.icmpError(packet, extended); ours && !from.IsValid() {
-				t.Fatalf("%x is taken for an error of nobody", extended)
+				t.Fatalf("%x is parsed as an error without a sender", extended)
 			}
 		}
 	})
