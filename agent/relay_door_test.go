@@ -114,7 +114,7 @@ func TestMissingOptionsAreNamed(t *testing.T) {
 		"relay --listen 127.0.0.1:0 " + shown: "and --gateway",
 		"relay --listen 127.0.0.1:0 --gateway home --allow-ports http " + shown:   "no list of ports",
 		"relay --listen 127.0.0.1:0 --gateway home --congestion other " + shown:   `the congestion control "other" cannot be had`,
-		"relay --listen 127.0.0.1:0 --gateway home " + shown + " --key /dev/null": "cannot be used",
+		"relay --listen 127.0.0.1:0 --gateway home " + shown + " --key /dev/null": "cannot use the certificate",
 		"take":        "take needs --relay",
 		"take --help": "usage: bicast-agent take",
 		"take --relay a:1 --name a --port 5000 --fallback both " + inside + shown:                      "--fallback direct or block",
@@ -123,7 +123,7 @@ func TestMissingOptionsAreNamed(t *testing.T) {
 		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.0/8 " + shown:            "--inside and --from",
 		"take --relay a:1 --name a --port 5000 --fallback block --inside a/b " + shown:                 "expected the name of a network device",
 		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.1 " + shown:              "expected a network",
-		"take --relay a:1 --name a --port 5000 --fallback block " + inside + shown + " --ca /dev/null": "the authority /dev/null cannot be used",
+		"take --relay a:1 --name a --port 5000 --fallback block " + inside + shown + " --ca /dev/null": "cannot use the authority /dev/null",
 	} {
 		agent := exec.Command("/proc/self/exe", strings.Fields(words)...)
 		agent.Env = append(os.Environ(), asAgent+"=1")

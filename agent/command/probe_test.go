@@ -97,8 +97,8 @@ func TestProbeErrorsAreExplained(t *testing.T) {
 		{2, "expected FIRST-LAST/STEP", []string{"probe", "--to", to, "--key-file", key, "--lengths", "8-16/8"}},
 		{2, "expected 200µs to 1m0s; no more than 5000 a second are answered", []string{"probe", "--to", to, "--key-file", key, "--every", "0"}},
 		{2, "reflect needs --listen", []string{"reflect", "--listen", "0.0.0.0", "--key-file", key}},
-		{1, "got 0.0.0.0:7", []string{"reflect", "--listen", "0.0.0.0:7", "--key-file", key}},
-		{1, "cannot be bound", []string{"reflect", "--listen", "192.0.2.1:7", "--key-file", key}},
+		{1, "cannot listen at 0.0.0.0:7", []string{"reflect", "--listen", "0.0.0.0:7", "--key-file", key}},
+		{1, "cannot bind to 192.0.2.1:7", []string{"reflect", "--listen", "192.0.2.1:7", "--key-file", key}},
 		{0, "usage: bicast-agent probe", []string{"probe", "--help"}},
 		{0, "usage: bicast-agent reflect", []string{"reflect", "--help"}},
 	} {

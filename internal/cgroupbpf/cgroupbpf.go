@@ -152,7 +152,7 @@ func (f *Found) TakeAway() (gone int, err error) {
 		case err == nil:
 			gone++
 		case !errors.Is(err, unix.ENOENT): // another agent may have detached it
-			return gone, fmt.Errorf("a killed agent's program cannot be detached from the cgroup %s: %w", each.cgroup.Name(), err)
+			return gone, fmt.Errorf("cannot detach a killed agent's program from the cgroup %s: %w", each.cgroup.Name(), err)
 		}
 	}
 	return gone, nil
@@ -179,7 +179,7 @@ type Whose struct {
 func (p *Program) Read(called string, into any) error {
 	table := p.Maps[called]
 	if table == nil {
-		return fmt.Errorf("it is not our program: it has no map %s", called)
+		return fmt.Errorf("the program is not ours: it has no map %s", called)
 	}
 	return table.Lookup(uint32(0), into)
 }

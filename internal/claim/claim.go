@@ -151,7 +151,7 @@ func holder(path string) string {
 func here(name string) (string, error) {
 	var namespace unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
-		return "", fmt.Errorf("%s cannot be claimed: cannot identify this network namespace: %w", name, err)
+		return "", fmt.Errorf("cannot claim %s, since this network namespace cannot be identified: %w", name, err)
 	}
 	return file(fmt.Sprint(namespace.Ino), name)
 }
@@ -159,7 +159,7 @@ func here(name string) (string, error) {
 func file(of, name string) (string, error) {
 	directory, err := createDirectory(claimsDirectory())
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be claimed: %w", name, err)
+		return "", fmt.Errorf("cannot claim %s: %w", name, err)
 	}
 	return filepath.Join(directory, of+"."+url.PathEscape(name)), nil
 }

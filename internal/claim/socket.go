@@ -29,7 +29,7 @@ func bind(name, does string) (io.Closer, error) {
 	address := &unix.SockaddrUnix{Name: "@bicast-agent claim " + name}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be claimed: %w", name, err)
+		return nil, fmt.Errorf("cannot claim %s: %w", name, err)
 	}
 	for late := time.Now().Add(closing); ; time.Sleep(pause) {
 		err = unix.Bind(fd, address)
@@ -50,7 +50,7 @@ func bind(name, does string) (io.Closer, error) {
 			return nil, unix.Close(fd)
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("%s cannot be claimed: %w", name, err), unix.Close(fd))
+	return nil, errors.Join(fmt.Errorf("cannot claim %s: %w", name, err), unix.Close(fd))
 }
 
 // peer returns who listens at an address.

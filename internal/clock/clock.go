@@ -20,7 +20,7 @@ func Boot() time.Duration { return read(unix.CLOCK_BOOTTIME) }
 func read(clock int32) time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(clock, &now); err != nil {
-		panic(fmt.Sprintf("clock %d cannot be read: %v", clock, err)) // every kernel since 2.6.39 has both
+		panic(fmt.Sprintf("cannot read clock %d: %v", clock, err)) // every kernel since 2.6.39 has both
 	}
 	return time.Duration(now.Nano())
 }

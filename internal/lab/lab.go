@@ -64,7 +64,7 @@ func newHost(t testing.TB) *Host {
 	h := &Host{t: t}
 	h.must(onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("a network namespace cannot be made: %w; run the tests as root", err)
+			return fmt.Errorf("cannot create a network namespace: %w; run the tests as root", err)
 		}
 		var err error
 		h.file, err = os.Open("/proc/thread-self/ns/net")

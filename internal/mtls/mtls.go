@@ -67,7 +67,7 @@ func Serving(shows tls.Certificate, authority *x509.CertPool, guests Guests) *tl
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if shown := state.PeerCertificates[0]; guests.Name(shown) == "" {
-				return fmt.Errorf("the peer is %q: expected the valid certificate of one of %v", shown.Subject.CommonName, guests)
+				return fmt.Errorf("the peer shows a certificate for %q, expected a valid one of %v", shown.Subject.CommonName, guests)
 			}
 			return nil
 		},
@@ -131,16 +131,16 @@ func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 		pair, err = tls.X509KeyPair(certificate, key)
 	}
 	if err != nil {
-		return pair, nil, fmt.Errorf("the certificate %s and its key %s cannot be used (%w): expected both in PEM, one for the other",
+		return pair, nil, fmt.Errorf("cannot use the certificate %s with the key %s (%w): expected a matching pair in PEM",
 			f.Certificate, f.Key, err)
 	}
 	text, err := read(f.Authority)
 	authority := x509.NewCertPool()
 	if err == nil && !authority.AppendCertsFromPEM(text) {
-		err = errors.New("there is no certificate in it")
+		err = errors.New("the file has no certificate")
 	}
 	if err != nil {
-		return pair, nil, fmt.Errorf("the authority %s cannot be used (%w): expected its certificate in PEM", f.Authority, err)
+		return pair, nil, fmt.Errorf("cannot use the authority %s (%w): expected its certificate in PEM", f.Authority, err)
 	}
 	return pair, authority, nil
 }

@@ -25,7 +25,7 @@ const (
 func Rules(table string) (int, error) {
 	messages, err := dump(unix.NFT_MSG_GETRULE, ruleTable, table)
 	if err != nil {
-		return 0, fmt.Errorf("the rules of the table %s of nft cannot be read: %w", table, err)
+		return 0, fmt.Errorf("cannot read the rules of the nft table %s: %w", table, err)
 	}
 	return len(messages), nil
 }
@@ -34,13 +34,13 @@ func Rules(table string) (int, error) {
 func Counters(table string) (map[string]uint64, error) {
 	messages, err := dump(unix.NFT_MSG_GETOBJ, objectTable, table)
 	if err != nil {
-		return nil, fmt.Errorf("the counters of the table %s of nft cannot be read: %w", table, err)
+		return nil, fmt.Errorf("cannot read the counters of the nft table %s: %w", table, err)
 	}
 	var found map[string]uint64
 	for _, message := range messages {
 		name, packets, err := decodeCounter(message.Data)
 		if err != nil {
-			return nil, fmt.Errorf("the counters of the table %s of nft cannot be read: %w", table, err)
+			return nil, fmt.Errorf("cannot read the counters of the nft table %s: %w", table, err)
 		}
 		if found == nil {
 			found = map[string]uint64{}
@@ -72,7 +72,7 @@ func dump(kind netlink.HeaderType, attribute uint16, table string) ([]netlink.Me
 func decodeCounter(b []byte) (name string, packets uint64, err error) {
 	const header = 4 // struct nfgenmsg
 	if len(b) < header {
-		return "", 0, fmt.Errorf("a counter of %d bytes, expected at least %d", len(b), header)
+		return "", 0, fmt.Errorf("a counter message of %d bytes, expected at least %d", len(b), header)
 	}
 	attributes, err := netlink.NewAttributeDecoder(b[header:])
 	if err != nil {

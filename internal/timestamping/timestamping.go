@@ -83,7 +83,7 @@ func Probe() error {
 func Listen(at netip.AddrPort, device string) (*Socket, error) {
 	switch address := at.Addr(); {
 	case address.IsUnspecified() || !address.IsValid() && at.Port() == 0:
-		return nil, fmt.Errorf("expected an address of this host to listen at, got %v", at)
+		return nil, fmt.Errorf("cannot listen at %v, expected an address of this host", at)
 	case address.IsValid():
 		return open(at, netip.AddrPort{}, device)
 	}
@@ -97,7 +97,7 @@ func Listen(at netip.AddrPort, device string) (*Socket, error) {
 // Dial connects to one address, optionally from a local address and by a device.
 func Dial(from, to netip.AddrPort, device string) (*Socket, error) {
 	if from.IsValid() && from.Addr().Unmap().Is4() != to.Addr().Unmap().Is4() {
-		return nil, fmt.Errorf("%v cannot be reached from %v: one is IPv4, the other IPv6", to, from)
+		return nil, fmt.Errorf("cannot reach %v from %v: one is IPv4, the other IPv6", to, from)
 	}
 	return open(from, to, device)
 }
@@ -114,10 +114,10 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 		s.six, family = true, unix.AF_INET6
 	}
 	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
-		return nil, fmt.Errorf("no UDP socket: %w", err)
+		return nil, fmt.Errorf("cannot open a UDP socket: %w", err)
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("no eventfd: %w", err)
+		return nil, fmt.Errorf("cannot open an eventfd: %w", err)
 	}
 	if device != "" {
 		if err := unix.BindToDevice(s.fd, device); err != nil {
@@ -129,12 +129,12 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 	}
 	if from.IsValid() {
 		if err := unix.Bind(s.fd, s.address(from)); err != nil {
-			return nil, fmt.Errorf("%v cannot be bound: %w", from, err)
+			return nil, fmt.Errorf("cannot bind to %v: %w", from, err)
 		}
 	}
 	if to.IsValid() {
 		if err := unix.Connect(s.fd, s.address(to)); err != nil {
-			return nil, fmt.Errorf("%v cannot be reached: %w", to, err)
+			return nil, fmt.Errorf("cannot reach %v: %w", to, err)
 		}
 	}
 	s.hardware = stampsInHardware(s.fd, s.Local().Addr(), device)
@@ -164,7 +164,7 @@ func (s *Socket) setOptions() error {
 	}
 	for _, each := range options {
 		if err := unix.SetsockoptInt(s.fd, each[0], each[1], each[2]); err != nil {
-			return fmt.Errorf("a UDP socket's option %d: %w", each[1], err)
+			return fmt.Errorf("cannot set the option %d of a UDP socket: %w", each[1], err)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *Socket) count(on bool) error {
 		flags |= unix.SOF_TIMESTAMPING_OPT_ID
 	}
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, flags); err != nil {
-		return fmt.Errorf("the kernel cannot stamp packets (SO_TIMESTAMPING, since Linux 5.1): %w", err)
+		return fmt.Errorf("the kernel cannot stamp packets (SO_TIMESTAMPING needs Linux 5.1): %w", err)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func attach(program *ebpf.Program, device *net.Interface) (attachment, error) {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST):
-		return attachment{}, fmt.Errorf("%s has an XDP program already, of an agent or another program: stop that (`ip link show %s` "+
+		return attachment{}, fmt.Errorf("%s has an XDP program already, of an agent or another program: stop it (`ip link show %s` "+
 			"names it)", device.Name, device.Name)
 	case err != nil:
 		return attachment{}, fmt.Errorf("%s accepts no XDP program (%s): %w", device.Name, Wanted, err)
