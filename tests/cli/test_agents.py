@@ -19,8 +19,8 @@ from controller.edges.http.server import serve
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
 from gateway import links
-from tests.controller.edges.http.desk import SETTINGS, TOKEN, FakeCore
-from tests.controller.edges.http.front import FakeEnroller
+from tests.controller.edges.http.fake_core import SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.fake_enroller import FakeEnroller
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,7 +31,9 @@ ELSEWHERE = (
 )
 
 
-def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: FakeEnroller, capsys: Captured) -> None:
+def test_enroll_prints_the_line_to_type_on_the_agents_host(
+    api: str, fake_enroller: FakeEnroller, capsys: Captured
+) -> None:
     assert main(["enroll", "tablet"]) == OK
     first, line, last, secret = capsys.readouterr().out.splitlines()
     assert first.startswith("single-use, valid until ") and first.endswith("; run on tablet:")
@@ -48,9 +50,9 @@ def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
 
 @pytest.mark.parametrize("join", ["127.7.7.7:1", "[::1]:8656"])
 def test_enroll_warns_when_the_join_address_is_loopback(
-    api: str, front: FakeEnroller, join: str, capsys: Captured
+    api: str, fake_enroller: FakeEnroller, join: str, capsys: Captured
 ) -> None:
-    front.join = join
+    fake_enroller.join = join
     assert main(["enroll", "tablet"]) == OK
     _, line, warning, _, _ = capsys.readouterr().out.splitlines()
     assert line.endswith(f"bicast-agent join {join} --name tablet --token secret.pin")
@@ -59,13 +61,13 @@ def test_enroll_warns_when_the_join_address_is_loopback(
 
 
 def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
-    api: str, front: FakeEnroller, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    api: str, fake_enroller: FakeEnroller, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = ("192.168.1.1/24", "10.9.0.1/16", "2001:db8::1/64", "127.0.0.1/8")
     up = replace(links.read()[0], up=True, addresses=tuple(map(ip_interface, addresses)))
     down = replace(up, up=False, addresses=(ip_interface("172.16.0.1/12"),))
     monkeypatch.setattr(links, "read", lambda: (up, down))
-    front.join = "0.0.0.0:8656"
+    fake_enroller.join = "0.0.0.0:8656"
     assert main(["enroll", "tablet"]) == OK
     joins = re.findall(
         r"bicast-agent join (\S+) --name tablet --token secret.pin$", capsys.readouterr().out, re.MULTILINE
@@ -73,7 +75,7 @@ def test_enroll_prints_a_line_for_each_address_of_a_wildcard(
     assert joins == ["192.168.1.1:8656", "10.9.0.1:8656"]
 
 
-def test_revoke_prints_the_result(api: str, front: FakeEnroller, capsys: Captured) -> None:
+def test_revoke_prints_the_result(api: str, fake_enroller: FakeEnroller, capsys: Captured) -> None:
     assert main(["revoke", "phone"]) == OK
     assert capsys.readouterr().out == "phone is revoked\n"
     assert main(["revoke", "phone"]) == OK
@@ -82,14 +84,14 @@ def test_revoke_prints_the_result(api: str, front: FakeEnroller, capsys: Capture
 
 @pytest.mark.parametrize(("words", "says"), [(["enroll", "No"], "'No'"), (["revoke", "nobody"], "laptop, phone")])
 def test_enroll_and_revoke_refuse_a_bad_name(
-    api: str, front: FakeEnroller, words: list[str], says: str, capsys: Captured
+    api: str, fake_enroller: FakeEnroller, words: list[str], says: str, capsys: Captured
 ) -> None:
     assert main(words) == REFUSED
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("bicast: ") and says in err
 
 
-def test_agents_lists_enrolled_agents(api: str, front: FakeEnroller, capsys: Captured) -> None:
+def test_agents_lists_enrolled_agents(api: str, fake_enroller: FakeEnroller, capsys: Captured) -> None:
     assert main(["agents"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert re.split(" {2,}", lines[0]) == [
@@ -105,9 +107,9 @@ def test_agents_lists_enrolled_agents(api: str, front: FakeEnroller, capsys: Cap
 
 
 def test_commands_name_the_missing_setting_when_agents_are_off(
-    desk: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    fake_core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    running = serve(make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN), SETTINGS)
     monkeypatch.setenv("BICAST_API", str(running.endpoint))
     monkeypatch.setenv("BICAST_TOKEN", TOKEN)
     try:
@@ -121,19 +123,19 @@ def test_commands_name_the_missing_setting_when_agents_are_off(
         running.stop()
 
 
-def test_status_names_a_revoked_agent_that_still_tries(api: str, front: FakeEnroller, capsys: Captured) -> None:
+def test_status_names_a_revoked_agent_that_still_tries(api: str, fake_enroller: FakeEnroller, capsys: Captured) -> None:
     def warnings() -> list[str]:
         assert main(["status"]) == OK
         return [line for line in capsys.readouterr().out.splitlines() if "still tries" in line]
 
     assert warnings() == [], "its last try was long ago"
-    front.known["laptop"] = replace(front.known["laptop"], tried_at=time.time() - 90)
+    fake_enroller.known["laptop"] = replace(fake_enroller.known["laptop"], tried_at=time.time() - 90)
     (line,) = warnings()
     assert line.startswith(
         "! agent laptop: it was revoked and still tries to connect, 1 min ago from 192.0.2.8:50000; stop it "
     )
     assert "`./bicast enroll laptop` and `bicast-agent join`" in line
-    front.known["laptop"] = replace(front.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
+    fake_enroller.known["laptop"] = replace(fake_enroller.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
     assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in warnings()[0]
-    front.known["laptop"] = replace(front.known["laptop"], standing=EnrolmentState.AWAY)
+    fake_enroller.known["laptop"] = replace(fake_enroller.known["laptop"], standing=EnrolmentState.AWAY)
     assert warnings() == [], "it has joined again"

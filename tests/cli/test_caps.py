@@ -12,16 +12,16 @@ import pytest
 from cli import OK
 from cli.__main__ import main
 from controller.model.config import CapRule, CapTables
-from tests.controller.edges.http.desk import AIR, SHARED, FakeCore
+from tests.controller.edges.http.fake_core import AIR, SHARED, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 
 
-def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     paper = replace(
         AIR, name="attic", rule=CapRule.PAPER, tables=CapTables.JELLY_BEAN, bandwidth_bps=None, terminals=()
     )
-    desk.snapshot = replace(SHARED, access_points=(AIR, paper))
+    fake_core.snapshot = replace(SHARED, access_points=(AIR, paper))
     assert main(["caps"]) == OK
     told = capsys.readouterr().out
     assert re.search(r"^air +home +ideal +2 +65536 bytes +20 Mbit/s, written in gateway.yaml$", told, re.MULTILINE)
@@ -34,8 +34,8 @@ def test_caps_lists_each_terminal_with_cap_enforcer_and_reason(api: str, desk: F
     assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
 
 
-def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = SHARED
+def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = SHARED
     assert main(["status"]) == OK
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! home: access point air: ")]
     assert [line.removeprefix("! home: access point air: ") for line in warnings] == [

@@ -11,14 +11,14 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
-from tests.controller.edges.http.desk import DOWN, LTE, MEASURED, UP, FakeCore
+from tests.controller.edges.http.fake_core import DOWN, LTE, MEASURED, UP, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 KNOWN = replace(LTE, directions=(UP, replace(UP, direction="down", bps=20e6, least_bps=20e6, most_bps=None)))
 
 
-def test_status_has_a_line_for_each_path_and_direction(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = MEASURED
+def test_status_has_a_line_for_each_path_and_direction(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = MEASURED
     assert main(["status"]) == OK
     told = capsys.readouterr().out
     up = r"^lte +home +shed +0\.5 % +41\.3 ms +9\.98 Mbit/s \(9\.9 to 10\.1\), one packet and trains, 4 min ago$"
@@ -31,21 +31,21 @@ def test_status_has_a_line_for_each_path_and_direction(api: str, desk: FakeCore,
         assert re.search(line, told, re.MULTILINE), told
 
 
-def test_status_hides_air_paths_without_agent_or_measurement(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_status_hides_air_paths_without_agent_or_measurement(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     air = replace(LTE, uplink="phone@air", near="phone", far="home", directions=(UP, DOWN))
     phone = replace(air, why_not="no agent is connected", health=None, directions=(DOWN, DOWN))
     gone = replace(phone, uplink="tablet@air", near="tablet", directions=(UP, DOWN))
     for paths, shown in (((air, gone, phone), {"phone@air", "tablet@air"}), ((gone, phone), {"tablet@air"})):
-        desk.snapshot = replace(MEASURED, paths=paths)
+        fake_core.snapshot = replace(MEASURED, paths=paths)
         assert main(["status"]) == OK
         assert set(re.findall(r"^\S+@air", capsys.readouterr().out, re.MULTILINE)) == shown
-    desk.snapshot = replace(MEASURED, paths=(phone,))
+    fake_core.snapshot = replace(MEASURED, paths=(phone,))
     assert main(["status"]) == OK
     assert "ROAD" not in capsys.readouterr().out
 
 
-def test_measure_prints_results_by_direction_and_method(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = replace(MEASURED, paths=(KNOWN,))
+def test_measure_prints_results_by_direction_and_method(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
@@ -55,43 +55,47 @@ def test_measure_prints_results_by_direction_and_method(api: str, desk: FakeCore
         "  900 packets sent singly, 2 lost, 0 out of order",
     ]
     assert lines[4] == "lte, shed to home: 20 Mbit/s (20 up), by one packet and trains"
-    assert desk.links == [None] and [way.ended for way in desk.snapshot.paths[0].directions] == [4, 4]
+    assert fake_core.links == [None] and [way.ended for way in fake_core.snapshot.paths[0].directions] == [4, 4]
 
 
-def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = replace(MEASURED, paths=(KNOWN,))
+def test_measure_with_a_link_rate_calibrates_the_hosts(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = replace(MEASURED, paths=(KNOWN,))
     assert main(["measure", "lte", "--site", "shed", "--link", "97.5", "--json"]) == OK
     (path,) = json.loads(capsys.readouterr().out)
-    assert desk.links == [97_500_000.0]
+    assert fake_core.links == [97_500_000.0]
     assert [way["alpha_ns_per_byte"] for way in path["directions"]] == [1.25, 1.25]
     assert main(["measure", "lte", "--link", "100"]) == OK
     assert capsys.readouterr().out.count("these hosts need 1.250 ns per byte: stored, and subtracted from now on") == 2
 
 
-def test_measure_ignores_old_results_when_the_probe_fails(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_measure_ignores_old_results_when_the_probe_fails(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     failed = replace(UP, error="the agent home disconnected during the probe")
-    desk.snapshot = replace(MEASURED, paths=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
+    fake_core.snapshot = replace(
+        MEASURED, paths=(replace(LTE, directions=(failed, replace(failed, direction="down"))),)
+    )
     assert main(["measure", "lte"]) == REFUSED
 
 
-def test_measure_gives_the_reason_for_an_unknown_direction(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = MEASURED
+def test_measure_gives_the_reason_for_an_unknown_direction(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = MEASURED
     assert main(["measure", "lte"]) == REFUSED
     told = capsys.readouterr().out
     assert "lte, shed to home: not known: nothing was measured within the last hour\n" in told
     assert "  incomplete: the agent home disconnected during the probe\n" in told
 
 
-def test_measure_does_not_wait_for_a_lost_path(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_measure_does_not_wait_for_a_lost_path(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     gone = replace(LTE, why_not="no gateway agent enrolled as shed is connected")
-    desk.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
+    fake_core.snapshot = replace(MEASURED, paths=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
     assert main(["measure", "lte"]) == REFUSED
     said = "bicast: lte of home can no longer be measured: no gateway agent enrolled as shed"
     assert capsys.readouterr().err.startswith(said)
 
 
 @pytest.mark.parametrize("rate", ["0", "-3", "nan", "inf", "fast"])
-def test_measure_refuses_a_bad_rate_before_any_request(api: str, desk: FakeCore, capsys: Captured, rate: str) -> None:
+def test_measure_refuses_a_bad_rate_before_any_request(
+    api: str, fake_core: FakeCore, capsys: Captured, rate: str
+) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["measure", "lte", f"--link={rate}"])
-    assert refused.value.code == 2 and "--link" in capsys.readouterr().err and not desk.links
+    assert refused.value.code == 2 and "--link" in capsys.readouterr().err and not fake_core.links

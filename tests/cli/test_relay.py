@@ -13,18 +13,18 @@ from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
 from controller.model.known import PortRange, RelayOverride
 from controller.protocol.reports import Role
-from tests.controller.edges.http.desk import RELAYED, TAKING, TOKYO, FakeCore
-from tests.controller.edges.http.front import PHONE, FakeEnroller
+from tests.controller.edges.http.fake_core import RELAYED, TAKING, TOKYO, FakeCore
+from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
 Captured = pytest.CaptureFixture[str]
 
 
 def test_add_prints_the_command_to_run_on_the_relay(
-    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+    api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, capsys: Captured
 ) -> None:
     assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
-    assert desk.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
+    assert fake_core.relays == {"oslo": RelayOverride(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
     wished, prefix, line, *_ = capsys.readouterr().out.splitlines()
     assert wished.startswith("oslo is now a relay") and prefix.endswith("; run on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
@@ -32,14 +32,14 @@ def test_add_prints_the_command_to_run_on_the_relay(
 
 
 def test_add_prints_no_token_for_a_connected_relay_agent(
-    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+    api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, capsys: Captured
 ) -> None:
-    front.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
+    fake_enroller.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
-    assert desk.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
+    assert fake_core.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
 
 
-def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_add_prints_a_token_for_an_agent_of_another_role(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert "--name phone --token" in capsys.readouterr().out
 
@@ -56,36 +56,36 @@ def test_add_prints_a_token_for_an_agent_of_another_role(api: str, desk: FakeCor
     ],
 )
 def test_add_refuses_a_bad_address_before_any_request(
-    api: str, desk: FakeCore, typed: list[str], capsys: Captured
+    api: str, fake_core: FakeCore, typed: list[str], capsys: Captured
 ) -> None:
     assert main(["relay", "add", "oslo", *typed]) == USAGE
-    assert "expected" in capsys.readouterr().err and not desk.relays
+    assert "expected" in capsys.readouterr().err and not fake_core.relays
 
 
 def test_remove_ends_connections_and_revokes_the_agent(
-    api: str, desk: FakeCore, front: FakeEnroller, capsys: Captured
+    api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, capsys: Captured
 ) -> None:
-    desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
+    fake_core.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
     assert main(["relay", "remove", "phone"]) == OK
     assert "it carries 3 connections, which end now\nphone is revoked\n" in capsys.readouterr().out
     assert main(["relay", "remove", "phone"]) == REFUSED
 
 
-def test_drain_and_resume_name_the_open_connections(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = RELAYED
+def test_drain_and_resume_name_the_open_connections(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = RELAYED
     assert main(["relay", "drain", "tokyo"]) == OK
-    assert desk.snapshot.relays[0].draining
+    assert fake_core.snapshot.relays[0].draining
     assert main(["relay", "resume", "tokyo"]) == OK
-    assert not desk.snapshot.relays[0].draining
+    assert not fake_core.snapshot.relays[0].draining
     assert capsys.readouterr().out == (
         "tokyo accepts no new connections; it carries 3 connections\ntokyo accepts new connections\n"
     )
 
 
-def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_list_and_status_show_load_and_unreachable_relays(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["relay", "list"]) == OK
     assert "./bicast relay add" in capsys.readouterr().out
-    desk.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
+    fake_core.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
     assert main(["relay", "list"]) == OK
     listed = capsys.readouterr().out
     assert "! relay tokyo: shed does not reach it: no route to host" in listed
@@ -98,18 +98,18 @@ def test_list_and_status_show_load_and_unreachable_relays(api: str, desk: FakeCo
     assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
 
 
-def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = RELAYED
+def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = RELAYED
     assert main(["relay", "test", "tokyo", "8.8.8.8"]) == REFUSED
     tried = capsys.readouterr().out
     assert "home to 8.8.8.8: 200 ms, 2 routers, 12 s ago" in tried
     assert "tokyo to 8.8.8.8: not known: nobody answers" in tried
     assert "predicted 251 Mbit/s, 1.99 times the direct path's" in tried
-    desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, reached=TOKYO.reached[:1]),))
+    fake_core.snapshot = replace(RELAYED, relays=(replace(TOKYO, reached=TOKYO.reached[:1]),))
     assert main(["relay", "test", "tokyo"]) == OK
 
 
-def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
     told = capsys.readouterr().out
     assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told

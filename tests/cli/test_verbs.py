@@ -27,8 +27,8 @@ from controller.model.config import Mode
 from controller.protocol.requests import OverrideResult
 from controller.switches.switch import GatewayState
 from tests.controller import relayed_site
-from tests.controller.edges.http import desk as desk_module
-from tests.controller.edges.http.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, FakeCore
+from tests.controller.edges.http import fake_core as desk_module
+from tests.controller.edges.http.fake_core import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, FakeCore
 
 Captured = pytest.CaptureFixture[str]
 
@@ -59,7 +59,7 @@ def _sentence(captured: Captured) -> str:
     return err
 
 
-def test_mode_and_switch_print_the_result(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_mode_and_switch_print_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["mode", "client", "single"]) == OK
     assert capsys.readouterr().out == "client is now in mode single\n"
     assert main(["switch", "client", "lte"]) == OK
@@ -68,7 +68,7 @@ def test_mode_and_switch_print_the_result(api: str, desk: FakeCore, capsys: Capt
     assert capsys.readouterr().out == "client is already on lte\n"
     assert main(["mode", "all", "off"]) == OK
     assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
-    assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+    assert {one.mode for one in fake_core.snapshot.terminals} == {"off"}
     assert main(["mode", "client", "file"]) == OK
     assert capsys.readouterr().out == "client follows gateway.yaml\n"
 
@@ -85,11 +85,11 @@ def test_mode_and_switch_print_the_result(api: str, desk: FakeCore, capsys: Capt
     ],
 )
 def test_a_refused_override_is_one_sentence_and_exit_code_1(
-    api: str, desk: FakeCore, capsys: Captured, words: list[str], named: str
+    api: str, fake_core: FakeCore, capsys: Captured, words: list[str], named: str
 ) -> None:
     assert main(words) == REFUSED
     assert named in _sentence(capsys)
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_a_refused_override_is_one_sentence_and_exit_code_1(
 )
 @pytest.mark.parametrize("words", [["mode", "phnoe-3", "off"], ["why", "phnoe-3"]])
 def test_an_unknown_terminal_is_refused_with_the_nearest_names(
-    api: str, desk: FakeCore, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
+    api: str, fake_core: FakeCore, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
 ) -> None:
-    desk.snapshot = replace(START, terminals=tuple(replace(START.terminals[0], name=name) for name in there))
+    fake_core.snapshot = replace(START, terminals=tuple(replace(START.terminals[0], name=name) for name in there))
     assert main(words) == REFUSED
     assert f"no terminal is named 'phnoe-3'{'' if named[0] == ';' else ' '}{named}" in _sentence(capsys)
 
@@ -131,8 +131,8 @@ def test_no_controller_is_exit_code_3(capsys: Captured) -> None:
     assert nobody in complaint and "./bicast run" in complaint
 
 
-def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.silent = True
+def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.silent = True
     assert main(["mode", "all", "off"]) == UNREACHABLE
     assert "did not answer" in _sentence(capsys)
 
@@ -149,11 +149,11 @@ def test_another_http_server_is_no_controller(capsys: Captured, tmp_path: Path) 
 
 
 def test_the_token_is_taken_from_the_environment_or_a_file(
-    desk: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    fake_core: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    running = serve(make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN), SETTINGS)
     words = ["mode", "client", "off", "--api", str(running.endpoint)]
     monkeypatch.delenv("BICAST_TOKEN", raising=False)
     try:
@@ -172,7 +172,7 @@ def test_the_token_is_taken_from_the_environment_or_a_file(
         running.stop()
 
 
-def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_status_shows_every_gateway_uplink_and_terminal(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     main(["mode", "tablet", "off"])
     capsys.readouterr()
     assert main(["status"]) == OK
@@ -187,8 +187,8 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: FakeCore
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
-def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = replace(START, gateways=(TUNNELLED,))
+def test_status_lists_tunnels_and_warns_of_those_down(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = replace(START, gateways=(TUNNELLED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
     warnings = told.split("\n\n")[0]
@@ -198,8 +198,8 @@ def test_status_lists_tunnels_and_warns_of_those_down(api: str, desk: FakeCore, 
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
 
 
-def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: FakeCore, capsys: Captured) -> None:
-    desk.snapshot = replace(START, gateways=(METERED,))
+def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = replace(START, gateways=(METERED,))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
     assert "! home: lte: no copies are sent over it: used up until 00:00" in told.split("\n\n")[0]
@@ -211,22 +211,22 @@ def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, desk: FakeCo
     [("absent", None, False, "-"), ("steady", None, False, "missing"), ("steady", 1, False, "down")],
 )
 def test_status_shows_no_state_for_an_unseen_link(
-    api: str, desk: FakeCore, capsys: Captured, state: str, number: int | None, up: bool, shown: str
+    api: str, fake_core: FakeCore, capsys: Captured, state: str, number: int | None, up: bool, shown: str
 ) -> None:
     uplink = replace(HOME.uplinks[0], number=number, up=up)
-    desk.snapshot = replace(START, gateways=(replace(HOME, state=GatewayState(state), uplinks=(uplink,)),))
+    fake_core.snapshot = replace(START, gateways=(replace(HOME, state=GatewayState(state), uplinks=(uplink,)),))
     assert main(["status"]) == OK
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("wifi")]
     assert line[3] == shown
 
 
-def test_status_prints_warnings_first(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_status_prints_warnings_first(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     up = HOME.uplinks[:1]
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused", uplinks=up)
     portless = replace(refusing, name="barn", uplinks=(replace(up[0], number=None, up=False),), conflicts=())
     claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", uplinks=up, conflicts=(), copies=None)
     gateways = (refusing, replace(portless, copies=None), START.gateways[1], claimed)
-    desk.snapshot = replace(START, gateways=gateways, config_failures=1, config_error="sites.home.dpid: found 'x'")
+    fake_core.snapshot = replace(START, gateways=gateways, config_failures=1, config_error="sites.home.dpid: found 'x'")
     assert main(["status"]) == OK
     warnings = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert all(line.startswith("! ") for line in warnings)
@@ -237,25 +237,25 @@ def test_status_prints_warnings_first(api: str, desk: FakeCore, capsys: Captured
         assert any(named in line for line in warnings), named
 
 
-def test_status_names_the_controller_and_a_version_mismatch(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_status_names_the_controller_and_a_version_mismatch(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["status"]) == OK
     assert capsys.readouterr().out.splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
-    desk.snapshot = replace(START, version="0.9.0")
+    fake_core.snapshot = replace(START, version="0.9.0")
     assert main(["status"]) == OK
     assert f"! the controller runs version 0.9.0, this command is {VERSION}" in capsys.readouterr().out
 
 
-def test_status_names_the_substitute_for_a_down_uplink(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_status_names_the_substitute_for_a_down_uplink(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     wifi, lte = HOME.uplinks
     client, tablet = (replace(one, active_uplink="lte") for one in START.terminals)
-    desk.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
+    fake_core.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
     complaint = "! home: lte: its port gw-lte is down; meanwhile wifi carries client; meanwhile nothing carries tablet"
     assert complaint in told.splitlines()
     assert re.search(r"^client .* lte \(down; on wifi\) ", told, re.MULTILINE)
     assert re.search(r"^tablet .* lte \(down; on nothing\) ", told, re.MULTILINE)
-    desk.snapshot = replace(desk.snapshot, gateways=(replace(HOME, uplinks=(wifi, replace(lte, up=True))),))
+    fake_core.snapshot = replace(fake_core.snapshot, gateways=(replace(HOME, uplinks=(wifi, replace(lte, up=True))),))
     assert main(["status"]) == OK
     assert "meanwhile" not in (told := capsys.readouterr().out) and "; on " not in told
 
@@ -294,29 +294,29 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
     assert "client, tablet" in _sentence(capsys)
 
 
-def test_budget_reset_prints_the_result(api: str, desk: FakeCore, capsys: Captured) -> None:
+def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["budget", "reset", "home/lte"]) == OK
     assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
     assert main(["budget", "reset", "home/lte", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)["changed"]
-    assert desk.budgets_reset == [("home", "lte")] * 2
+    assert fake_core.budgets_reset == [("home", "lte")] * 2
 
 
 @pytest.mark.parametrize(("uplink", "code"), [("lte", USAGE), ("home/", USAGE), ("home/dsl", REFUSED)])
 def test_budget_reset_refuses_an_uplink_that_is_not_there(
-    api: str, desk: FakeCore, capsys: Captured, uplink: str, code: int
+    api: str, fake_core: FakeCore, capsys: Captured, uplink: str, code: int
 ) -> None:
     assert main(["budget", "reset", uplink]) == code
     assert _sentence(capsys)
-    assert not desk.budgets_reset
+    assert not fake_core.budgets_reset
 
 
 @pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])
 def test_a_partial_failure_of_agents_is_exit_code_4(
-    api: str, desk: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
+    api: str, fake_core: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
 ) -> None:
     answer = OverrideResult(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
-    monkeypatch.setattr(desk, method, lambda *_: answer)
+    monkeypatch.setattr(fake_core, method, lambda *_: answer)
     words = [verb, "client", {"switch": "lte", "mode": "single"}[verb]]
     assert main(words) == PARTLY
     assert capsys.readouterr() == ("client is so\n", "bicast: relay-1 could not: it stays backup\n")
@@ -326,14 +326,14 @@ def test_a_partial_failure_of_agents_is_exit_code_4(
 
 
 def test_long_agent_messages_are_cut_except_in_json(
-    api: str, desk: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    api: str, fake_core: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
     course = desk_module.COURSE
     hand = replace(course.decisions[0].hands[1], said=said)
     decision = replace(course.decisions[0], hands=(hand,))
     monkeypatch.setattr(desk_module, "COURSE", replace(course, decisions=(decision,)))
-    monkeypatch.setattr(desk, "set_active", lambda *_: OverrideResult(("client is now on lte", said), True, 2))
+    monkeypatch.setattr(fake_core, "set_active", lambda *_: OverrideResult(("client is now on lte", said), True, 2))
     for words in (["switch", "client", "lte"], ["why", "client"]):
         assert main(words) == OK
         told = capsys.readouterr().out
@@ -345,13 +345,13 @@ def test_long_agent_messages_are_cut_except_in_json(
         assert said in capsys.readouterr().out
 
 
-def test_check_and_status_warn_of_plain_tcp(api: str, desk: FakeCore, tmp_path: Path, capsys: Captured) -> None:
+def test_check_and_status_warn_of_plain_tcp(api: str, fake_core: FakeCore, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("controller: {openflow: {listen: 127.0.0.1:6653}}\n" + GOOD)
     assert main(["check", str(file)]) == OK
     assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in capsys.readouterr().out
     unproven = load(str(file)).settings.unproven
-    desk.snapshot = replace(desk.snapshot, openflow_unproven=unproven)
+    fake_core.snapshot = replace(fake_core.snapshot, openflow_unproven=unproven)
     assert main(["status"]) == OK
     assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in capsys.readouterr().out
 
@@ -449,8 +449,8 @@ def test_options_cannot_be_abbreviated(verb: str, capsys: Captured) -> None:
             assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
 
 
-def test_a_closed_output_pipe_is_no_error(api: str, desk: FakeCore) -> None:
-    desk.snapshot = replace(START, terminals=START.terminals * 2000)
+def test_a_closed_output_pipe_is_no_error(api: str, fake_core: FakeCore) -> None:
+    fake_core.snapshot = replace(START, terminals=START.terminals * 2000)
     run = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" -m cli status --json | head -n 1', sys.executable],
         capture_output=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.trust import refusals
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.log import Log
 
 
@@ -19,17 +19,17 @@ def build(tmp_path: Path) -> Iterator[Callable[[], FakeController]]:
     """Return a builder, for tests that change something first."""
     built: list[FakeController] = []
 
-    def house() -> FakeController:
+    def fake_controller() -> FakeController:
         built.append(FakeController(tmp_path / f"agents{len(built)}"))
         return built[-1]
 
-    yield house
+    yield fake_controller
     for each in built:
         each.stop()
 
 
 @pytest.fixture
-def house(build: Callable[[], FakeController]) -> FakeController:
+def fake_controller(build: Callable[[], FakeController]) -> FakeController:
     return build()
 
 

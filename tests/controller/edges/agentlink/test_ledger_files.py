@@ -27,32 +27,32 @@ from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus
-from tests.controller.edges.agentlink.house import ANYWHERE, FakeController, bind
+from tests.controller.edges.agentlink.fake_controller import ANYWHERE, FakeController, bind
 from tests.controller.edges.openflow.switches import until
 
 
-def test_oversized_ledger_is_refused_without_reading_it(house: FakeController) -> None:
-    house.enrolled("phone")
-    path = house.directory / "ledger.json"
+def test_oversized_ledger_is_refused_without_reading_it(fake_controller: FakeController) -> None:
+    fake_controller.enrolled("phone")
+    path = fake_controller.directory / "ledger.json"
     good = path.read_bytes()
     os.truncate(path, 5 << 30)
     with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
     path.write_bytes(good)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
-def test_damaged_file_is_named_and_not_replaced(house: FakeController, name: str, content: bytes) -> None:
-    identity = house.enrolled("phone")
-    path = house.directory / name
+def test_damaged_file_is_named_and_not_replaced(fake_controller: FakeController, name: str, content: bytes) -> None:
+    identity = fake_controller.enrolled("phone")
+    path = fake_controller.directory / name
     good = path.read_bytes()
     path.write_bytes(content)
     with pytest.raises(AgencyError, match=f"{name}.*: restore it, or move it away to start over"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
     path.write_bytes(good)
-    house.again()
-    house.served(identity)
+    fake_controller.again()
+    fake_controller.served(identity)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_damaged_file_is_named_and_not_replaced(house: FakeController, name: str
     ],
 )
 def test_invalid_ledger_value_is_refused_with_its_place(
-    house: FakeController, place: str, value: object, said: str
+    fake_controller: FakeController, place: str, value: object, said: str
 ) -> None:
-    house.enrolled("phone")
-    path = house.directory / "ledger.json"
+    fake_controller.enrolled("phone")
+    path = fake_controller.directory / "ledger.json"
     kept = json.loads(path.read_text())
     *steps, last = re.findall(r"\w+", place)
     part = kept["agents"]["phone"]
@@ -78,7 +78,7 @@ def test_invalid_ledger_value_is_refused_with_its_place(
     part[last] = value
     path.write_text(json.dumps(kept))
     with pytest.raises(AgencyError) as refused:
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
     sentence = str(refused.value)
     assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
     assert "restore it, or move it away to start over" in sentence
@@ -86,21 +86,21 @@ def test_invalid_ledger_value_is_refused_with_its_place(
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 def test_lost_file_is_reported_once_at_the_next_start(
-    house: FakeController, caplog: pytest.LogCaptureFixture, name: str
+    fake_controller: FakeController, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     if name == "ca.pem":
-        house.agents.invite("laptop")
-        (house.directory / name).unlink()
-    house.again()
+        fake_controller.agents.invite("laptop")
+        (fake_controller.directory / name).unlink()
+    fake_controller.again()
     assert not _warnings(caplog), "where nobody has joined, nothing is lost"
-    house.enrolled("phone")
-    (house.directory / name).unlink()
-    house.again()
+    fake_controller.enrolled("phone")
+    (fake_controller.directory / name).unlink()
+    fake_controller.again()
     (said,) = _warnings(caplog)
     assert name in said
     caplog.clear()
-    house.enrolled("phone")
-    house.again()
+    fake_controller.enrolled("phone")
+    fake_controller.again()
     assert not _warnings(caplog)
 
 
@@ -117,12 +117,12 @@ def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-def test_special_file_is_refused_without_blocking(house: FakeController, name: str) -> None:
-    path = house.directory / name
+def test_special_file_is_refused_without_blocking(fake_controller: FakeController, name: str) -> None:
+    path = fake_controller.directory / name
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(AgencyError, match=f"{name} cannot be read .*not a regular file.*: it must be a file"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
     path.unlink()
 
 
@@ -161,55 +161,55 @@ def _fill(disk: Path) -> None:
 
 
 def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
-    house = FakeController(disk / "agents")
+    fake_controller = FakeController(disk / "agents")
     try:
-        house.agents.invite("phone")
+        fake_controller.agents.invite("phone")
         _fill(disk)
         with pytest.raises(
             Impossible, match=r"ledger\.json cannot be written \(No space left .*: free space on "
         ) as full:
-            house.agents.invite("laptop")
+            fake_controller.agents.invite("laptop")
         assert "user" not in str(full.value), "permissions are not the cause"
-        assert not (house.directory / "ledger.json.new").exists()
-        assert [each.name for each in house.agents.enrolled()] == ["phone"]
+        assert not (fake_controller.directory / "ledger.json.new").exists()
+        assert [each.name for each in fake_controller.agents.enrolled()] == ["phone"]
         (disk / "else").unlink()
-        house.agents.invite("laptop")
+        fake_controller.agents.invite("laptop")
     finally:
-        house.stop()
+        fake_controller.stop()
 
 
 def test_revocation_on_a_full_disk_acts_at_once(disk: Path) -> None:
-    house = FakeController(disk / "agents")
+    fake_controller = FakeController(disk / "agents")
     try:
-        identity = house.enrolled("phone")
-        stream, _ = house.served(identity)
+        identity = fake_controller.enrolled("phone")
+        stream, _ = fake_controller.served(identity)
         _fill(disk)
-        answer = house.agents.revoke("phone")
+        answer = fake_controller.agents.revoke("phone")
         assert answer.changed and "No space left" in answer.failed[0]
         assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
-        ledger_file = house.directory / "ledger.json"
+        ledger_file = fake_controller.directory / "ledger.json"
         assert json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"] is None
         (disk / "else").unlink()
         until(lambda: json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"], "it is saved", PATIENCE_S)
-        house.again()
-        assert house.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
+        fake_controller.again()
+        assert fake_controller.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
     finally:
-        house.stop()
+        fake_controller.stop()
 
 
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
 def test_controller_with_a_ca_serves_from_an_unwritable_disk(disk: Path, unwritable: str) -> None:
-    house = FakeController(disk / "agents")
+    fake_controller = FakeController(disk / "agents")
     try:
-        identity = house.enrolled("phone")
+        identity = fake_controller.enrolled("phone")
         if unwritable == "full":
             _fill(disk)
         else:
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        house.again()
-        house.served(identity)
+        fake_controller.again()
+        fake_controller.served(identity)
     finally:
-        house.stop()
+        fake_controller.stop()
 
 
 def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -226,30 +226,30 @@ def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, capl
             pass
 
 
-def test_token_stays_valid_when_the_ledger_cannot_be_saved(house: FakeController) -> None:
-    token = house.agents.invite("phone").token
-    beside = house.directory / "ledger.json.new"
+def test_token_stays_valid_when_the_ledger_cannot_be_saved(fake_controller: FakeController) -> None:
+    token = fake_controller.agents.invite("phone").token
+    beside = fake_controller.directory / "ledger.json.new"
     beside.mkdir()
-    ended = house.join("phone", token)
+    ended = fake_controller.join("phone", token)
     assert isinstance(ended, StreamStatus) and ended.code is grpc.StatusCode.UNAVAILABLE
     beside.rmdir()
-    assert isinstance(house.join("phone", token), Identity)
+    assert isinstance(fake_controller.join("phone", token), Identity)
 
 
-def test_ca_readable_by_others_is_refused_with_instructions(house: FakeController) -> None:
-    path = house.directory / "ca.pem"
+def test_ca_readable_by_others_is_refused_with_instructions(fake_controller: FakeController) -> None:
+    path = fake_controller.directory / "ca.pem"
     path.chmod(0o644)
     with pytest.raises(AgencyError, match=r"every user of this machine can read it: `chmod o= .*ca\.pem`"):
-        Authority(house.directory)
+        Authority(fake_controller.directory)
     path.chmod(0o640)
-    Authority(house.directory)
+    Authority(fake_controller.directory)
 
 
-def test_agents_directory_is_private(house: FakeController) -> None:
-    house.enrolled("phone")
-    assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
-    assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}
-    assert stat.S_IMODE(house.directory.stat().st_mode) == 0o700
+def test_agents_directory_is_private(fake_controller: FakeController) -> None:
+    fake_controller.enrolled("phone")
+    assert {each.name for each in fake_controller.directory.iterdir()} == {"ca.pem", "ledger.json"}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in fake_controller.directory.iterdir()} == {0o600}
+    assert stat.S_IMODE(fake_controller.directory.stat().st_mode) == 0o700
 
 
 def test_rejoining_agent_keeps_two_valid_certificates(tmp_path: Path) -> None:

@@ -30,18 +30,18 @@ from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to
-from tests.controller.edges.agentlink.house import FakeController, bind
+from tests.controller.edges.agentlink.fake_controller import FakeController, bind
 from tests.controller.edges.agentlink.log import Log, refused
 
 PEM = serialization.Encoding.PEM
 TREE = Path(__file__).resolve().parents[4]
 
 
-def silent_tls_client(house: FakeController) -> ssl.SSLSocket:
+def silent_tls_client(fake_controller: FakeController) -> ssl.SSLSocket:
     """Return a connection that sends nothing after its handshake."""
-    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
-    at = house.agents.join
+    at = fake_controller.agents.join
     plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S)
     return context.wrap_socket(plain, server_hostname="bicast-controller")
 
@@ -51,21 +51,23 @@ def read_to_the_end(connection: socket.socket) -> None:
         pass
 
 
-def test_unfinished_handshake_times_out(house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshake_times_out(
+    fake_controller: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 0.2)
-    at = house.agents.listen
+    at = fake_controller.agents.listen
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"\x16\x03\x01\x02\x00")
         read_to_the_end(plain)
-    assert "0.2 seconds" in refused(house, log, "handshake")
+    assert "0.2 seconds" in refused(fake_controller, log, "handshake")
 
 
 def open_tls_protocols() -> int:
     return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
 
-def test_closed_connections_need_no_garbage_collection(house: FakeController) -> None:
-    at = house.agents.listen
+def test_closed_connections_need_no_garbage_collection(fake_controller: FakeController) -> None:
+    at = fake_controller.agents.listen
     gc.collect()
     before = open_tls_protocols()
     gc.disable()
@@ -74,20 +76,20 @@ def test_closed_connections_need_no_garbage_collection(house: FakeController) ->
             with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
                 pass
         deadline = time.monotonic() + PATIENCE_S
-        while (house.agents.refusals()["handshake"], open_tls_protocols()) != (
+        while (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) != (
             20,
             before,
         ) and time.monotonic() < deadline:
             time.sleep(0.05)  # asyncio reports no event when it releases a connection
-        assert (house.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)
+        assert (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)
     finally:
         gc.enable()
 
 
 def test_join_connection_times_out(build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
-    house = build()
-    with silent_tls_client(house) as connection:
+    fake_controller = build()
+    with silent_tls_client(fake_controller) as connection:
         read_to_the_end(connection)
 
 
@@ -111,37 +113,37 @@ def silent_client(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1")
 def test_unauthenticated_peers_do_not_keep_an_agent_out(
     few_places: int, build: Callable[[], FakeController], log: Log, beginning: bytes
 ) -> None:
-    house = build()
-    identity = house.enrolled("phone")
+    fake_controller = build()
+    identity = fake_controller.enrolled("phone")
     with contextlib.ExitStack() as stack:
         strangers = [
             stack.enter_context(silent_client(at, beginning))
-            for at in (house.agents.listen, house.agents.join)
+            for at in (fake_controller.agents.listen, fake_controller.agents.join)
             for _ in range(few_places)
         ]
-        house.served(identity)
+        fake_controller.served(identity)
         assert "the oldest of more than 8" in log.get(timeout=PATIENCE_S).getMessage()
         read_to_the_end(strangers[0])
-        house.enrolled("laptop")
+        fake_controller.enrolled("laptop")
         read_to_the_end(strangers[few_places])
 
 
 def test_silent_tls_clients_do_not_keep_a_join_out(few_places: int, build: Callable[[], FakeController]) -> None:
-    house = build()
+    fake_controller = build()
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(silent_tls_client(house)) for _ in range(few_places)]
-        house.enrolled("phone")
+        strangers = [stack.enter_context(silent_tls_client(fake_controller)) for _ in range(few_places)]
+        fake_controller.enrolled("phone")
         read_to_the_end(strangers[0])
 
 
 def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], FakeController]) -> None:
     """The figure counts the client ends of the connections too, which are in this process."""
-    house, some = build(), 100
+    fake_controller, some = build(), 100
     places = (agent_listener.MOST_STRANGERS, agent_listener.MOST_JOINING)
     with contextlib.ExitStack() as stack:
         before = resident_bytes()
         for _ in range(some):
-            for at in (house.agents.listen, house.agents.join):
+            for at in (fake_controller.agents.listen, fake_controller.agents.join):
                 stack.enter_context(silent_client(at, b"\x16\x03\x01\x02\x00"))
         deadline = time.monotonic() + PATIENCE_S
         while open_tls_protocols() < 2 * some and time.monotonic() < deadline:
@@ -156,20 +158,20 @@ def resident_bytes() -> int:
 
 
 def test_host_with_too_many_connections_is_refused_alone(
-    house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
+    fake_controller: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identity = house.enrolled("phone")
+    identity = fake_controller.enrolled("phone")
     monkeypatch.setattr(admission, "EACH_S", 0.01)
     monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, for new hosts
     with contextlib.ExitStack() as stack:
-        many = [stack.enter_context(silent_client(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
+        many = [stack.enter_context(silent_client(fake_controller.agents.listen, host="127.0.0.3")) for _ in range(5)]
         read_to_the_end(many[4])
         assert "limit of 0.01 connections per second from that host" in log.get(timeout=PATIENCE_S).getMessage()
-        assert house.agents.refusals()["rate"] == 1
-        house.served(identity)
+        assert fake_controller.agents.refusals()["rate"] == 1
+        fake_controller.served(identity)
 
 
-def test_accept_yields_to_connections_that_wait(house: FakeController) -> None:
+def test_accept_yields_to_connections_that_wait(fake_controller: FakeController) -> None:
     """The kernel always has another connection ready."""
     seen: list[str] = []
 
@@ -200,14 +202,16 @@ def test_accept_yields_to_connections_that_wait(house: FakeController) -> None:
 
 
 @pytest.mark.parametrize("listener", ["listen", "join"])
-def test_client_with_an_older_tls_is_refused(house: FakeController, log: Log, tmp_path: Path, listener: str) -> None:
-    identity = house.enrolled("phone")
+def test_client_with_an_older_tls_is_refused(
+    fake_controller: FakeController, log: Log, tmp_path: Path, listener: str
+) -> None:
+    identity = fake_controller.enrolled("phone")
     key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
-    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
     context.load_cert_chain(tmp_path / "phone.pem")
-    at = getattr(house.agents, listener)
+    at = getattr(fake_controller.agents, listener)
     for newest, welcome in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
         context.maximum_version = newest
         with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
@@ -216,11 +220,11 @@ def test_client_with_an_older_tls_is_refused(house: FakeController, log: Log, tm
             else:
                 with pytest.raises(ssl.SSLError):
                     context.wrap_socket(plain, server_hostname="bicast-controller")
-    assert "UNSUPPORTED_PROTOCOL" in refused(house, log, "handshake")
+    assert "UNSUPPORTED_PROTOCOL" in refused(fake_controller, log, "handshake")
 
 
-def served(house: FakeController, identity: Identity) -> bool:
-    stream = house.stream(identity)
+def served(fake_controller: FakeController, identity: Identity) -> bool:
+    stream = fake_controller.stream(identity)
     stream.say(HELLO)
     return isinstance(stream.any_word(), pb.FromController)
 
@@ -229,14 +233,16 @@ def test_agents_beyond_the_limit_are_refused(
     build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(agent_listener, "MOST", 1)
-    house = build()
-    stream, _ = house.served(house.enrolled("phone"))  # the place of the join connection is free by now
-    laptop = house.enrolled("laptop")
-    assert house.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
-    assert "1 connections are open" in refused(house, log, "crowd")
+    fake_controller = build()
+    stream, _ = fake_controller.served(
+        fake_controller.enrolled("phone")
+    )  # the place of the join connection is free by now
+    laptop = fake_controller.enrolled("laptop")
+    assert fake_controller.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "1 connections are open" in refused(fake_controller, log, "crowd")
     stream.close()
-    house.closed()
-    while not served(house, laptop):  # until its place is free again
+    fake_controller.closed()
+    while not served(fake_controller, laptop):  # until its place is free again
         pass
 
 
@@ -244,9 +250,11 @@ def test_connection_without_a_stream_is_closed(
     build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
-    house = build()
+    fake_controller = build()
     states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
-    with channel_to(str(house.agents.listen), house.ca_pem, house.enrolled("phone")) as channel:
+    with channel_to(
+        str(fake_controller.agents.listen), fake_controller.ca_pem, fake_controller.enrolled("phone")
+    ) as channel:
         channel.subscribe(states.put, try_to_connect=True)
         while states.get(timeout=PATIENCE_S) is not grpc.ChannelConnectivity.READY:
             pass
@@ -254,19 +262,19 @@ def test_connection_without_a_stream_is_closed(
 
 
 def test_one_certificate_is_limited_in_connections(
-    house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
+    fake_controller: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
-    identity = house.enrolled("phone")
-    house.served(identity)
-    assert house.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE
-    assert "'phone'" in refused(house, log, "crowd")
-    house.served(house.enrolled("laptop"))
+    identity = fake_controller.enrolled("phone")
+    fake_controller.served(identity)
+    assert fake_controller.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "'phone'" in refused(fake_controller, log, "crowd")
+    fake_controller.served(fake_controller.enrolled("laptop"))
 
 
-def test_internal_sockets_are_not_reachable_by_name(house: FakeController) -> None:
+def test_internal_sockets_are_not_reachable_by_name(fake_controller: FakeController) -> None:
     """A user who knew a name from /proc/net/unix could exhaust all file descriptors."""
-    house.served(house.enrolled("phone"))
+    fake_controller.served(fake_controller.enrolled("phone"))
     names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
     behind = {name for name in names if name.endswith("/socket")}
     assert len(behind) >= 2 and not any(Path(name).parent.exists() for name in behind)
@@ -277,9 +285,9 @@ def test_internal_sockets_are_not_reachable_by_name(house: FakeController) -> No
 
 
 @pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
-def test_direct_connection_to_an_internal_socket_is_refused(house: FakeController, method: str) -> None:
+def test_direct_connection_to_an_internal_socket_is_refused(fake_controller: FakeController, method: str) -> None:
     """The caller is in this process and has the socket."""
-    house.served(house.enrolled("phone"))
+    fake_controller.served(fake_controller.enrolled("phone"))
     sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
     codes = set()
     for each in sockets:
@@ -293,9 +301,9 @@ def test_direct_connection_to_an_internal_socket_is_refused(house: FakeControlle
     )
 
 
-def test_unavailable_address_is_named(house: FakeController, tmp_path: Path) -> None:
+def test_unavailable_address_is_named(fake_controller: FakeController, tmp_path: Path) -> None:
     for service, key in (
-        (AgentService(house.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
+        (AgentService(fake_controller.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
         (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
     ):
         with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
@@ -308,20 +316,27 @@ def test_vanished_host_is_noticed(
     """The kernel would keep its connection for hours."""
     monkeypatch.setattr(session, "QUIET_S", 2.0)
     monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
-    house = build()
+    fake_controller = build()
     program, directory = TREE / "build" / "bicast-agent", str(tmp_path / "phone")
-    words = ["--name", "phone", "--token", house.agents.invite("phone", Role.TERMINAL).token, "--directory", directory]
-    subprocess.run([program, "join", str(house.agents.join), *words], check=True, capture_output=True)
+    words = [
+        "--name",
+        "phone",
+        "--token",
+        fake_controller.agents.invite("phone", Role.TERMINAL).token,
+        "--directory",
+        directory,
+    ]
+    subprocess.run([program, "join", str(fake_controller.agents.join), *words], check=True, capture_output=True)
     agent = subprocess.Popen([program, "run", "--directory", directory], stderr=subprocess.DEVNULL)
     try:
-        house.event(AgentOpened)
-        house.event(Reported)
+        fake_controller.event(AgentOpened)
+        fake_controller.event(Reported)
         agent.send_signal(signal.SIGSTOP)
-        while isinstance(event := house.any_event(), Reported):
+        while isinstance(event := fake_controller.any_event(), Reported):
             pass
         assert event == AgentClosed(event.session, "silent for 3 s")
         agent.send_signal(signal.SIGCONT)
-        house.event(AgentOpened)
+        fake_controller.event(AgentOpened)
     finally:
         agent.kill()
         agent.wait()

@@ -22,7 +22,7 @@ from controller.protocol.orders import (
 )
 from controller.protocol.reports import PathHealth, ProbePacket, ProbeReport, Reported, Resulted, Role
 from tests.controller.edges.agentlink.agent import Stream
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 
 WAY = MeasuredWay("wlan0", None, "203.0.113.9")
 HOUR_NS = 3600 * 10**9
@@ -43,45 +43,50 @@ def probe(meeting: int) -> Probe:
     )  # fmt: skip
 
 
-def directive_for(house: FakeController, stream: Stream, session: int, number: int, order: Directive) -> pb.Directive:
-    house.agents.perform(Direct(session, number, order))
+def directive_for(
+    fake_controller: FakeController, stream: Stream, session: int, number: int, order: Directive
+) -> pb.Directive:
+    fake_controller.agents.perform(Direct(session, number, order))
     directive = stream.on_event().directive
     assert directive.id == number
     return directive
 
 
-def test_measurement_orders_arrive_complete(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("home"))
-    (session,) = directive_for(house, stream, opened.session, 1, answer(7)).answer.sessions
+def test_measurement_orders_arrive_complete(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("home"))
+    (session,) = directive_for(fake_controller, stream, opened.session, 1, answer(7)).answer.sessions
     assert (session.number, session.health_port, session.probe_port) == (3, 8620, 8633)
-    (path,) = directive_for(house, stream, opened.session, 2, health(7)).health.paths
+    (path,) = directive_for(fake_controller, stream, opened.session, 2, health(7)).health.paths
     assert (path.name, path.port, path.number, path.pause_ms) == ("wifi", 8620, 3, 100)
     assert path.way == pb.MeasuredWay(device="wlan0", local="", remote="203.0.113.9")
-    said = directive_for(house, stream, opened.session, 3, probe(7)).probe
+    said = directive_for(fake_controller, stream, opened.session, 3, probe(7)).probe
     assert (said.name, said.port, said.down, said.tries, said.pause_us) == ("wifi", 8633, True, 10, 10_000)
     assert (said.shortest_bytes, said.longest_bytes, said.step_bytes) == (64, 1440, 16)
     assert (said.trains, said.train_packets, said.way) == (10, 40, path.way)
     nothing = (
-        directive_for(house, stream, opened.session, 4, AnswerProbes()),
-        directive_for(house, stream, opened.session, 5, HealthProbes()),
+        directive_for(fake_controller, stream, opened.session, 4, AnswerProbes()),
+        directive_for(fake_controller, stream, opened.session, 5, HealthProbes()),
     )
     assert [each.WhichOneof("order") for each in nothing] == ["answer", "health"]
 
 
-def test_key_depends_on_the_pair_and_the_controller_start(house: FakeController) -> None:
-    identity = house.enrolled("home")
-    stream, opened = house.served(identity)
+def test_key_depends_on_the_pair_and_the_controller_start(fake_controller: FakeController) -> None:
+    identity = fake_controller.enrolled("home")
+    stream, opened = fake_controller.served(identity)
 
     def keys(meeting: int) -> set[bytes]:
-        words = [directive_for(house, stream, opened.session, 1, order(meeting)) for order in (answer, health, probe)]
+        words = [
+            directive_for(fake_controller, stream, opened.session, 1, order(meeting))
+            for order in (answer, health, probe)
+        ]
         return {words[0].answer.sessions[0].key, words[1].health.paths[0].key, words[2].probe.key}
 
     first, second = keys(1), keys(2)
     assert len(first) == len(second) == 1 and all(len(key) == 32 for key in first | second)
     assert first != second
-    house.again()
-    house.closed()
-    stream, opened = house.served(identity)
+    fake_controller.again()
+    fake_controller.closed()
+    stream, opened = fake_controller.served(identity)
     assert keys(1).isdisjoint(first | second)
 
 
@@ -94,14 +99,14 @@ def columns(packets: int) -> dict[str, Any]:
     }
 
 
-def test_probe_result_arrives_complete_and_once(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("home"))
-    directive_for(house, stream, opened.session, 5, probe(1))
+def test_probe_result_arrives_complete_and_once(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("home"))
+    directive_for(fake_controller, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
-    assert house.event(Resulted).done
+    assert fake_controller.event(Resulted).done
     word = pb.Probed(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
     stream.say(pb.FromAgent(probed=word))
-    probed = house.event(ProbeReport)
+    probed = fake_controller.event(ProbeReport)
     assert (probed.session, probed.directive, probed.transport, probed.hardware) == (opened.session, 5, "udp6", True)
     assert len(probed.packets) == decode.MOST_PACKETS
     assert probed.packets[-1] == ProbePacket(19_999, 1440, *[HOUR_NS - 1] * 4)
@@ -110,12 +115,12 @@ def test_probe_result_arrives_complete_and_once(house: FakeController) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "refused"])
-def test_result_of_a_probe_that_did_not_begin_is_refused(house: FakeController, asked: bool) -> None:
-    stream, opened = house.served(house.enrolled("home"))
+def test_result_of_a_probe_that_did_not_begin_is_refused(fake_controller: FakeController, asked: bool) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     if asked:
-        directive_for(house, stream, opened.session, 5, probe(1))
+        directive_for(fake_controller, stream, opened.session, 5, probe(1))
         stream.say(pb.FromAgent(result=pb.Result(directive=5, done=False, said="another is measured")))
-        house.event(Resulted)
+        fake_controller.event(Resulted)
     stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
     assert "probed by directive 5" in stream.ended().said
 

@@ -10,23 +10,23 @@ from controller.edges.agentlink.sessions import FAULTS, LASTS_S, WITHIN_S, Quara
 from controller.edges.trust.refusals import Refused
 from controller.protocol.orders import HangUp
 from tests.controller.edges.agentlink.agent import HELLO
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 
 
-def test_agent_that_fails_the_core_twice_is_locked_out(house: FakeController) -> None:
-    phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
+def test_agent_that_fails_the_core_twice_is_locked_out(fake_controller: FakeController) -> None:
+    phone, laptop = fake_controller.enrolled("phone"), fake_controller.enrolled("laptop")
     for _ in range(FAULTS):
-        stream, opened = house.served(phone)
-        house.agents.perform(HangUp(opened.session, "its message made the controller fail", fault=True))
+        stream, opened = fake_controller.served(phone)
+        fake_controller.agents.perform(HangUp(opened.session, "its message made the controller fail", fault=True))
         ended = stream.ended()
         assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "made the controller fail" in ended.said
-        house.closed()
-    stream = house.stream(phone)
+        fake_controller.closed()
+    stream = fake_controller.stream(phone)
     stream.say(HELLO)
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "it is admitted again in 600 s" in ended.said
-    assert house.agents.refusals()["fault"] == FAULTS + 1
-    house.served(laptop)
+    assert fake_controller.agents.refusals()["fault"] == FAULTS + 1
+    fake_controller.served(laptop)
 
 
 def test_quarantine_ends_and_distant_faults_make_none() -> None:

@@ -104,40 +104,40 @@ class AgentHost:
 
 
 @pytest.fixture(params=FRAMEWORKS)
-def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
-    house = AgentHost(tmp_path, PYTHONS[request.param])
-    yield house
-    house.stop()
+def agent_host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
+    agent_host = AgentHost(tmp_path, PYTHONS[request.param])
+    yield agent_host
+    agent_host.stop()
 
 
-def test_agent_joins_is_revoked_and_joins_again(house: AgentHost) -> None:
-    (line,) = [each for each in house.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
+def test_agent_joins_is_revoked_and_joins_again(agent_host: AgentHost) -> None:
+    (line,) = [each for each in agent_host.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
     typed = ["sh", "-c", f"{line} --directory phone"]  # as printed; the agent need not be installed
-    joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
+    joined = subprocess.run(typed, cwd=agent_host.directory, capture_output=True, text=True)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
-    replayed = house.agent(*line.split()[1:], "--directory", "phone")
+    replayed = agent_host.agent(*line.split()[1:], "--directory", "phone")
     assert replayed.returncode == 1 and "was already used" in replayed.stderr
-    agent = house.run_agent("phone")
-    house.until(lambda: house.served("phone"))
-    assert "127.0.0.1:" in house.bicast("agents")
+    agent = agent_host.run_agent("phone")
+    agent_host.until(lambda: agent_host.served("phone"))
+    assert "127.0.0.1:" in agent_host.bicast("agents")
 
-    assert "phone is revoked; its stream, from 127.0.0.1:" in house.bicast("revoke", "phone")
-    house.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in house.log("phone"))
+    assert "phone is revoked; its stream, from 127.0.0.1:" in agent_host.bicast("revoke", "phone")
+    agent_host.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in agent_host.log("phone"))
     assert agent.poll() is None, "it is disconnected, but keeps running"
-    house.until(lambda: house.served("phone") is None)
+    agent_host.until(lambda: agent_host.served("phone") is None)
     agent.terminate()
     agent.wait()
 
-    assert house.agent(*house.line("phone")).returncode == 0
-    house.run_agent("phone")
-    house.until(lambda: house.served("phone"))
+    assert agent_host.agent(*agent_host.line("phone")).returncode == 0
+    agent_host.run_agent("phone")
+    agent_host.until(lambda: agent_host.served("phone"))
 
 
-def test_agent_stops_even_if_the_controller_is_frozen(house: AgentHost) -> None:
-    assert house.agent(*house.line("phone")).returncode == 0
-    phone = house.run_agent("phone")
-    house.until(lambda: house.served("phone"))
-    house.controller.send_signal(signal.SIGSTOP)
+def test_agent_stops_even_if_the_controller_is_frozen(agent_host: AgentHost) -> None:
+    assert agent_host.agent(*agent_host.line("phone")).returncode == 0
+    phone = agent_host.run_agent("phone")
+    agent_host.until(lambda: agent_host.served("phone"))
+    agent_host.controller.send_signal(signal.SIGSTOP)
     phone.terminate()
     assert phone.wait(PATIENCE_S) == 0
-    house.controller.send_signal(signal.SIGCONT)
+    agent_host.controller.send_signal(signal.SIGCONT)

@@ -33,23 +33,23 @@ from controller.protocol.orders import (
 )
 from controller.protocol.reports import DistancesMeasured, PendingDestination, Resulted, Role
 from tests.controller.edges.agentlink.agent import Identity, new_key, request
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 
 STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
 
 
-def ordered(house: FakeController, identity: Identity) -> pb.Relay:
-    stream, opened = house.served(identity)
-    house.agents.perform(Direct(opened.session, 5, STANDS))
+def ordered(fake_controller: FakeController, identity: Identity) -> pb.Relay:
+    stream, opened = fake_controller.served(identity)
+    fake_controller.agents.perform(Direct(opened.session, 5, STANDS))
     return stream.on_event().directive.relay
 
 
 # Certificates
 
 
-def test_relay_gets_a_certificate_for_its_own_key_and_name(house: FakeController) -> None:
-    oslo = house.enrolled("oslo")
-    order = ordered(house, oslo)
+def test_relay_gets_a_certificate_for_its_own_key_and_name(fake_controller: FakeController) -> None:
+    oslo = fake_controller.enrolled("oslo")
+    order = ordered(fake_controller, oslo)
     assert (order.port, order.congestion, order.gateways[0].name) == (443, "bbr", "home")
     certificate = x509.load_der_x509_certificate(order.certificate)
     assert certificate.public_key() == oslo.key.public_key()
@@ -63,12 +63,12 @@ def test_relay_gets_a_certificate_for_its_own_key_and_name(house: FakeController
         verifier.build_client_verifier().verify(certificate, [])
 
 
-def test_revoked_relay_is_told_to_stop_before_the_disconnect(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("oslo"))
+def test_revoked_relay_is_told_to_stop_before_the_disconnect(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("oslo"))
     numbers = range(5, 25)  # most of them wait for an earlier one to be written when the session ends
     for number in numbers:
-        house.agents.perform(Direct(opened.session, number, Relay()))
-    house.agents.revoke("oslo")
+        fake_controller.agents.perform(Direct(opened.session, number, Relay()))
+    fake_controller.agents.revoke("oslo")
     words = [stream.on_event().directive for _ in numbers]
     assert [word.id for word in words] == list(numbers)
     assert all(word.HasField("relay") and not word.relay.port and not word.relay.certificate for word in words)
@@ -98,15 +98,15 @@ def joined(trust: Trust) -> bytes:
     return trust.join("home", secret, request("home", new_key()))[0]
 
 
-def test_tunnel_key_depends_only_on_the_end_certificates(house: FakeController) -> None:
-    home, ends = house.enrolled("home"), (b"\1" * 32, b"\2" * 32)
+def test_tunnel_key_depends_only_on_the_end_certificates(fake_controller: FakeController) -> None:
+    home, ends = fake_controller.enrolled("home"), (b"\1" * 32, b"\2" * 32)
 
     def keys(*orders: TunnelOrder) -> list[bytes]:
-        stream, opened = house.served(home)
-        house.agents.perform(Direct(opened.session, 5, Tunnels(orders)))
+        stream, opened = fake_controller.served(home)
+        fake_controller.agents.perform(Direct(opened.session, 5, Tunnels(orders)))
         found = [one.key for one in stream.on_event().directive.tunnels.tunnels]
         stream.close()
-        house.closed()
+        fake_controller.closed()
         return found
 
     one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, certificates=ends)
@@ -117,33 +117,35 @@ def test_tunnel_key_depends_only_on_the_end_certificates(house: FakeController) 
     )
     first = keys(one, *others)
     assert len(set(first)) == 4 and all(len(key) == 32 for key in first)
-    house.again()
+    fake_controller.again()
     assert keys(one, *others) == first, "the same after a restart"
 
 
 # Messages
 
 
-def test_walk_result_is_accepted_once_and_only_if_ordered(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("home"))
-    house.agents.perform(Direct(opened.session, 5, MeasureDistances((DistanceTarget("192.0.2.1", 443, True),))))
+def test_walk_result_is_accepted_once_and_only_if_ordered(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("home"))
+    fake_controller.agents.perform(
+        Direct(opened.session, 5, MeasureDistances((DistanceTarget("192.0.2.1", 443, True),)))
+    )
     (to,) = stream.on_event().directive.walk.to
     assert (to.address, to.port, to.routers) == ("192.0.2.1", 443, True)
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True)))
-    house.event(Resulted)
+    fake_controller.event(Resulted)
     way = pb.Way(address="192.0.2.1", rtt_us=900, routers=[pb.Router(address="", rtt_us=0)])
     stream.say(pb.FromAgent(walked=pb.Walked(directive=5, ways=[way])))
-    walked = house.event(DistancesMeasured)
+    walked = fake_controller.event(DistancesMeasured)
     assert walked.ways[0].rtt_us == 900 and walked.ways[0].routers[0].address == ""
     stream.say(pb.FromAgent(walked=pb.Walked(directive=5)))
     assert stream.ended().said == "walked by directive 5, which was not sent or is already reported"
 
 
-def test_take_order_arrives_complete(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("home"))
+def test_take_order_arrives_complete(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     relay = InterceptRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
     order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
-    house.agents.perform(Direct(opened.session, 5, order))
+    fake_controller.agents.perform(Direct(opened.session, 5, order))
     take = stream.on_event().directive.take
     (oslo,) = take.relays
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)

@@ -11,7 +11,7 @@ from controller.edges.agentlink import sessions
 from controller.protocol.orders import Direct, Disarm
 from controller.protocol.reports import AgentClosed, AgentOpened
 from tests.controller.edges.agentlink.agent import HELLO, Stream
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.log import Log, refused
 
 
@@ -22,38 +22,40 @@ def answer_liveness_order(stream: Stream) -> None:
     stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
 
 
-def test_second_stream_is_refused_while_the_first_answers(house: FakeController, log: Log) -> None:
-    identity = house.enrolled("phone")
-    first, opened = house.served(identity)
-    second = house.stream(identity)
+def test_second_stream_is_refused_while_the_first_answers(fake_controller: FakeController, log: Log) -> None:
+    identity = fake_controller.enrolled("phone")
+    first, opened = fake_controller.served(identity)
+    second = fake_controller.stream(identity)
     second.say(HELLO)
     answer_liveness_order(first)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
-    line = refused(house, log, "rival")
+    line = refused(fake_controller, log, "rival")
     assert f"phone is already connected from {opened.peer}" in line and "revoke phone" in line
-    assert house.quiet(), "the core gets no event"
-    house.agents.perform(Direct(opened.session, 1, Disarm("x")))
+    assert fake_controller.quiet(), "the core gets no event"
+    fake_controller.agents.perform(Direct(opened.session, 1, Disarm("x")))
     assert first.on_event().directive.id == 1, "the first goes on"
 
 
-def test_report_proves_liveness_too(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_proves_liveness_too(fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = house.enrolled("phone")
-    first, _ = house.served(identity)
-    second = house.stream(identity)
+    identity = fake_controller.enrolled("phone")
+    first, _ = fake_controller.served(identity)
+    second = fake_controller.stream(identity)
     second.say(HELLO)
     assert first.on_event().directive.id == 0
     first.report(1)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
 
 
-def test_stream_that_does_not_answer_is_replaced(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_that_does_not_answer_is_replaced(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A phone that changed its network leaves its old connection without an end."""
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 0.2)
-    identity = house.enrolled("phone")
-    first, old = house.served(identity)
-    second = house.stream(identity).welcomed()
-    closed, opened = house.event(AgentClosed), house.event(AgentOpened)
+    identity = fake_controller.enrolled("phone")
+    first, old = fake_controller.served(identity)
+    second = fake_controller.stream(identity).welcomed()
+    closed, opened = fake_controller.event(AgentClosed), fake_controller.event(AgentOpened)
     assert closed.session == old.session and f"reconnected from {opened.peer}" in closed.reason
     assert opened.session > old.session
     assert first.ended().code is grpc.StatusCode.ABORTED
@@ -61,26 +63,30 @@ def test_stream_that_does_not_answer_is_replaced(house: FakeController, monkeypa
     assert second.on_event().taken.sequence == 1
 
 
-def test_waiting_stream_is_admitted_when_the_first_ends(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_admitted_when_the_first_ends(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = house.enrolled("phone")
-    first, _ = house.served(identity)
-    second = house.stream(identity)
+    identity = fake_controller.enrolled("phone")
+    first, _ = fake_controller.served(identity)
+    second = fake_controller.stream(identity)
     second.say(HELLO)
     assert first.on_event().directive.id == 0, "it waits"
     first.finish()
-    house.closed()
+    fake_controller.closed()
     assert second.on_event().HasField("welcome")
 
 
-def test_waiting_stream_is_refused_after_a_revocation(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_stream_is_refused_after_a_revocation(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = house.enrolled("phone")
-    first, _ = house.served(identity)
-    second = house.stream(identity)
+    identity = fake_controller.enrolled("phone")
+    first, _ = fake_controller.served(identity)
+    second = fake_controller.stream(identity)
     second.say(HELLO)
     assert first.on_event().directive.id == 0, "it waits"
-    house.agents.revoke("phone")
+    fake_controller.agents.revoke("phone")
     assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
-    house.closed()
-    assert house.quiet()
+    fake_controller.closed()
+    assert fake_controller.quiet()

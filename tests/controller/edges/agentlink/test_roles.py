@@ -11,7 +11,7 @@ from cryptography import x509
 
 from api import agent_pb2 as pb
 from controller.protocol.reports import AgentOpened, Role
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 
 ROLES = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
 
@@ -22,39 +22,41 @@ def hello(role: Role) -> pb.FromAgent:
 
 @pytest.mark.parametrize("bound", Role)
 @pytest.mark.parametrize("said", Role)
-def test_hello_with_another_role_than_certified_is_refused(house: FakeController, bound: Role, said: Role) -> None:
-    stream = house.stream(house.enrolled("phone", bound))
+def test_hello_with_another_role_than_certified_is_refused(
+    fake_controller: FakeController, bound: Role, said: Role
+) -> None:
+    stream = fake_controller.stream(fake_controller.enrolled("phone", bound))
     stream.say(hello(said))
     if bound is said:
         assert stream.on_event().HasField("welcome")
-        assert house.event(AgentOpened).role is bound
+        assert fake_controller.event(AgentOpened).role is bound
         return
     ended = stream.ended()
-    assert ended.code is grpc.StatusCode.PERMISSION_DENIED and house.quiet()
+    assert ended.code is grpc.StatusCode.PERMISSION_DENIED and fake_controller.quiet()
     assert ended.said == (
         f"phone has the role {said}, but its certificate is for a {bound}: run it with `--role "
         f"{bound}`; or run `bicast enroll phone --role {said}` on the controller, and join again"
     )
-    assert house.agents.refusals()["role"] == 1
+    assert fake_controller.agents.refusals()["role"] == 1
 
 
-def test_role_and_terminal_are_certified_and_stored(house: FakeController) -> None:
-    tv = house.enrolled("tv", Role.TERMINAL, "TV_1")
+def test_role_and_terminal_are_certified_and_stored(fake_controller: FakeController) -> None:
+    tv = fake_controller.enrolled("tv", Role.TERMINAL, "TV_1")
     names = tv.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["urn:bicast:agent:terminal:TV_1"]
-    stream = house.stream(tv)
+    stream = fake_controller.stream(tv)
     stream.say(hello(Role.TERMINAL))
-    assert house.event(AgentOpened).terminal == "TV_1"
-    kept = json.loads((house.directory / "ledger.json").read_text())["agents"]["tv"]
+    assert fake_controller.event(AgentOpened).terminal == "TV_1"
+    kept = json.loads((fake_controller.directory / "ledger.json").read_text())["agents"]["tv"]
     assert kept["certificates"][0]["binding"] == "urn:bicast:agent:terminal:TV_1"
-    (view,) = house.agents.enrolled()
+    (view,) = fake_controller.agents.enrolled()
     assert (view.role, view.terminal) == (Role.TERMINAL, "TV_1")
 
 
-def test_token_gives_the_role_of_its_invitation(house: FakeController) -> None:
+def test_token_gives_the_role_of_its_invitation(fake_controller: FakeController) -> None:
     """The holder of the token has no choice, and a later token changes nothing."""
-    token = house.agents.invite("phone", Role.TERMINAL).token
-    house.join("phone", token)
-    house.agents.invite("phone", Role.RELAY)
-    assert house.agents.enrolled()[0].role is Role.TERMINAL
-    assert house.enrolled("phone", Role.RELAY) and house.agents.enrolled()[0].role is Role.RELAY
+    token = fake_controller.agents.invite("phone", Role.TERMINAL).token
+    fake_controller.join("phone", token)
+    fake_controller.agents.invite("phone", Role.RELAY)
+    assert fake_controller.agents.enrolled()[0].role is Role.TERMINAL
+    assert fake_controller.enrolled("phone", Role.RELAY) and fake_controller.agents.enrolled()[0].role is Role.RELAY

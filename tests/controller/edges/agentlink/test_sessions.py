@@ -25,7 +25,7 @@ from controller.protocol.reports import (
     Role,
 )
 from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, StreamStatus
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 
 SUBFLOW = pb.Subflow(
     local_address="192.0.2.1", local_port=5000, remote_address="2001:DB8:0::7", remote_port=443, srtt_us=20_000,
@@ -33,21 +33,21 @@ SUBFLOW = pb.Subflow(
 )  # fmt: skip
 
 
-def test_core_is_notified_of_a_session_and_its_end(house: FakeController) -> None:
-    identity = house.enrolled("phone")
-    stream, opened = house.served(identity)
+def test_core_is_notified_of_a_session_and_its_end(fake_controller: FakeController) -> None:
+    identity = fake_controller.enrolled("phone")
+    stream, opened = fake_controller.served(identity)
     assert opened.name == "phone" and opened.version == "of a test"
     assert opened.role is Role.RELAY and opened.path_manager is PathManager.USERSPACE
     assert opened.addresses == ("192.0.2.1", "2001:db8::1"), "in the canonical spelling"
     assert opened.peer.startswith("127.0.0.1:")
-    assert house.agents.enrolled()[0].peer == opened.peer
+    assert fake_controller.agents.enrolled()[0].peer == opened.peer
     stream.finish()
-    assert house.closed() == AgentClosed(opened.session, "it was stopped")
+    assert fake_controller.closed() == AgentClosed(opened.session, "it was stopped")
     assert stream.ended().code is grpc.StatusCode.OK
 
 
-def test_welcome_has_the_common_protocol_version(house: FakeController) -> None:
-    stream = house.stream(house.enrolled("phone"))
+def test_welcome_has_the_common_protocol_version(fake_controller: FakeController) -> None:
+    stream = fake_controller.stream(fake_controller.enrolled("phone"))
     newer = pb.FromAgent()
     newer.CopyFrom(HELLO)
     newer.hello.protocol = 7
@@ -55,36 +55,36 @@ def test_welcome_has_the_common_protocol_version(house: FakeController) -> None:
     assert stream.on_event() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
 
 
-def test_report_is_acknowledged_after_the_core_took_it(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("phone"))
-    house.takes = False
+def test_report_is_acknowledged_after_the_core_took_it(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("phone"))
+    fake_controller.takes = False
     stream.report(41, pb.Connection(token=7, serves=True, subflows=[SUBFLOW]))
-    reported = house.event(Reported)
+    reported = fake_controller.event(Reported)
     assert (reported.session, reported.sequence) == (opened.session, 41)
     assert isinstance(reported.connections[0], Connection) and reported.connections[0].serves
     (subflow,) = reported.connections[0].subflows
     assert subflow.remote_address == "2001:db8::7" and subflow.retransmits == 3 and subflow.since_ack_ms == 12
-    house.agents.perform(Direct(opened.session, 5, Disarm("x")))
+    fake_controller.agents.perform(Direct(opened.session, 5, Disarm("x")))
     assert stream.on_event().directive.id == 5, "and no message came before it"
-    house.take()
+    fake_controller.take()
     assert stream.on_event() == pb.FromController(taken=pb.Taken(sequence=41))
 
 
-def test_a_second_report_in_flight_ends_the_stream(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("phone"))
-    house.takes = False
+def test_a_second_report_in_flight_ends_the_stream(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("phone"))
+    fake_controller.takes = False
     stream.report(1)
     stream.report(2)
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
     assert ended.said == "sent report 2 before report 1 was confirmed: expected one at a time"
-    assert house.event(Reported).sequence == 1
-    assert house.closed() == AgentClosed(opened.session, ended.said)
-    assert house.agents.refusals()["speech"] == 1
+    assert fake_controller.event(Reported).sequence == 1
+    assert fake_controller.closed() == AgentClosed(opened.session, ended.said)
+    assert fake_controller.agents.refusals()["speech"] == 1
 
 
-def test_fast_reports_are_slowed_down(house: FakeController) -> None:
-    stream, _ = house.served(house.enrolled("phone"))
+def test_fast_reports_are_slowed_down(fake_controller: FakeController) -> None:
+    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     began = time.monotonic()
     for number in range(4):
         stream.report(number)
@@ -92,9 +92,11 @@ def test_fast_reports_are_slowed_down(house: FakeController) -> None:
     assert time.monotonic() - began >= 3 * 0.25, "0.25 s, a quarter of the interval, between any two"
 
 
-def test_large_reports_are_limited_to_the_interval(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_reports_are_limited_to_the_interval(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
-    stream, _ = house.served(house.enrolled("phone"))
+    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     began = time.monotonic()
     for number in range(3):
         stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * MOST_SUBFLOWS)
@@ -102,19 +104,21 @@ def test_large_reports_are_limited_to_the_interval(house: FakeController, monkey
     assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
 
 
-def test_repeated_failover_messages_are_slowed_down(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failover_messages_are_slowed_down(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent_session, "FIRED_AT_ONCE", 2)
     monkeypatch.setattr(agent_session, "FIRED_PER_S", 4.0)
-    stream, _ = house.served(house.enrolled("phone"))
+    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     began = time.monotonic()
     for _ in range(5):
         stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
     for _ in range(5):
-        house.event(FailoverFired)
+        fake_controller.event(FailoverFired)
     assert time.monotonic() - began >= 3 * 0.25, "a burst of two, then four a second"
 
 
-def test_large_report_delays_no_other_agent(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_report_delays_no_other_agent(fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, go_on = threading.Event(), threading.Event()
     reads = decode.reported
 
@@ -125,15 +129,15 @@ def test_large_report_delays_no_other_agent(house: FakeController, monkeypatch: 
         return reads(session, role, report)
 
     monkeypatch.setattr(decode, "reported", slow)
-    large, _ = house.served(house.enrolled("large"))
-    small, opened = house.served(house.enrolled("small"))
+    large, _ = fake_controller.served(fake_controller.enrolled("large"))
+    small, opened = fake_controller.served(fake_controller.enrolled("small"))
     large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)
     assert reading.wait(PATIENCE_S)
     small.report(2)
     assert small.on_event().taken.sequence == 2
-    assert house.event(Reported).session == opened.session
+    assert fake_controller.event(Reported).session == opened.session
     go_on.set()
-    assert len(house.event(Reported).connections) == 2000
+    assert len(fake_controller.event(Reported).connections) == 2000
     assert large.on_event().taken.sequence == 1
 
 
@@ -167,22 +171,24 @@ def test_large_report_delays_no_other_agent(house: FakeController, monkeypatch: 
         ),
     ],
 )
-def test_order_arrives_and_its_result_returns(house: FakeController, order: Directive, word: pb.Directive) -> None:
-    stream, opened = house.served(house.enrolled("phone"))
-    house.agents.perform(Direct(opened.session, 9, order))
+def test_order_arrives_and_its_result_returns(
+    fake_controller: FakeController, order: Directive, word: pb.Directive
+) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("phone"))
+    fake_controller.agents.perform(Direct(opened.session, 9, order))
     assert stream.on_event() == pb.FromController(directive=word)
     stream.say(pb.FromAgent(result=pb.Result(directive=9, done=True, said="so\nit is", connections=2, took_us=40)))
-    assert house.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
+    assert fake_controller.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
 
 
-def test_order_for_an_ended_session_is_dropped(house: FakeController) -> None:
-    identity = house.enrolled("phone")
-    stream, old = house.served(identity)
+def test_order_for_an_ended_session_is_dropped(fake_controller: FakeController) -> None:
+    identity = fake_controller.enrolled("phone")
+    stream, old = fake_controller.served(identity)
     stream.finish()
-    house.closed()
-    again, opened = house.served(identity)
-    house.agents.perform(Direct(old.session, 1, Disarm("old")))
-    house.agents.perform(Direct(opened.session, 2, Disarm("new")))
+    fake_controller.closed()
+    again, opened = fake_controller.served(identity)
+    fake_controller.agents.perform(Direct(old.session, 1, Disarm("old")))
+    fake_controller.agents.perform(Direct(opened.session, 2, Disarm("new")))
     assert again.on_event().directive.id == 2
 
 
@@ -210,47 +216,49 @@ NO_HELLO = "sent another message before its hello"
     ],
 )  # fmt: skip
 def test_protocol_violation_ends_the_stream_with_a_reason(
-    house: FakeController, words: list[pb.FromAgent | bytes], says: str
+    fake_controller: FakeController, words: list[pb.FromAgent | bytes], says: str
 ) -> None:
-    stream = house.stream(house.enrolled("phone"))
+    stream = fake_controller.stream(fake_controller.enrolled("phone"))
     for word in words:
         stream.say(word)
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
     if words[0] is HELLO:
-        assert house.closed_after_opening().reason == ended.said
-    assert house.quiet()
-    assert house.agents.refusals()["speech"] == 1
+        assert fake_controller.closed_after_opening().reason == ended.said
+    assert fake_controller.quiet()
+    assert fake_controller.agents.refusals()["speech"] == 1
 
 
-def test_oversized_message_is_not_read(house: FakeController) -> None:
-    stream, _ = house.served(house.enrolled("phone"))
+def test_oversized_message_is_not_read(fake_controller: FakeController) -> None:
+    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     stream.say(b"\x00" * (9 << 20))
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger" in ended.said
-    house.closed()
+    fake_controller.closed()
 
 
-def test_silent_stream_times_out(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_stream_times_out(fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
-    stream = house.stream(house.enrolled("phone"))
+    stream = fake_controller.stream(fake_controller.enrolled("phone"))
     assert stream.ended() == StreamStatus(grpc.StatusCode.DEADLINE_EXCEEDED, "sent nothing for 0.2 s: expected a hello")
-    assert house.quiet()
+    assert fake_controller.quiet()
 
 
-def test_agent_that_does_not_read_is_disconnected(house: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_that_does_not_read_is_disconnected(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent_session, "MOST_UNREAD", 4)
-    stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
-    session = house.event(AgentOpened).session
+    stream = fake_controller.stream(fake_controller.enrolled("phone"), reads=1).welcomed()
+    session = fake_controller.event(AgentOpened).session
     for number in range(1, 65):  # 64 MiB, more than the network buffers
-        house.agents.perform(Direct(session, number, Disarm("x" * (1 << 20))))
-    assert "does not read" in house.closed().reason
+        fake_controller.agents.perform(Direct(session, number, Disarm("x" * (1 << 20))))
+    assert "does not read" in fake_controller.closed().reason
     stream.lost()
 
 
-def test_stopping_controller_says_so(house: FakeController) -> None:
-    stream, opened = house.served(house.enrolled("phone"))
-    house.again()
+def test_stopping_controller_says_so(fake_controller: FakeController) -> None:
+    stream, opened = fake_controller.served(fake_controller.enrolled("phone"))
+    fake_controller.again()
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller is stopping" in ended.said
-    assert house.closed().session == opened.session
+    assert fake_controller.closed().session == opened.session

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from controller.edges.trust import ledger
 from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus, new_key, request
-from tests.controller.edges.agentlink.house import FakeController
+from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.log import Log, refused
 from tests.controller.edges.agentlink.test_listener import silent_tls_client
 
@@ -25,39 +25,39 @@ UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_token_pins_the_ca_and_only_its_hash_is_stored(house: FakeController) -> None:
-    invited = house.agents.invite("phone")
+def test_token_pins_the_ca_and_only_its_hash_is_stored(fake_controller: FakeController) -> None:
+    invited = fake_controller.agents.invite("phone")
     secret, _, pin = invited.token.partition(".")
     assert len(base64.b32decode(secret.upper() + "======")) == 16
-    ca = x509.load_pem_x509_certificate(house.ca_pem).public_bytes(serialization.Encoding.DER)
+    ca = x509.load_pem_x509_certificate(fake_controller.ca_pem).public_bytes(serialization.Encoding.DER)
     assert pin == base64.b32encode(hashlib.sha256(ca).digest()).decode().lower().rstrip("=")
-    assert invited.join == str(house.agents.join)
-    kept = (house.directory / "ledger.json").read_text()
+    assert invited.join == str(fake_controller.agents.join)
+    kept = (fake_controller.directory / "ledger.json").read_text()
     assert secret not in kept and hashlib.sha256(secret.encode()).hexdigest() in kept
 
 
-def test_token_is_valid_once(house: FakeController, log: Log) -> None:
-    token = house.agents.invite("phone").token
-    assert isinstance(house.join("phone", token), Identity)
-    replayed = house.join("phone", token)
+def test_token_is_valid_once(fake_controller: FakeController, log: Log) -> None:
+    token = fake_controller.agents.invite("phone").token
+    assert isinstance(fake_controller.join("phone", token), Identity)
+    replayed = fake_controller.join("phone", token)
     assert (
         isinstance(replayed, StreamStatus) and replayed.code is UNAUTHENTICATED and "was already used" in replayed.said
     )
     assert "`bicast enroll phone` makes a new one" in replayed.said
-    assert "'phone'" in refused(house, log, "token_used")
+    assert "'phone'" in refused(fake_controller, log, "token_used")
 
 
-def test_token_is_valid_after_an_interrupted_join(house: FakeController) -> None:
-    token = house.agents.invite("phone").token
-    with silent_tls_client(house) as begun:
+def test_token_is_valid_after_an_interrupted_join(fake_controller: FakeController) -> None:
+    token = fake_controller.agents.invite("phone").token
+    with silent_tls_client(fake_controller) as begun:
         begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    assert isinstance(house.join("phone", token), Identity)
+    assert isinstance(fake_controller.join("phone", token), Identity)
 
 
-def test_concurrent_joins_with_one_token_admit_one(house: FakeController) -> None:
-    token = house.agents.invite("phone").token
+def test_concurrent_joins_with_one_token_admit_one(fake_controller: FakeController) -> None:
+    token = fake_controller.agents.invite("phone").token
     outcomes: list[Identity | StreamStatus] = []
-    racers = [threading.Thread(target=lambda: outcomes.append(house.join("phone", token))) for _ in range(8)]
+    racers = [threading.Thread(target=lambda: outcomes.append(fake_controller.join("phone", token))) for _ in range(8)]
     for racer in racers:
         racer.start()
     for racer in racers:
@@ -65,49 +65,51 @@ def test_concurrent_joins_with_one_token_admit_one(house: FakeController) -> Non
     assert sum(isinstance(each, Identity) for each in outcomes) == 1 and len(outcomes) == 8
 
 
-def test_token_and_its_use_survive_a_restart(house: FakeController) -> None:
-    token = house.agents.invite("phone").token
-    house.again()
-    assert isinstance(house.join("phone", token), Identity)
-    house.again()
-    assert isinstance(house.join("phone", token), StreamStatus)
+def test_token_and_its_use_survive_a_restart(fake_controller: FakeController) -> None:
+    token = fake_controller.agents.invite("phone").token
+    fake_controller.again()
+    assert isinstance(fake_controller.join("phone", token), Identity)
+    fake_controller.again()
+    assert isinstance(fake_controller.join("phone", token), StreamStatus)
 
 
-def test_token_expires_after_15_minutes(house: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_expires_after_15_minutes(
+    fake_controller: FakeController, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
-    ended = house.join("phone", house.agents.invite("phone").token)
+    ended = fake_controller.join("phone", fake_controller.agents.invite("phone").token)
     assert isinstance(ended, StreamStatus) and ended.code is UNAUTHENTICATED and "has expired" in ended.said
-    refused(house, log, "token_old")
+    refused(fake_controller, log, "token_old")
 
 
-def test_token_is_for_one_name_and_stays_valid_for_it(house: FakeController, log: Log) -> None:
-    token = house.agents.invite("phone").token
-    ended = house.join("laptop", token)
+def test_token_is_for_one_name_and_stays_valid_for_it(fake_controller: FakeController, log: Log) -> None:
+    token = fake_controller.agents.invite("phone").token
+    ended = fake_controller.join("laptop", token)
     assert isinstance(ended, StreamStatus) and ended.code is UNAUTHENTICATED and "for another name" in ended.said
-    refused(house, log, "token_of_another")
-    assert isinstance(house.join("phone", token), Identity)
+    refused(fake_controller, log, "token_of_another")
+    assert isinstance(fake_controller.join("phone", token), Identity)
 
 
-def test_new_token_replaces_the_earlier_one(house: FakeController) -> None:
-    old, new = house.agents.invite("phone").token, house.agents.invite("phone").token
-    assert isinstance(house.join("phone", old), StreamStatus)
-    assert isinstance(house.join("phone", new), Identity)
+def test_new_token_replaces_the_earlier_one(fake_controller: FakeController) -> None:
+    old, new = fake_controller.agents.invite("phone").token, fake_controller.agents.invite("phone").token
+    assert isinstance(fake_controller.join("phone", old), StreamStatus)
+    assert isinstance(fake_controller.join("phone", new), Identity)
 
 
 @pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone", "all"])
-def test_invalid_agent_name_is_refused_everywhere(house: FakeController, name: str, log: Log) -> None:
+def test_invalid_agent_name_is_refused_everywhere(fake_controller: FakeController, name: str, log: Log) -> None:
     with pytest.raises(Impossible, match="not a valid name for an agent"):
-        house.agents.invite(name)
-    ended = house.join(name, "a" * 26, asked=request("phone", new_key()))
+        fake_controller.agents.invite(name)
+    ended = fake_controller.join(name, "a" * 26, asked=request("phone", new_key()))
     assert isinstance(ended, StreamStatus) and ended.code is grpc.StatusCode.INVALID_ARGUMENT
-    refused(house, log, "name")
+    refused(fake_controller, log, "name")
 
 
-def test_peer_with_many_names_does_not_fill_the_log(house: FakeController, log: Log) -> None:
+def test_peer_with_many_names_does_not_fill_the_log(fake_controller: FakeController, log: Log) -> None:
     for number in range(3):
-        house.join(f"phone{number}", "a" * 26)
+        fake_controller.join(f"phone{number}", "a" * 26)
     assert "'phone0'" in log.get(timeout=PATIENCE_S).getMessage()
-    assert log.empty() and house.agents.refusals()["token_unknown"] == 3
+    assert log.empty() and fake_controller.agents.refusals()["token_unknown"] == 3
 
 
 # Signing requests
@@ -142,23 +144,23 @@ def of_two_names() -> bytes:
     ],
 )
 def test_invalid_signing_request_leaves_the_token_valid(
-    house: FakeController, log: Log, asked: bytes, says: str
+    fake_controller: FakeController, log: Log, asked: bytes, says: str
 ) -> None:
-    token = house.agents.invite("phone").token
-    ended = house.join("phone", token, asked=asked)
+    token = fake_controller.agents.invite("phone").token
+    ended = fake_controller.join("phone", token, asked=asked)
     assert isinstance(ended, StreamStatus) and ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
-    refused(house, log, "request")
-    assert isinstance(house.join("phone", token), Identity)
+    refused(fake_controller, log, "request")
+    assert isinstance(fake_controller.join("phone", token), Identity)
 
 
-def test_signing_request_cannot_ask_for_more_rights(house: FakeController) -> None:
+def test_signing_request_cannot_ask_for_more_rights(fake_controller: FakeController) -> None:
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
     greedy = x509.CertificateSigningRequestBuilder().subject_name(name)
     greedy = greedy.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     greedy = greedy.add_extension(x509.SubjectAlternativeName([x509.DNSName("bicast-controller")]), critical=False)
     asked = greedy.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
-    identity = house.join("phone", house.agents.invite("phone").token, asked=asked)
+    identity = fake_controller.join("phone", fake_controller.agents.invite("phone").token, asked=asked)
     assert isinstance(identity, Identity)
     assert not identity.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     names = identity.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

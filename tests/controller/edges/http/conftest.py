@@ -9,8 +9,8 @@ import pytest
 from controller.edges.http import access_control
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
-from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, FakeCore
-from tests.controller.edges.http.front import FakeEnroller
+from tests.controller.edges.http.fake_core import BEARER, SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.fake_enroller import FakeEnroller
 
 
 @pytest.fixture(autouse=True)
@@ -25,34 +25,34 @@ def shared() -> FakeCore:
 
 
 @pytest.fixture
-def desk(shared: FakeCore) -> Iterator[FakeCore]:
+def fake_core(shared: FakeCore) -> Iterator[FakeCore]:
     """The core behind both servers, reset before and after each test."""
     yield shared
     shared.reset()
 
 
 @pytest.fixture(scope="session")
-def shared_front() -> FakeEnroller:
+def shared_enroller() -> FakeEnroller:
     return FakeEnroller()
 
 
 @pytest.fixture
-def front(shared_front: FakeEnroller) -> Iterator[FakeEnroller]:
+def fake_enroller(shared_enroller: FakeEnroller) -> Iterator[FakeEnroller]:
     """The enrolment behind both servers, reset before and after each test."""
-    yield shared_front
-    shared_front.reset()
+    yield shared_enroller
+    shared_enroller.reset()
 
 
 @pytest.fixture(scope="session")
-def serving(shared: FakeCore, shared_front: FakeEnroller) -> Iterator[Serving]:
+def serving(shared: FakeCore, shared_enroller: FakeEnroller) -> Iterator[Serving]:
     """A real server on loopback."""
-    app = make_app(shared.read, shared.program, shared.decisions, shared, TOKEN, shared_front)
+    app = make_app(shared.read, shared.program, shared.decisions, shared, TOKEN, shared_enroller)
     running = serve(app, SETTINGS)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def http(serving: Serving, desk: FakeCore, front: FakeEnroller) -> Iterator[httpx.Client]:
+def http(serving: Serving, fake_core: FakeCore, fake_enroller: FakeEnroller) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
         yield client

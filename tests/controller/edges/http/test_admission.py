@@ -13,7 +13,7 @@ from controller.edges.http import access_control
 from controller.edges.http.access_control import LARGEST_BODY_BYTES
 from controller.edges.http.server import Serving
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import HEAD, START, TOKEN, FakeCore
+from tests.controller.edges.http.fake_core import HEAD, START, TOKEN, FakeCore
 
 OFF = {"mode": "off"}
 
@@ -28,7 +28,7 @@ def outside(serving: Serving) -> Iterator[httpx.Client]:
     "given", [None, "Bearer", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"]
 )
 def test_request_without_the_token_reads_and_changes_nothing(
-    outside: httpx.Client, desk: FakeCore, given: str | None
+    outside: httpx.Client, fake_core: FakeCore, given: str | None
 ) -> None:
     headers = [] if given is None else [(b"Authorization", given.encode("latin-1"))]
     for path in ("/api/v1/terminals", "/metrics", "/healthz", "/api/v1/openapi.json", "/nothing"):
@@ -36,7 +36,7 @@ def test_request_without_the_token_reads_and_changes_nothing(
         problem(answer, 401)
         assert answer.headers["www-authenticate"] == "Bearer"
     problem(outside.put("/api/v1/mode", json=OFF, headers=headers), 401)
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
 def test_request_with_the_token_is_answered_under_any_host(outside: httpx.Client) -> None:
@@ -71,23 +71,23 @@ def test_refusals_beyond_the_rate_are_logged_once_a_second(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "garbage", ""]
 )
-def test_body_that_is_not_json_is_refused(http: httpx.Client, desk: FakeCore, kind: str) -> None:
+def test_body_that_is_not_json_is_refused(http: httpx.Client, fake_core: FakeCore, kind: str) -> None:
     answer = http.put("/api/v1/mode", content=b'{"mode": "off"}', headers={"Content-Type": kind})
     problem(answer, 415)
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
-def test_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: FakeCore) -> None:
+def test_huge_body_is_refused_before_it_is_sent(serving: Serving, fake_core: FakeCore) -> None:
     answer = _raw(
         serving,
         b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
         b"Content-Length: 1000000000000\r\n\r\n",
     )
     assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
-def test_huge_chunked_body_is_refused(serving: Serving, desk: FakeCore) -> None:
+def test_huge_chunked_body_is_refused(serving: Serving, fake_core: FakeCore) -> None:
     chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
     answer = _raw(
         serving,
@@ -95,10 +95,10 @@ def test_huge_chunked_body_is_refused(serving: Serving, desk: FakeCore) -> None:
         b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST_BODY_BYTES // 1024 + 1),
     )
     assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
-def test_truncated_body_is_not_processed(serving: Serving, desk: FakeCore, http: httpx.Client) -> None:
+def test_truncated_body_is_not_processed(serving: Serving, fake_core: FakeCore, http: httpx.Client) -> None:
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(
             b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
@@ -107,7 +107,7 @@ def test_truncated_body_is_not_processed(serving: Serving, desk: FakeCore, http:
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(65536) == b"", "the server has read it and closed the connection"
     assert http.get("/healthz").status_code == 200
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
 def test_garbage_on_the_socket_disturbs_no_other_client(serving: Serving, http: httpx.Client) -> None:

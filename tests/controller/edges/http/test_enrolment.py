@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.front import PHONE, FakeEnroller
+from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from tests.controller.edges.http.front import PHONE, FakeEnroller
     ],
 )
 def test_cross_site_request_makes_no_token(
-    http: httpx.Client, front: FakeEnroller, sent: dict[str, object], status: int
+    http: httpx.Client, fake_enroller: FakeEnroller, sent: dict[str, object], status: int
 ) -> None:
     problem(http.post("/api/v1/agents/phone/token", **sent), status)  # type: ignore[arg-type]
-    assert front.known["phone"] is PHONE
+    assert fake_enroller.known["phone"] is PHONE
 
 
 def test_refusals_are_counted(http: httpx.Client) -> None:

@@ -9,7 +9,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.model.config import Mode
-from tests.controller.edges.http.desk import HOME, MEASURED, METERED, RELAYED, SHARED, TUNNELLED, FakeCore
+from tests.controller.edges.http.fake_core import HOME, MEASURED, METERED, RELAYED, SHARED, TUNNELLED, FakeCore
 
 
 def _samples(http: httpx.Client) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -25,8 +25,8 @@ def _key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return (name, frozenset(labels.items()))
 
 
-def test_metrics_have_every_number_of_the_snapshot(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = replace(desk.snapshot, config_failures=4)
+def test_metrics_have_every_number_of_the_snapshot(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = replace(fake_core.snapshot, config_failures=4)
     samples = _samples(http)
     wifi = {"gateway": "home", "uplink": "wifi"}
     expected = {
@@ -73,15 +73,16 @@ def test_metrics_have_every_number_of_the_snapshot(http: httpx.Client, desk: Fak
     assert {key: samples.get(key) for key in expected} == expected
 
 
-def test_metrics_omit_counters_that_were_not_read_yet(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = replace(
-        desk.snapshot, terminals=tuple(replace(one, sent=None, received=None) for one in desk.snapshot.terminals)
+def test_metrics_omit_counters_that_were_not_read_yet(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = replace(
+        fake_core.snapshot,
+        terminals=tuple(replace(one, sent=None, received=None) for one in fake_core.snapshot.terminals),
     )
     assert not [key for key in _samples(http) if key[0].startswith("bicast_terminal")]
 
 
-def test_metrics_of_a_tunnel_match_its_end(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = replace(desk.snapshot, gateways=(TUNNELLED,))
+def test_metrics_of_a_tunnel_match_its_end(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = replace(fake_core.snapshot, gateways=(TUNNELLED,))
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
     expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "unauthenticated_total": 9}
@@ -89,10 +90,10 @@ def test_metrics_of_a_tunnel_match_its_end(http: httpx.Client, desk: FakeCore) -
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
 
 
-def test_metrics_have_copied_terminals_and_used_budgets(http: httpx.Client, desk: FakeCore) -> None:
-    client, tablet = desk.snapshot.terminals
+def test_metrics_have_copied_terminals_and_used_budgets(http: httpx.Client, fake_core: FakeCore) -> None:
+    client, tablet = fake_core.snapshot.terminals
     single = replace(client, mode=Mode.AUTO, acting=Mode.SINGLE)
-    desk.snapshot = replace(desk.snapshot, gateways=(METERED,), terminals=(single, tablet))
+    fake_core.snapshot = replace(fake_core.snapshot, gateways=(METERED,), terminals=(single, tablet))
     samples = _samples(http)
     assert samples[_key("bicast_copies_had", gateway="home", terminal="client", mode="auto")] == 0
     assert samples[_key("bicast_copies_had", gateway="home", terminal="tablet", mode="bicast")] == 1
@@ -101,8 +102,8 @@ def test_metrics_have_copied_terminals_and_used_budgets(http: httpx.Client, desk
     assert not [key for key in samples if key[0] == "bicast_copies_used_bytes" and ("uplink", "wifi") in key[1]]
 
 
-def test_metrics_have_paths_by_direction_and_omit_unknowns(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = MEASURED
+def test_metrics_have_paths_by_direction_and_omit_unknowns(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = MEASURED
     samples = _samples(http)
     lte = {"gateway": "home", "uplink": "lte"}
     of_road = {"measured": 1, "packets_total": 7000, "lost_total": 5, "rtt_seconds": 0.0413}
@@ -114,11 +115,11 @@ def test_metrics_have_paths_by_direction_and_omit_unknowns(http: httpx.Client, d
     assert not [key for key in samples if ("direction", "down") in key[1] and "path" in key[0]]
 
 
-def test_metrics_have_the_caps_of_each_sharing_terminal(http: httpx.Client, desk: FakeCore) -> None:
+def test_metrics_have_the_caps_of_each_sharing_terminal(http: httpx.Client, fake_core: FakeCore) -> None:
     assert not [key for key in _samples(http) if key[0].startswith(("bicast_cap", "bicast_access_point"))]
     unknown = replace(SHARED.access_points[0].terminals[1], most_segments=None, least_segments=None, rtt_ratio=None)
     air = replace(SHARED.access_points[0], terminals=(SHARED.access_points[0].terminals[0], unknown))
-    desk.snapshot = replace(SHARED, access_points=(air,))
+    fake_core.snapshot = replace(SHARED, access_points=(air,))
     samples = _samples(http)
     there = {"gateway": "home", "access_point": "air"}
     carried = {name: samples[_key(f"bicast_access_point_{name}", **there)] for name in ("sharers", "bandwidth_bps")}
@@ -133,23 +134,23 @@ def test_metrics_have_the_caps_of_each_sharing_terminal(http: httpx.Client, desk
     }  # fmt: skip
 
 
-def test_metrics_omit_doubts_of_a_silent_terminal(http: httpx.Client, desk: FakeCore) -> None:
+def test_metrics_omit_doubts_of_a_silent_terminal(http: httpx.Client, fake_core: FakeCore) -> None:
     heard, doubted = SHARED.access_points[0].terminals
     silent = replace(doubted, heard=False, doubted=0)
-    desk.snapshot = replace(SHARED, access_points=(replace(SHARED.access_points[0], terminals=(heard, silent)),))
+    fake_core.snapshot = replace(SHARED, access_points=(replace(SHARED.access_points[0], terminals=(heard, silent)),))
     told_of = {dict(labels)["terminal"] for name, labels in _samples(http) if name == "bicast_cap_doubts_total"}
     assert told_of == {heard.terminal}
 
 
-def test_metrics_add_up_groups_with_one_label(http: httpx.Client, desk: FakeCore) -> None:
+def test_metrics_add_up_groups_with_one_label(http: httpx.Client, fake_core: FakeCore) -> None:
     twice = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
-    desk.snapshot = replace(desk.snapshot, gateways=(twice,))
+    fake_core.snapshot = replace(fake_core.snapshot, gateways=(twice,))
     samples = _samples(http)
     assert samples[_key("bicast_bucket_packets_total", gateway="home", group="client bicast", uplink="wifi")] == 140
 
 
-def test_metrics_count_relays_and_intercepted_connections(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = RELAYED
+def test_metrics_count_relays_and_intercepted_connections(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = RELAYED
     samples = _samples(http)
     expected = {
         _key("bicast_relay_up", relay="tokyo"): 1,

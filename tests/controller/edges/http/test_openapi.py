@@ -16,7 +16,7 @@ from schemathesis import Case
 from controller.edges.http import problems
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving
-from tests.controller.edges.http.desk import BEARER, RELAYED, SHARED, TOKEN, WITH_CLASSES, FakeCore
+from tests.controller.edges.http.fake_core import BEARER, RELAYED, SHARED, TOKEN, WITH_CLASSES, FakeCore
 
 core = FakeCore()
 document = make_app(core.read, core.program, core.decisions, core, TOKEN).openapi()
@@ -38,8 +38,8 @@ def answers_as_described(case: Case, serving: Serving) -> None:
     case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=authorised(case), timeout=30)
 
 
-def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk: FakeCore) -> None:
-    desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points, relays=RELAYED.relays)
+def answers_about_what_is_there_as_described(case: Case, serving: Serving, fake_core: FakeCore) -> None:
+    fake_core.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points, relays=RELAYED.relays)
     names = {"gateways": "home", "terminals": "client", "agents": "phone", "relays": "tokyo"}
     below = {key: value for key, value in {"traffic": "voip", "uplink": "lte"}.items() if f"{{{key}}}" in case.path}
     case.path_parameters = {"name": names[case.path.split("/")[3]], **below}

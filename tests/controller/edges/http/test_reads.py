@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import FakeCore
+from tests.controller.edges.http.fake_core import FakeCore
 
 
 def test_program_is_listed_in_the_order_of_matching(http: httpx.Client) -> None:
@@ -45,7 +45,7 @@ def test_unsupported_method_lists_the_supported_ones(http: httpx.Client) -> None
     assert answer.headers["allow"] == "PUT"
 
 
-def test_internal_error_reveals_no_details(http: httpx.Client, desk: FakeCore) -> None:
-    desk.snapshot = None  # type: ignore[assignment]
+def test_internal_error_reveals_no_details(http: httpx.Client, fake_core: FakeCore) -> None:
+    fake_core.snapshot = None  # type: ignore[assignment]
     body = problem(http.get("/api/v1/gateways"), 500)
     assert "NoneType" not in str(body)

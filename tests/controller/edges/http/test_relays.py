@@ -8,18 +8,18 @@ import pytest
 
 from controller.protocol.requests import Impossible, OverrideResult
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import RELAYED, FakeCore
-from tests.controller.edges.http.front import FakeEnroller
+from tests.controller.edges.http.fake_core import RELAYED, FakeCore
+from tests.controller.edges.http.fake_enroller import FakeEnroller
 
 
 def test_relay_is_removed_even_if_its_revocation_fails(
-    http: httpx.Client, desk: FakeCore, front: FakeEnroller, monkeypatch: pytest.MonkeyPatch
+    http: httpx.Client, fake_core: FakeCore, fake_enroller: FakeEnroller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(name: str) -> OverrideResult:
         raise Impossible(f"{name} is not revoked: the disk is full")
 
-    monkeypatch.setattr(front, "revoke", full)
-    desk.snapshot = RELAYED
+    monkeypatch.setattr(fake_enroller, "revoke", full)
+    fake_core.snapshot = RELAYED
     removed = http.delete("/api/v1/relays/tokyo").json()
     assert removed["done"] and removed["failed"] == ["tokyo is not revoked: the disk is full"]
 
@@ -35,9 +35,9 @@ def test_relay_is_removed_even_if_its_revocation_fails(
     ],
 )
 def test_invalid_relay_is_refused_and_changes_nothing(
-    http: httpx.Client, desk: FakeCore, wish: dict[str, object], status: int
+    http: httpx.Client, fake_core: FakeCore, wish: dict[str, object], status: int
 ) -> None:
     assert (
         "expected" in (told := problem(http.put("/api/v1/relays/oslo", json=wish), status)["detail"]) or "zone" in told
     )
-    assert not desk.relays
+    assert not fake_core.relays

@@ -19,11 +19,11 @@ from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.model.settings import Endpoint
-from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.fake_core import BEARER, SETTINGS, TOKEN, FakeCore
 
 CHILD = """
 import sys
-from tests.controller.edges.http.desk import SETTINGS, TOKEN, FakeCore
+from tests.controller.edges.http.fake_core import SETTINGS, TOKEN, FakeCore
 from controller.edges.http.app import make_app
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.server import serve
@@ -38,18 +38,18 @@ running.stop()
 """
 
 
-def test_address_in_use_is_one_sentence(desk: FakeCore) -> None:
+def test_address_in_use_is_one_sentence(fake_core: FakeCore) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         settings = replace(SETTINGS, api=endpoint)
         with pytest.raises(CannotServe) as refused:
-            serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
+            serve(make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN), settings)
     assert str(endpoint) in str(refused.value) and "taken" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_stop_ends_the_threads_and_releases_the_address(desk: FakeCore) -> None:
-    app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
+def test_stop_ends_the_threads_and_releases_the_address(fake_core: FakeCore) -> None:
+    app = make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN)
     before = _servers()
     running = serve(app, SETTINGS)
     endpoint = running.endpoint

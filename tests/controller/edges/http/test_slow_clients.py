@@ -19,7 +19,7 @@ from controller.edges.http import server
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
 from controller.model.settings import Endpoint
-from tests.controller.edges.http.desk import BEARER, HEAD, SETTINGS, START, TOKEN, FakeCore
+from tests.controller.edges.http.fake_core import BEARER, HEAD, SETTINGS, START, TOKEN, FakeCore
 from tests.controller.edges.http.test_server import CHILD
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
@@ -34,9 +34,9 @@ LARGE = 30_000_000  # more than two socket buffers hold
 
 
 @pytest.fixture
-def impatient(desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+def impatient(fake_core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     monkeypatch.setattr(server, "REQUEST_WITHIN_S", SHORT_S)
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    running = serve(make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN), SETTINGS)
     yield running
     running.stop()
 
@@ -54,11 +54,11 @@ def _until_closed(asking: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("half", [b"", b"G", HALF_A_HEAD, HALF_A_BODY])
-def test_half_a_request_times_out(impatient: Serving, desk: FakeCore, half: bytes) -> None:
+def test_half_a_request_times_out(impatient: Serving, fake_core: FakeCore, half: bytes) -> None:
     with _connected(impatient.endpoint) as asking:
         asking.sendall(half)
         assert _until_closed(asking) == b""
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
 @pytest.mark.parametrize("half", [HALF_A_HEAD, HALF_A_BODY])
@@ -90,9 +90,11 @@ def test_idle_connection_is_closed_after_an_answer(impatient: Serving, monkeypat
             assert _until_closed(asking) == b""
 
 
-def test_answer_that_is_not_read_times_out(impatient: Serving, desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_is_not_read_times_out(
+    impatient: Serving, fake_core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "ANSWER_WITHIN_S", SHORT_S)
-    desk.snapshot = replace(START, config_error="x" * LARGE)
+    fake_core.snapshot = replace(START, config_error="x" * LARGE)
     with _connected(impatient.endpoint) as asking:
         asking.sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
         with suppress(ConnectionResetError):
@@ -105,10 +107,10 @@ def test_answer_that_is_not_read_times_out(impatient: Serving, desk: FakeCore, m
         assert len(_until_closed(asking)) < LARGE
 
 
-def test_unread_answers_do_not_block_other_clients(desk: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_answers_do_not_block_other_clients(fake_core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
-    desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    fake_core.snapshot = replace(START, config_error="x" * (LARGE // 3))
+    running = serve(make_app(fake_core.read, fake_core.program, fake_core.decisions, fake_core, TOKEN), SETTINGS)
     with ExitStack() as attack:
         asking = []
         for _ in range(8):

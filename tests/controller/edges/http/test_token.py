@@ -15,7 +15,7 @@ import pytest
 from controller.edges.http import client, token
 from controller.edges.http.client import Client, Denied, NoToken
 from controller.edges.http.server import Serving
-from tests.controller.edges.http.desk import TOKEN
+from tests.controller.edges.http.fake_core import TOKEN
 
 NOBODY = 65534
 READ = (

@@ -7,15 +7,15 @@ import httpx
 import pytest
 
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.desk import START, FakeCore
+from tests.controller.edges.http.fake_core import START, FakeCore
 
 
-def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: FakeCore) -> None:
+def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, fake_core: FakeCore) -> None:
     problem(http.put("/api/v1/terminals/all/mode", json={"mode": "off"}), 404)
-    assert desk.snapshot == START
+    assert fake_core.snapshot == START
     answer = http.put("/api/v1/mode", json={"mode": "off"}).json()
     assert len(answer["done"]) == 2
-    assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+    assert {one.mode for one in fake_core.snapshot.terminals} == {"off"}
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, desk: FakeC
     ],
 )
 def test_malformed_override_names_place_value_and_expectation(
-    http: httpx.Client, desk: FakeCore, wish: object, where: str, value: object, expected: str
+    http: httpx.Client, fake_core: FakeCore, wish: object, where: str, value: object, expected: str
 ) -> None:
     body = problem(http.put("/api/v1/terminals/client/mode", json=wish), 422)
     assert body["errors"] == [{"where": where, "value": value, "expected": expected}]
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
-def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: FakeCore) -> None:
+def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, fake_core: FakeCore) -> None:
     for _ in range(2):
         answer = http.delete("/api/v1/gateways/home/uplinks/lte/spent").json()
         assert answer["done"] == ["copies over lte of home have used nothing today"]
-    assert desk.budgets_reset == [("home", "lte")] * 2
+    assert fake_core.budgets_reset == [("home", "lte")] * 2
     assert "'dsl'" in problem(http.delete("/api/v1/gateways/home/uplinks/dsl/spent"), 404)["detail"]
 
 
@@ -57,15 +57,15 @@ def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, desk: FakeCo
         b"null",
     ],
 )
-def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, desk: FakeCore, garbage: bytes) -> None:
+def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, fake_core: FakeCore, garbage: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     body = problem(http.put("/api/v1/terminals/client/mode", content=garbage, headers=headers), 422)
     assert body["errors"][0]["where"].startswith("body")
-    assert desk.snapshot is START
+    assert fake_core.snapshot is START
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/status", "/api/v1/program"])
-def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, desk: FakeCore, path: str) -> None:
-    desk.silent = True
+def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, fake_core: FakeCore, path: str) -> None:
+    fake_core.silent = True
     assert "did not answer" in problem(http.get(path), 503)["detail"]
     assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]

@@ -107,7 +107,7 @@ def ovs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ovs]:
 
 
 @pytest.fixture
-def desk() -> Iterator[WireRecorder]:
+def recorder() -> Iterator[WireRecorder]:
     made = WireRecorder()
     yield made
     made.wire.stop()
@@ -115,8 +115,8 @@ def desk() -> Iterator[WireRecorder]:
 
 
 @pytest.fixture
-def bridge(ovs: Ovs, desk: WireRecorder) -> Iterator[SwitchOpened]:
+def bridge(ovs: Ovs, recorder: WireRecorder) -> Iterator[SwitchOpened]:
     """Return bridge `br` with eight ports, connected and empty."""
-    ovs.bridge("br", 0xB1, desk.target, ports=8)
-    yield desk.opened(0xB1)
+    ovs.bridge("br", 0xB1, recorder.target, ports=8)
+    yield recorder.opened(0xB1)
     ovs.remove("br")

@@ -47,8 +47,8 @@ sites:
 class CoreOnWire:
     """The real core connected to the wire, with a clock that the test sets."""
 
-    def __init__(self, desk: WireRecorder) -> None:
-        self._desk = desk
+    def __init__(self, recorder: WireRecorder) -> None:
+        self._desk = recorder
         self._now = 0.0
         self._core = Core(load.parse(GATEWAY), Wanted(), self._now)
 

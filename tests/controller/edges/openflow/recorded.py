@@ -112,12 +112,12 @@ def record(ovs: Ovs) -> dict[str, bytes]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        ovs, desk = Ovs(Path(directory)), WireRecorder()
-        ovs.bridge("own", DPID, desk.target)
-        home = CoreOnWire(desk)
-        home.on_event(desk.opened(DPID))
+        ovs, recorder = Ovs(Path(directory)), WireRecorder()
+        ovs.bridge("own", DPID, recorder.target)
+        home = CoreOnWire(recorder)
+        home.on_event(recorder.opened(DPID))
         lines = [f"{name} {data.hex()}" for name, data in record(ovs).items()]
-        desk.wire.stop()
+        recorder.wire.stop()
         ovs.stop()
     print("\n".join(lines))
 

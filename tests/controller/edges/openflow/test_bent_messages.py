@@ -189,22 +189,22 @@ def _become(peer: Peer, steps: int) -> None:
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.lists(bent(list(REAL)), min_size=1, max_size=4), some.integers(0, len(OPENING)), some.booleans())
 def test_mutated_message_at_most_ends_its_connection(
-    desk: WireRecorder,
+    recorder: WireRecorder,
     bridge: SwitchOpened,
     caplog: pytest.LogCaptureFixture,
     sent: list[bytes],
     steps: int,
     at_once: bool,
 ) -> None:
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         _become(peer, steps)
         if steps == len(OPENING):
-            opened = desk.wait(SwitchOpened, lambda event: event.peer == peer.name)
-            desk.perform(Read(opened.session, 99))
+            opened = recorder.wait(SwitchOpened, lambda event: event.peer == peer.name)
+            recorder.perform(Read(opened.session, 99))
         with contextlib.suppress(OSError):  # the connection has ended already
             for data in [b"".join(sent)] if at_once else sent:
                 peer.send(data)
             peer.finish()
         assert peer.is_ended()
-    assert desk.read(bridge.session).program.flows == {}
+    assert recorder.read(bridge.session).program.flows == {}
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -78,11 +78,11 @@ def test_nothing_is_monkey_patched() -> None:
 
 def test_wire_listens_only_at_its_address() -> None:
     before = _listening()
-    desk = WireRecorder()
+    recorder = WireRecorder()
     try:
-        assert _listening() - before == {("0100007F", desk.wire.address.port)}
+        assert _listening() - before == {("0100007F", recorder.wire.address.port)}
     finally:
-        desk.wire.stop()
+        recorder.wire.stop()
     until(lambda: _listening() == before, "the listening ends")
 
 
@@ -97,11 +97,11 @@ def test_address_in_use_is_refused_with_a_sentence() -> None:
 
 def test_wire_can_stop_and_start_in_one_process(ovs: Ovs) -> None:
     for dpid in (0xA1, 0xA2):
-        desk = WireRecorder()
-        ovs.bridge("again", dpid, desk.target)
-        session = desk.opened(dpid).session
-        desk.wire.stop()
-        assert desk.drain() == [SwitchClosed(session)]
+        recorder = WireRecorder()
+        ovs.bridge("again", dpid, recorder.target)
+        session = recorder.opened(dpid).session
+        recorder.wire.stop()
+        assert recorder.drain() == [SwitchClosed(session)]
         ovs.remove("again")
 
 
@@ -154,63 +154,63 @@ def test_handler_error_ends_only_its_connection(ovs: Ovs, caplog: pytest.LogCapt
         wire.stop()
 
 
-def test_vanished_switch_is_noticed_by_its_silence(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_vanished_switch_is_noticed_by_its_silence(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     assert SILENCE_S < 5
     ovs.pause(True)
     try:
-        assert desk.wait(SwitchClosed).session == bridge.session
+        assert recorder.wait(SwitchClosed).session == bridge.session
     finally:
         ovs.pause(False)
-    desk.opened(0xB1)
+    recorder.opened(0xB1)
 
 
-def test_disconnect_of_a_switch_is_noticed_at_once(desk: WireRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disconnect_of_a_switch_is_noticed_at_once(recorder: WireRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # silence is not noticed
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
-    assert desk.wait(SwitchClosed).session == session
+        session = recorder.opened(5).session
+    assert recorder.wait(SwitchClosed).session == session
 
 
-def test_silent_switch_that_answers_echoes_stays(desk: WireRecorder) -> None:
-    with Peer(desk.wire.address) as peer:
+def test_silent_switch_that_answers_echoes_stays(recorder: WireRecorder) -> None:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        desk.opened(5)
+        recorder.opened(5)
         for _ in range(6):  # longer than the silence that would end it
             xid, body = peer.wait(ECHO_REQUEST)
             peer.send(message(ECHO_REPLY, body, xid))
-        assert not [event for event in desk.drain() if isinstance(event, SwitchClosed)]
+        assert not [event for event in recorder.drain() if isinstance(event, SwitchClosed)]
 
 
 def test_orders_never_wait_for_a_switch_that_does_not_read(
-    desk: WireRecorder, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
+    recorder: WireRecorder, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The frameworks' queues hold 16 and 128 messages and then block the sender."""
     monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the switch is never disconnected
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        deaf = desk.opened(5).session
+        deaf = recorder.opened(5).session
         started = time.monotonic()
         for _ in range(3000):
-            desk.perform(Ask(deaf, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+            recorder.perform(Ask(deaf, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
         assert time.monotonic() - started < PATIENCE_S, "an order waited for the switch that does not read"
-        assert desk.read(bridge.session).program.flows == {}
+        assert recorder.read(bridge.session).program.flows == {}
 
 
-def test_more_messages_than_a_queue_holds_all_arrive(desk: WireRecorder, bridge: SwitchOpened) -> None:
-    with Peer(desk.wire.address) as peer:
+def test_more_messages_than_a_queue_holds_all_arrive(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
+        session = recorder.opened(5).session
         peer.send(b"".join(message(BARRIER_REPLY, xid=number) for number in range(5000)))
         peer.send(message(ERROR, b"\x00\x05\x00\x02", xid=77))  # OFPET_FLOW_MOD_FAILED, OFPFMFC_BAD_TABLE_ID
-        refused = desk.wait(SwitchRefused)
+        refused = recorder.wait(SwitchRefused)
         assert refused.session == session
-    assert desk.read(bridge.session).program.flows == {}
+    assert recorder.read(bridge.session).program.flows == {}
 
 
-def test_order_for_an_ended_session_is_dropped(desk: WireRecorder, bridge: SwitchOpened) -> None:
-    desk.perform(Close(bridge.session, "the test wants it"))
-    desk.wait(SwitchClosed)
-    desk.perform(Close(bridge.session, "once more"))
-    desk.perform(Ask(bridge.session, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
-    assert desk.opened(0xB1).session > bridge.session
+def test_order_for_an_ended_session_is_dropped(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    recorder.perform(Close(bridge.session, "the test wants it"))
+    recorder.wait(SwitchClosed)
+    recorder.perform(Close(bridge.session, "once more"))
+    recorder.perform(Ask(bridge.session, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+    assert recorder.opened(0xB1).session > bridge.session

@@ -38,21 +38,21 @@ def path(ovs: Ovs) -> Path:
 
 @contextmanager
 def serving(path: Path) -> Iterator[WireRecorder]:
-    desk = WireRecorder(listen=LocalSocket(str(path)))
+    recorder = WireRecorder(listen=LocalSocket(str(path)))
     try:
-        yield desk
+        yield recorder
     finally:
-        desk.wire.stop()
+        recorder.wire.stop()
 
 
 def test_switch_is_served_over_a_unix_socket_and_returns(ovs: Ovs, path: Path) -> None:
-    with serving(path) as desk:
+    with serving(path) as recorder:
         ovs.bridge("local", DPID, f"unix:{path}")
-        assert desk.opened(DPID).peer.startswith("local:")
+        assert recorder.opened(DPID).peer.startswith("local:")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
-    with serving(path) as desk:
-        desk.read(desk.opened(DPID).session)
+    with serving(path) as recorder:
+        recorder.read(recorder.opened(DPID).session)
         ovs.remove("local")
 
 
@@ -63,8 +63,8 @@ def test_socket_of_a_killed_controller_is_replaced(ovs: Ovs, path: Path) -> None
         ovs.bridge("local", DPID, f"unix:{path}")
         killed.kill()
     assert path.is_socket()
-    with serving(path) as desk:
-        desk.opened(DPID)
+    with serving(path) as recorder:
+        recorder.opened(DPID)
         ovs.remove("local")
 
 

@@ -28,11 +28,11 @@ from tests.controller.edges.openflow.switches import Ovs
 
 
 @pytest.fixture
-def home(desk: WireRecorder, ovs: Ovs) -> Iterator[CoreOnWire]:
+def home(recorder: WireRecorder, ovs: Ovs) -> Iterator[CoreOnWire]:
     """A core that is connected and steady on bridge `own`."""
-    ovs.bridge("own", DPID, desk.target)
-    made = CoreOnWire(desk)
-    made.on_event(desk.opened(DPID))
+    ovs.bridge("own", DPID, recorder.target)
+    made = CoreOnWire(recorder)
+    made.on_event(recorder.opened(DPID))
     assert made.switch.state is GatewayState.STEADY
     yield made
     ovs.remove("own")
@@ -97,20 +97,22 @@ def test_unknown_kinds_of_groups_and_meters_are_repaired(home: CoreOnWire, ovs: 
 
 @pytest.mark.parametrize("deletes", [("del-flows", "table=0"), ("del-groups",)], ids=" ".join)
 def test_foreign_deletion_is_reported_at_once(
-    desk: WireRecorder, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
+    recorder: WireRecorder, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
 ) -> None:
     group = Group(GROUP_IDS[0], GroupKind.ALL, (Bucket((Output(2),)),))
-    assert desk.apply(bridge.session, AddGroup(group), AddFlow(Flow(0, 1, fields(), (ToGroup(group.group_id),)))) == []
+    assert (
+        recorder.apply(bridge.session, AddGroup(group), AddFlow(Flow(0, 1, fields(), (ToGroup(group.group_id),)))) == []
+    )
     ovs.ofctl("br", *deletes)
-    assert desk.wait(FlowsLost).session == bridge.session
+    assert recorder.wait(FlowsLost).session == bridge.session
 
 
-def test_own_deletion_is_not_reported(desk: WireRecorder, bridge: SwitchOpened, ovs: Ovs) -> None:
+def test_own_deletion_is_not_reported(recorder: WireRecorder, bridge: SwitchOpened, ovs: Ovs) -> None:
     flows = [Flow(0, 1, fields(in_port=number), (Output(8),)) for number in range(1, 8)]
-    assert desk.apply(bridge.session, *map(AddFlow, flows)) == []
-    assert desk.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []
-    assert desk.apply(bridge.session, AddFlow(flows[0])) == []
+    assert recorder.apply(bridge.session, *map(AddFlow, flows)) == []
+    assert recorder.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []
+    assert recorder.apply(bridge.session, AddFlow(flows[0])) == []
     ovs.ofctl("br", "add-flow", "table=9,actions=drop")
     ovs.ofctl("br", "del-flows", "table=9")
-    desk.read(bridge.session)
-    assert not [said for said in desk.drain() if isinstance(said, FlowsLost)]
+    recorder.read(bridge.session)
+    assert not [said for said in recorder.drain() if isinstance(said, FlowsLost)]

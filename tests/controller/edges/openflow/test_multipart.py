@@ -73,19 +73,19 @@ def test_endless_short_records_are_refused(kind: int, monkeypatch: pytest.Monkey
 
 
 def test_switch_with_an_endless_description_is_disconnected(
-    desk: WireRecorder, caplog: pytest.LogCaptureFixture
+    recorder: WireRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     actions = encode_actions((Output(1),) * (LONGEST // 16))
     applied = struct.pack("!HH4x", ofproto.OFPIT_APPLY_ACTIONS, 8 + len(actions)) + actions
     match = encode_match(fields())
     flow = FLOW.pack(FLOW.size + len(match) + len(applied), 0, 0, 0, 1, 0, 0, 0, COOKIE, 0, 0) + match + applied
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
-        desk.perform(Read(session, 1))
+        session = recorder.opened(5).session
+        recorder.perform(Read(session, 1))
         xid, _ = peer.wait(MULTIPART_REQUEST)
         for _ in range(multipart_replies.LARGEST_READING // len(flow) + 1):  # then the kernel accepts no more
             peer.send(multipart(ofproto.OFPMP_FLOW, flow, xid, more=True))
         assert peer.is_ended()
-    assert desk.wait(SwitchClosed).session == session
+    assert recorder.wait(SwitchClosed).session == session
     assert f"describes itself in more than {multipart_replies.LARGEST_READING} bytes" in caplog.text

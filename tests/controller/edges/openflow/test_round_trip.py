@@ -92,25 +92,25 @@ GROUPS = {
 }
 
 
-def _installed(desk: WireRecorder, session: int, wanted: Program) -> Program:
+def _installed(recorder: WireRecorder, session: int, wanted: Program) -> Program:
     changes: list[Change] = [
         *(AddMeter(meter) for meter in wanted.meters.values()),
         *(AddGroup(group) for group in wanted.groups.values()),
         *(AddFlow(flow) for flow in wanted.flows.values()),
     ]
-    assert desk.apply(session, *changes) == []
-    return desk.read(session).program
+    assert recorder.apply(session, *changes) == []
+    return recorder.read(session).program
 
 
-def test_matches_actions_and_groups_are_read_as_sent(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_matches_actions_and_groups_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
     flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
     wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
     assert len(wanted.flows) == len(MATCHES) + len(ACTIONS)
-    assert _installed(desk, bridge.session, wanted) == wanted
+    assert _installed(recorder, bridge.session, wanted) == wanted
 
 
-def test_meters_and_later_tables_are_read_as_sent(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_meters_and_later_tables_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     wanted = Program.of(
         [
             Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),
@@ -119,5 +119,5 @@ def test_meters_and_later_tables_are_read_as_sent(desk: WireRecorder, bridge: Sw
         ],
         meters=[Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)],
     )
-    assert _installed(desk, bridge.session, wanted) == wanted
-    assert desk.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}
+    assert _installed(recorder, bridge.session, wanted) == wanted
+    assert recorder.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}

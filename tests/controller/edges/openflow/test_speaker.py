@@ -79,38 +79,38 @@ GROUP = Group(G, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(2))),)
 METER = Meter(M, 100, 10)
 
 
-def test_port_that_goes_down_and_up_is_reported(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_that_goes_down_and_up_is_reported(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     for word, up in (("down", False), ("up", True)):
         ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
-        desk.wait(PortSeen, PortSeen(bridge.session, "br3", Port(port.number, port.mac, up)).__eq__)
+        recorder.wait(PortSeen, PortSeen(bridge.session, "br3", Port(port.number, port.mac, up)).__eq__)
     ovs.ofctl("br", "mod-port", "br3", "down")
-    assert desk.wait(PortSeen, lambda event: event.name == "br3" and event.port is not None and not event.port.up)
+    assert recorder.wait(PortSeen, lambda event: event.name == "br3" and event.port is not None and not event.port.up)
 
 
 @pytest.mark.timed
-def test_port_change_is_reported_within_100_ms(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_port_change_is_reported_within_100_ms(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     port = bridge.ports["br3"]
     took: dict[str, list[float]] = {"down": [], "up": []}
     for word, up in 5 * (("down", False), ("up", True)):
         ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
         said = time.monotonic()
         wanted = PortSeen(bridge.session, "br3", Port(port.number, port.mac, up))
-        desk.wait(PortSeen, wanted.__eq__)
+        recorder.wait(PortSeen, wanted.__eq__)
         took[word].append(time.monotonic() - said)
     assert max(map(min, took.values())) < 0.1, "the fastest of each; the rest is other load of the machine"
 
 
-def test_added_and_removed_port_is_reported(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_added_and_removed_port_is_reported(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     ovs.vsctl("add-port", "br", "late", "--", "set", "interface", "late", "type=dummy", "ofport_request=77")
-    added = desk.wait(PortSeen, lambda event: event.name == "late")
+    added = recorder.wait(PortSeen, lambda event: event.name == "late")
     assert added.port is not None
     assert added.port.number == 77
     ovs.vsctl("del-port", "br", "late")
-    assert desk.wait(PortSeen, lambda event: event.name == "late" and event.port is None)
+    assert recorder.wait(PortSeen, lambda event: event.name == "late" and event.port is None)
 
 
-def test_changes_affect_what_they_name(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_changes_affect_what_they_name(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     other = Flow(0, 6, fields(in_port=2), (Output(1),))
     steps: list[tuple[list[Change], Program]] = [
         (
@@ -132,32 +132,32 @@ def test_changes_affect_what_they_name(desk: WireRecorder, bridge: SwitchOpened)
         ([DeleteFlow(FLOW), DeleteGroup(G), DeleteMeter(M)], Program.of([other])),
     ]
     for changes, wanted in steps:
-        assert desk.apply(bridge.session, *changes) == []
-        assert desk.read(bridge.session).program == wanted
+        assert recorder.apply(bridge.session, *changes) == []
+        assert recorder.read(bridge.session).program == wanted
 
 
-def test_refusal_names_the_change_and_the_reason(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_refusal_names_the_change_and_the_reason(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     lost = Flow(0, 5, fields(in_port=1), (ToGroup(G + 9),))
     bad = Flow(0, 5, fields(tcp_dst=80), (Output(1),))
     good = Flow(0, 9, fields(in_port=4), (Output(1),))
     changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), AddGroup(GROUP)]
     changes += [AddFlow(lost), AddFlow(good), AddFlow(bad), AddMeter(METER)]
-    refused = desk.apply(bridge.session, *changes)
+    refused = recorder.apply(bridge.session, *changes)
     assert [(event.change, event.reason) for event in refused] == [
         (AddGroup(GROUP), "group mod failed: group exists"),
         (AddFlow(lost), "bad action: bad out group"),
         (AddFlow(bad), "bad match: bad prereq"),
         (AddMeter(METER), "meter mod failed: meter exists"),
     ]
-    assert desk.read(bridge.session).program == Program.of([good], [GROUP], [METER])
+    assert recorder.read(bridge.session).program == Program.of([good], [GROUP], [METER])
 
 
-def test_unrelated_error_is_reported_without_a_change(desk: WireRecorder, bridge: SwitchOpened) -> None:
-    desk.perform(Ask(bridge.session, 0xFFFF0000, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
-    assert desk.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
+def test_unrelated_error_is_reported_without_a_change(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    recorder.perform(Ask(bridge.session, 0xFFFF0000, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+    assert recorder.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
 
 
-def test_foreign_entries_stay_and_are_not_read(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_entries_stay_and_are_not_read(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
     foreign = [
         "table=0,priority=5,in_port=1,actions=output:3",
         "table=0,priority=3,reg0=0x5/0xff,ip,nw_src=10.0.0.0/8,actions=learn(table=9,NXM_OF_IN_PORT[]),clone(output:1)",
@@ -173,31 +173,33 @@ def test_foreign_entries_stay_and_are_not_read(desk: WireRecorder, ovs: Ovs, bri
     ovs.ofctl("br", "add-meter", "meter=5,kbps,band=type=drop,rate=5")
     ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
     changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
-    assert desk.apply(bridge.session, *changes) == []
+    assert recorder.apply(bridge.session, *changes) == []
     before = ovs.ofctl("br", "dump-groups"), ovs.ofctl("br", "dump-meters")
 
-    read = desk.read(bridge.session)
+    read = recorder.read(bridge.session)
 
     assert read.program == ours
     assert len(read.foreign_flows) == len(foreign)
     assert (0, 5, fields(in_port=1)) in read.foreign_flows
     assert (0, 3, fields(eth_type=0x0800, ipv4_src="10.0.0.0/8", reg0="0x5/0xff")) in read.foreign_flows
     # Deletion and modification with our cookie leave a foreign flow of the same key alone.
-    desk.apply(bridge.session, DeleteFlow(FLOW), ModifyFlow(FLOW))
+    recorder.apply(bridge.session, DeleteFlow(FLOW), ModifyFlow(FLOW))
     assert before == (ovs.ofctl("br", "dump-groups"), ovs.ofctl("br", "dump-meters"))
     assert "priority=5,in_port=1 actions=output:3\n" in ovs.ofctl("br", "dump-flows").replace("br1", "1").replace(
         "br3", "3"
     )
 
 
-def test_foreign_modification_of_our_entries_is_detected(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+def test_foreign_modification_of_our_entries_is_detected(
+    recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened
+) -> None:
     ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
     changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
-    desk.apply(bridge.session, *changes)
+    recorder.apply(bridge.session, *changes)
     ovs.ofctl("br", "add-flow", f"cookie={COOKIE:#x},priority=9,in_port=4,actions=set_queue:1,output:1")
     ovs.ofctl("br", "mod-group", f"group_id={G},type=select,bucket=actions=output:2")
     ovs.ofctl("br", "mod-meter", f"meter={M},kbps,band=type=drop,rate=100")
-    read = desk.read(bridge.session).program
+    read = recorder.read(bridge.session).program
     assert read.flows.keys() == ours.flows.keys()
     assert read.flows != ours.flows
     assert read.groups.keys() == ours.groups.keys()
@@ -206,14 +208,14 @@ def test_foreign_modification_of_our_entries_is_detected(desk: WireRecorder, ovs
     assert read.meters != ours.meters
 
 
-def test_packets_are_counted_by_flow_bucket_and_port(desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
-    desk.apply(bridge.session, AddGroup(GROUP), AddFlow(FLOW))
+def test_packets_are_counted_by_flow_bucket_and_port(recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened) -> None:
+    recorder.apply(bridge.session, AddGroup(GROUP), AddFlow(FLOW))
     frame = ask(Ask(0, 1, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"))) + bytes(18)
-    before = desk.read(bridge.session)
+    before = recorder.read(bridge.session)
     for _ in range(3):
         ovs.receive("br1", frame)
     ovs.appctl("revalidator/purge")  # counters reach the tables when the cached flows are removed
-    after = desk.read(bridge.session)
+    after = recorder.read(bridge.session)
     counted = PacketCounters(3, 3 * len(frame))
     assert after.flow_counters[FLOW.key] == counted
     assert after.bucket_counters[G] == (counted,)
@@ -222,20 +224,20 @@ def test_packets_are_counted_by_flow_bucket_and_port(desk: WireRecorder, ovs: Ov
 
 
 def test_neighbours_are_seen_solicited_and_answered(
-    desk: WireRecorder, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path
+    recorder: WireRecorder, ovs: Ovs, bridge: SwitchOpened, tmp_path: Path
 ) -> None:
     capture = tmp_path / "br2.pcap"
     ovs.vsctl("set", "interface", "br2", f"options:tx_pcap={capture}")
-    desk.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
+    recorder.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
     asker, target = IPv6Address("fd00::3"), IPv6Address("fd00::2")
     ovs.receive("br1", ask(Ask(0, 1, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"))))
-    assert desk.wait(NeighbourSeen) == NeighbourSeen(bridge.session, 1, IPv4Address("10.0.0.1"), MAC)
+    assert recorder.wait(NeighbourSeen) == NeighbourSeen(bridge.session, 1, IPv4Address("10.0.0.1"), MAC)
     ovs.receive("br1", ask(Ask(0, 1, MAC, asker, target)))
-    assert desk.wait(Solicited) == Solicited(bridge.session, 1, target, asker, MAC)
+    assert recorder.wait(Solicited) == Solicited(bridge.session, 1, target, asker, MAC)
     question = Ask(bridge.session, 2, OTHER, target, asker)
-    desk.perform(question)
-    desk.perform(Advertise(bridge.session, 2, OTHER, target, asker, MAC))
-    desk.read(bridge.session)
+    recorder.perform(question)
+    recorder.perform(Advertise(bridge.session, 2, OTHER, target, asker, MAC))
+    recorder.read(bridge.session)
     sent = capture.read_bytes()
     assert ask(question) in sent
     assert bytes.fromhex((MAC + OTHER).replace(":", "")) in sent
@@ -251,54 +253,54 @@ def _requests(peer: Peer) -> list[int]:
     return kinds
 
 
-def test_barriers_separate_kinds_of_changes_and_end_the_order(desk: WireRecorder) -> None:
-    with Peer(desk.wire.address) as peer:
+def test_barriers_separate_kinds_of_changes_and_end_the_order(recorder: WireRecorder) -> None:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
+        session = recorder.opened(5).session
         changes = (AddGroup(GROUP), AddGroup(GROUP), ModifyGroup(GROUP), AddFlow(FLOW), AddFlow(FLOW))
-        desk.perform(Apply(session, 1, changes))
+        recorder.perform(Apply(session, 1, changes))
         assert _requests(peer) == [15, 15, BARRIER_REQUEST, 15, BARRIER_REQUEST, FLOW_MOD, FLOW_MOD, BARRIER_REQUEST]
 
 
-def test_port_counters_are_read_alone(desk: WireRecorder, bridge: SwitchOpened) -> None:
-    desk.perform(Count(bridge.session))
-    counted = desk.wait(PortsCounted)
+def test_port_counters_are_read_alone(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    recorder.perform(Count(bridge.session))
+    counted = recorder.wait(PortsCounted)
     assert counted.session == bridge.session and {1, 2} <= counted.counters.keys()
 
 
-def test_empty_order_is_answered(desk: WireRecorder, bridge: SwitchOpened) -> None:
-    assert desk.apply(bridge.session) == []
+def test_empty_order_is_answered(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    assert recorder.apply(bridge.session) == []
 
 
-def test_orders_are_answered_by_their_tickets(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_orders_are_answered_by_their_tickets(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     for ticket in range(100, 110):
-        desk.perform(Apply(bridge.session, ticket, (AddFlow(FLOW), DeleteFlow(FLOW))))
-        desk.perform(Read(bridge.session, ticket + 100))
-    assert [desk.wait(SwitchApplied).ticket for _ in range(10)] == list(range(100, 110))
-    assert [desk.wait(SwitchRead).ticket for _ in range(10)] == list(range(200, 210))
+        recorder.perform(Apply(bridge.session, ticket, (AddFlow(FLOW), DeleteFlow(FLOW))))
+        recorder.perform(Read(bridge.session, ticket + 100))
+    assert [recorder.wait(SwitchApplied).ticket for _ in range(10)] == list(range(100, 110))
+    assert [recorder.wait(SwitchRead).ticket for _ in range(10)] == list(range(200, 210))
 
 
-def test_datapath_without_meter_descriptions_is_read(desk: WireRecorder) -> None:
-    with Peer(desk.wire.address) as peer:
+def test_datapath_without_meter_descriptions_is_read(recorder: WireRecorder) -> None:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
-        desk.perform(Read(session, 9))
+        session = recorder.opened(5).session
+        recorder.perform(Read(session, 9))
         for _ in range(6):
             xid, body = peer.wait(MULTIPART_REQUEST)
             (kind,) = struct.unpack_from("!H", body)
             refused = message(ERROR, struct.pack("!HH", 1, 2), xid)
             peer.send(refused if kind in (9, 10) else multipart(kind, b"", xid))
-        assert desk.wait(SwitchRead).installed.program == Program()
+        assert recorder.wait(SwitchRead).installed.program == Program()
 
 
-def test_refused_read_is_reported_by_its_ticket(desk: WireRecorder) -> None:
-    with Peer(desk.wire.address) as peer:
+def test_refused_read_is_reported_by_its_ticket(recorder: WireRecorder) -> None:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
-        desk.perform(Read(session, 9))
+        session = recorder.opened(5).session
+        recorder.perform(Read(session, 9))
         xid, _ = peer.wait(MULTIPART_REQUEST)
         peer.send(message(ERROR, struct.pack("!HH", 1, 5), xid))
-        assert desk.wait(SwitchRefused) == SwitchRefused(session, 9, None, "bad request: eperm")
+        assert recorder.wait(SwitchRefused) == SwitchRefused(session, 9, None, "bad request: eperm")
 
 
 def large() -> tuple[Change, ...]:
@@ -344,9 +346,9 @@ def test_large_program_is_encoded_in_less_than_150_ms() -> None:
 
 @pytest.mark.timed
 @pytest.mark.usefixtures("a_heap_of_its_own")
-def test_large_program_is_installed_and_read_in_a_second(desk: WireRecorder, bridge: SwitchOpened) -> None:
+def test_large_program_is_installed_and_read_in_a_second(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     began = time.process_time()
-    assert desk.apply(bridge.session, *large()) == []
-    read = desk.read(bridge.session)
+    assert recorder.apply(bridge.session, *large()) == []
+    read = recorder.read(bridge.session)
     assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
     assert time.process_time() - began < 1, "CPU time of all threads of the controller"

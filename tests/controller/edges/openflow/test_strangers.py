@@ -51,10 +51,10 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_ends_its_connection_and_is_logged_once(
-    desk: WireRecorder, caplog: pytest.LogCaptureFixture, garbage: bytes
+    recorder: WireRecorder, caplog: pytest.LogCaptureFixture, garbage: bytes
 ) -> None:
     for _ in range(3):
-        with Peer(desk.wire.address) as peer:
+        with Peer(recorder.wire.address) as peer:
             try:
                 peer.send(garbage)
             except ConnectionError:
@@ -62,12 +62,12 @@ def test_garbage_ends_its_connection_and_is_logged_once(
             assert peer.is_ended()
     assert [line[:23] for line in _warnings(caplog)] == ["OpenFlow peer 127.0.0.1"]
     assert _warnings(caplog)[0].isprintable()
-    assert desk.drain() == []
+    assert recorder.drain() == []
 
 
-def test_unfinished_handshake_ends_after_five_seconds(desk: WireRecorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_unfinished_handshake_ends_after_five_seconds(recorder: WireRecorder, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
-    peers = [Peer(desk.wire.address) for _ in range(4)]
+    peers = [Peer(recorder.wire.address) for _ in range(4)]
     for peer, beginning in zip(peers, (b"", HALF, message(HELLO), message(HELLO) + HALF), strict=True):
         peer.send(beginning)
     for peer in peers:
@@ -78,9 +78,9 @@ def test_unfinished_handshake_ends_after_five_seconds(desk: WireRecorder, caplog
     assert "did not complete the OpenFlow handshake within 5 s" in told
 
 
-def test_talkative_peer_without_a_handshake_is_disconnected(desk: WireRecorder) -> None:
+def test_talkative_peer_without_a_handshake_is_disconnected(recorder: WireRecorder) -> None:
     """The limit is five seconds, whatever else the peer sends."""
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         began = time.monotonic()
         peer.send(message(HELLO))
         while time.monotonic() - began < PATIENCE_S:
@@ -96,10 +96,10 @@ def test_talkative_peer_without_a_handshake_is_disconnected(desk: WireRecorder) 
 
 @pytest.mark.parametrize("hello", [message(HELLO, version=1), message(HELLO, BITMAP_1_0, version=6)])
 def test_other_openflow_version_is_refused_with_a_text(
-    desk: WireRecorder, caplog: pytest.LogCaptureFixture, hello: bytes
+    recorder: WireRecorder, caplog: pytest.LogCaptureFixture, hello: bytes
 ) -> None:
     for _ in range(3):
-        with Peer(desk.wire.address) as peer:
+        with Peer(recorder.wire.address) as peer:
             peer.send(hello)
             got = list(iter(peer.next, None))
             assert [kind for kind, _, _ in got] == [HELLO, ERROR]
@@ -107,15 +107,15 @@ def test_other_openflow_version_is_refused_with_a_text(
     (told,) = _warnings(caplog)
     assert told.startswith("OpenFlow peer 127.0.0.1:")
     assert "offers OpenFlow versions 0x01; 1.3 (0x04) is needed" in told
-    assert desk.drain() == []
+    assert recorder.drain() == []
 
 
-def test_hello_with_unknown_elements_is_accepted(desk: WireRecorder) -> None:
+def test_hello_with_unknown_elements_is_accepted(recorder: WireRecorder) -> None:
     """Read without its padding, the hello ends in an element of length 0, on which the framework's parser loops."""
     unknown = struct.pack("!HH12x", 9, 12)
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5, hello=message(HELLO, unknown + BITMAP_1_3, version=6))
-        assert desk.opened(5).dpid == 5
+        assert recorder.opened(5).dpid == 5
 
 
 @pytest.fixture
@@ -131,15 +131,15 @@ def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unauthenticated_peers_do_not_keep_a_switch_out(
-    desk: WireRecorder, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
+    recorder: WireRecorder, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(Peer(desk.wire.address)) for _ in range(few_places)]
+        strangers = [stack.enter_context(Peer(recorder.wire.address)) for _ in range(few_places)]
         for stranger in strangers:
             stranger.wait(HELLO)  # it has its place
         for dpid in (5, 6):
-            stack.enter_context(Peer(desk.wire.address)).become_switch(dpid)
-            desk.opened(dpid)
+            stack.enter_context(Peer(recorder.wire.address)).become_switch(dpid)
+            recorder.opened(dpid)
         assert strangers[0].is_ended()
         (told,) = _warnings(caplog)
         assert "the oldest of more than 8 unknown peers" in told
@@ -149,16 +149,16 @@ def test_unauthenticated_peers_do_not_keep_a_switch_out(
 
 
 def test_host_with_too_many_connections_is_refused_alone(
-    desk: WireRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recorder: WireRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(admission, "EACH_S", 0.01)
     monkeypatch.setattr(admission, "BURST_S", 400)  # so four at once, and another after 100 s
     with contextlib.ExitStack() as stack:
-        many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
+        many = [stack.enter_context(Peer(recorder.wire.address, host="127.0.0.3")) for _ in range(5)]
         assert many[4].is_ended()
         many[0].wait(HELLO)
-        stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
-        desk.opened(5)
+        stack.enter_context(Peer(recorder.wire.address, host="127.0.0.2")).become_switch(5)
+        recorder.opened(5)
         (told,) = _warnings(caplog)
         assert "limit of 0.01 connections per second from that host" in told
 
@@ -182,15 +182,15 @@ NONSENSE: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
 def test_switch_that_answers_nonsense_is_disconnected(
-    desk: WireRecorder, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
+    recorder: WireRecorder, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
 ) -> None:
-    with Peer(desk.wire.address) as peer:
+    with Peer(recorder.wire.address) as peer:
         peer.become_switch(5)
-        session = desk.opened(5).session
-        desk.perform(Read(session, 99))
+        session = recorder.opened(5).session
+        recorder.perform(Read(session, 99))
         first, _ = peer.wait(MULTIPART_REQUEST)
         peer.send(nonsense(first))
-        assert desk.wait(SwitchClosed).session == session
+        assert recorder.wait(SwitchClosed).session == session
         assert peer.is_ended()
     assert len(_warnings(caplog)) == 1
-    assert desk.read(bridge.session).program.flows == {}
+    assert recorder.read(bridge.session).program.flows == {}
