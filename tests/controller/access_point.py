@@ -72,7 +72,7 @@ class SharedAccessPoint(CoreAndSwitch):
                 each.pass_time(STEP_S)
             if round(self.now / STEP_S) % round(1 / STEP_S) == 0:
                 self.carry(self.core.tick(self.now))
-            for agent in list(self.hands.values()):
+            for agent in list(self.hosts.values()):
                 if isinstance(agent, FakeCapper) and agent.is_due():
                     self.tell(agent.report())
             self.drain()
@@ -81,7 +81,7 @@ class SharedAccessPoint(CoreAndSwitch):
         if not any(self._lines.values()):
             self.carry(self.core.rest(self.now))
         if self._to_hands:
-            agent = self.hands.get(self._to_hands[0].session)
+            agent = self.hosts.get(self._to_hands[0].session)
             if isinstance(agent, FakeCapper) and not agent.answers:
                 self.deaf.append(self._to_hands.popleft())
                 return True

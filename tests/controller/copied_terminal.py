@@ -10,7 +10,7 @@ from controller.model.known import Wanted
 from controller.protocol.reports import Role
 from tests.controller.features.steering.test_manager import RELAY_ADDRESS, SteeringScenario
 from tests.controller.sites import PORTS
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 from tests.fakes.packet import tcp, udp
 from tests.fakes.switch import FakeSwitch
 
@@ -24,12 +24,12 @@ class UploadScenario(SteeringScenario):
     def __init__(self, wanted: Wanted | None = None, mode: str = "auto", written: dict[str, Any] | None = None) -> None:
         super().__init__(wanted, mode, written)
         self.connection()
-        self.hand = self.client()
-        self.reports(self.hand)
+        self.host = self.client()
+        self.reports(self.host)
 
     def uploads(self, seconds: float, loss: float = 0.0, segments: int = 100) -> None:
         """Send for some time, with the given loss on every uplink in use."""
-        self.sends(Role.TERMINAL, self.hand, seconds, loss, segments)
+        self.sends(Role.TERMINAL, self.host, seconds, loss, segments)
 
     def receives(self, seconds: float, asks: int = 0) -> None:
         """Receive for some time. Its acknowledgements are not counted; `asks` is the number of own segments per
@@ -42,9 +42,9 @@ class UploadScenario(SteeringScenario):
                     subflow.terminal.segments_sent += asks
                     subflow.terminal.bytes_acked += asks * 1400
             self.pass_time(PERIOD_S)
-            self.reports(self.hand)
+            self.reports(self.host)
 
-    def sends(self, role: Role, hand: FakeHost, seconds: float, loss: float, segments: int = 100) -> None:
+    def sends(self, role: Role, host: FakeHost, seconds: float, loss: float, segments: int = 100) -> None:
         for _ in range(round(seconds / PERIOD_S)):
             for connection in self.world:
                 for subflow in connection.carrying():
@@ -53,10 +53,10 @@ class UploadScenario(SteeringScenario):
                     end.retransmits += round(segments * loss)
                     end.bytes_acked += segments * 1400
             self.pass_time(PERIOD_S)
-            self.reports(hand)
+            self.reports(host)
 
-    def reports(self, hand: FakeHost) -> None:
-        self.tell(hand.report(int(PERIOD_S * 1000)))
+    def reports(self, host: FakeHost) -> None:
+        self.tell(host.report(int(PERIOD_S * 1000)))
         self.drain()
 
     def calls(self, seconds: float, segments: int = 0, per_s: float = 50) -> None:

@@ -30,7 +30,7 @@ from controller.protocol.switch_messages import (
     SwitchEvent,
 )
 from controller.switches.switch import Switch
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
@@ -47,7 +47,7 @@ class CoreAndSwitch:
         self._at: dict[int, FakeSwitch] = {}
         self._dead: list[int] = []  # sessions that the switch has dropped without the core's notice
         self._sessions = 0
-        self.hands: dict[int, FakeHost] = {}  # by session; numbers of agents and switches differ
+        self.hosts: dict[int, FakeHost] = {}  # by session; numbers of agents and switches differ
         self._to_hands: deque[Direct] = deque()
         self.estimates: deque[Estimate] = deque()  # estimates that are not complete
         self._agents = 0
@@ -89,31 +89,31 @@ class CoreAndSwitch:
         """Kill the controller and start it again with the stored overrides."""
         dpids = {fake.dpid for fake in self._at.values()}
         self._lines, self._at, self._dead = {}, {}, []
-        hands, self.hands = list(self.hands.values()), {}
+        hosts, self.hosts = list(self.hosts.values()), {}
         self._to_hands.clear()
         self.estimates.clear()
         self.core = Core(config or self.core.config, self.core.wanted, self.now, self.core.probing.pages)
         for dpid in dpids:
             self.connect(dpid)
-        for hand in hands:
-            self.join(hand)
+        for host in hosts:
+            self.join(host)
 
-    def join(self, hand: FakeHost) -> None:
+    def join(self, host: FakeHost) -> None:
         """Connect an agent; its earlier session ends first."""
-        self.leave(hand)
+        self.leave(host)
         self._agents += 1
-        self.hands[self._agents] = hand
-        self.tell(hand.opened(self._agents))
+        self.hosts[self._agents] = host
+        self.tell(host.opened(self._agents))
 
-    def leave(self, hand: FakeHost) -> None:
-        if self.hands.pop(hand.session, None):
-            self.tell(AgentClosed(hand.session, "the test ended it"))
+    def leave(self, host: FakeHost) -> None:
+        if self.hosts.pop(host.session, None):
+            self.tell(AgentClosed(host.session, "the test ended it"))
 
-    def second(self, *hands: FakeHost) -> None:
+    def second(self, *hosts: FakeHost) -> None:
         """Let one second pass, with one report of each connected agent and all consequences."""
         self.pass_time(1.0)
-        for hand in hands or tuple(self.hands.values()):
-            self.tell(hand.report())
+        for host in hosts or tuple(self.hosts.values()):
+            self.tell(host.report())
         self.drain()
 
     def port(self, name: str, port: Port | None, dpid: int = 1) -> None:
@@ -140,7 +140,7 @@ class CoreAndSwitch:
             elif isinstance(effect, Estimate):
                 self.estimates.append(effect)
             elif isinstance(effect, HangUp):
-                self.leave(self.hands[effect.session])
+                self.leave(self.hosts[effect.session])
             elif effect.session in self._lines:
                 self._lines[effect.session].append(effect)
 
@@ -152,8 +152,8 @@ class CoreAndSwitch:
             self.carry(self.core.rest(self.now))
         if self._to_hands:
             direct = self._to_hands.popleft()
-            if direct.session in self.hands:
-                self.tell(self.hands[direct.session].carry_out(direct))
+            if direct.session in self.hosts:
+                self.tell(self.hosts[direct.session].carry_out(direct))
             return True
         if self.estimates:
             self.tell(estimated(self.estimates.popleft()))

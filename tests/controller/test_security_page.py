@@ -23,7 +23,7 @@ from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
 from tests.controller.features.relays.test_manager import RelayedHome, credential
 from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, SteeringScenario, prefers
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.relays import FakeGateway, FakeProber, FakeRelay, Internet
 
 TREE = Path(__file__).resolve().parents[2]
@@ -94,8 +94,8 @@ def moves(who: Actor, witness: bool, *addresses: str) -> bool:
         terminal = "client" if WIFI in addresses else "phone"
         own = FakeHost(terminal, Role.TERMINAL, addresses, [theirs])
         one.join(own)
-    hand = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
-    one.join(hand)
+    host = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
+    one.join(host)
     before = dict(one.core.wanted.decided)
     for _ in range(8):
         loses(theirs, who.serves)
@@ -122,12 +122,12 @@ def beside_the_own_agent(who: Actor) -> FakeHost:
     one.connection(RELAY_ADDRESS)
     if who.name != "client":
         one.client()
-    hand = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
-    one.join(hand)
+    host = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
+    one.join(host)
     one.downloads(3)
-    hand.was_armed = bool(hand.armed)  # type: ignore[attr-defined]
+    host.was_armed = bool(host.armed)  # type: ignore[attr-defined]
     one.switch_to("lte")
-    return hand
+    return host
 
 
 def is_ordered_to_move(who: Actor) -> str:
@@ -155,20 +155,20 @@ def relayed(who: Actor) -> FakeProber:
     world.add("tokyo")
     world.wish(requests.wished("oslo", OSLO))
     makes = {Role.GATEWAY: FakeGateway, Role.RELAY: FakeRelay}.get(who.role)
-    hand = makes(who.name, Internet()) if makes else FakeProber(who.name, who.role, Internet())
-    world.join(hand)
+    host = makes(who.name, Internet()) if makes else FakeProber(who.name, who.role, Internet())
+    world.join(host)
     world.seconds(2)
-    return hand
+    return host
 
 
 def takes(who: Actor) -> str:
-    hand = relayed(who)
-    return "yes" if isinstance(hand, FakeGateway) and hand.order.relays else "no"
+    host = relayed(who)
+    return "yes" if isinstance(host, FakeGateway) and host.order.relays else "no"
 
 
 def is_a_relay(who: Actor) -> str:
-    hand = relayed(who)
-    return "yes" if isinstance(hand, FakeRelay) and hand.order.port else "no"
+    host = relayed(who)
+    return "yes" if isinstance(host, FakeRelay) and host.order.port else "no"
 
 
 TRIED = {

@@ -20,7 +20,7 @@ from controller.protocol.reports import (
     Role,
     Subflow,
 )
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 
 _ports = count(30_000)
 HANDS = {"caps": "congestion-control", "clamp": "clamp", "window": "window"}

@@ -17,7 +17,7 @@ from controller.protocol.reports import (
     TunnelEnd,
     Tunnelling,
 )
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 
 EMPTY = PathCopies("", True, 0, 0, 0, 0, 0, 0, 0, ())
 

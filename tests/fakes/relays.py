@@ -21,7 +21,7 @@ from controller.protocol.reports import (
     Router,
     TerminalInterception,
 )
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 
 SILENT = "nobody answers"
 

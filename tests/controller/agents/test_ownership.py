@@ -25,7 +25,7 @@ from tests.controller.features.steering.test_manager import (
     arms,
     prefers,
 )
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 
 PHONE = "10.1.0.7"
 SERVER = "198.51.100.1"
@@ -38,8 +38,8 @@ def agent(scene: SteeringScenario, name: str) -> Agent:
 moments = count(1)
 
 
-def false_failover(hand: FakeHost, terminal: str = "client") -> FailoverFired:
-    return FailoverFired(hand.session, terminal, "it fired", 500, 1, next(moments))
+def false_failover(host: FakeHost, terminal: str = "client") -> FailoverFired:
+    return FailoverFired(host.session, terminal, "it fired", 500, 1, next(moments))
 
 
 def doubt_lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -14,7 +14,7 @@ from controller.protocol.reports import Role
 from controller.readout.why import agent_view, course
 from tests.controller import sites
 from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, SteeringScenario, prefers
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 
 GUEST = "198.51.100.66"
 

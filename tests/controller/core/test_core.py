@@ -44,7 +44,7 @@ from tests.controller import sites
 from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
 from tests.fakes.admission import TableRefusal
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
@@ -664,8 +664,8 @@ class AnyInterleaving(RuleBasedStateMachine):
         for connection in self.world:
             if connection.subflows:
                 connection.download(100, loss=loss, dead=(dead,))
-        for hand in tuple(self.pair.hands.values()):
-            self.pair.tell(hand.report())
+        for host in tuple(self.pair.hosts.values()):
+            self.pair.tell(host.report())
 
     @rule(server=st.sampled_from(["203.0.113.5", "198.51.100.9"]))
     def open_connection(self, server: str) -> None:
@@ -674,9 +674,9 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule()
     def fire_failovers(self) -> None:
-        for hand in tuple(self.pair.hands.values()):
-            for name in tuple(hand.armed):
-                self.pair.tell(hand.fires(name, 200))
+        for host in tuple(self.pair.hosts.values()):
+            for name in tuple(host.armed):
+                self.pair.tell(host.fires(name, 200))
 
     @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
     def report_false_failover(self, which: str, name: str) -> None:

@@ -37,7 +37,7 @@ from controller.protocol.switch_messages import (
 from controller.switches.switch import GatewayState
 from tests.controller import sites
 from tests.controller.sites import PORTS
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
@@ -176,15 +176,15 @@ class Agent:
 
     def __init__(self, path: Path) -> None:
         world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3")]
-        self.hand = FakeHost("relay-1", Role.RELAY, ("203.0.113.5",), world)
+        self.host = FakeHost("relay-1", Role.RELAY, ("203.0.113.5",), world)
         self.answers = True
         self.unanswered: list[Direct] = []
         self.hung_up: list[HangUp] = []
         config = sites.loaded(sites.document())
         self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
         self.service.start()
-        self.tell(self.hand.opened(1))
-        self.tell(self.hand.report())
+        self.tell(self.host.opened(1))
+        self.tell(self.host.report())
 
     def tell(self, event: AgentEvent) -> None:
         taken = threading.Event()
@@ -196,10 +196,10 @@ class Agent:
             self.hung_up.append(effect)
             return
         assert isinstance(effect, Direct)
-        if effect.session != self.hand.session:
+        if effect.session != self.host.session:
             return
         if self.answers:
-            self.service.post(self.hand.carry_out(effect))
+            self.service.post(self.host.carry_out(effect))
         else:
             self.unanswered.append(effect)
 
@@ -207,7 +207,7 @@ class Agent:
 def test_failing_report_ends_only_its_agents_session(
     agent: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = FakeHost("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
+    bad = FakeHost("bad", Role.TERMINAL, ("10.1.0.7",), agent.host.world)
     agent.tell(bad.opened(2))
     real, taken = agent.service._core.steering.reported, threading.Event()
 
@@ -219,7 +219,7 @@ def test_failing_report_ends_only_its_agents_session(
     monkeypatch.setattr(agent.service._core.steering, "reported", fails)
     for _ in range(3):  # the first one fails, and the core ignores the others
         agent.service.post(bad.report(), taken.set)
-    agent.tell(agent.hand.report())
+    agent.tell(agent.host.report())
     (hung_up,) = agent.hung_up
     assert (hung_up.session, hung_up.fault) == (2, True) and "its message (Reported)" in hung_up.reason
     assert not taken.is_set(), "it sends no more"
@@ -323,9 +323,9 @@ def test_slow_agent_is_named_and_its_answer_is_kept(agent: Agent, monkeypatch: p
     answer = agent.service.set_active("client", "lte")
     assert answer.done[1] == "relay-1 has not answered yet; `./bicast why client` shows the result"
     for late in agent.unanswered:
-        agent.tell(agent.hand.carry_out(late))
+        agent.tell(agent.host.carry_out(late))
     newest = agent.service.decisions("client").decisions[0]
-    assert [(hand.agent, hand.done) for hand in newest.hands] == [(None, False), ("relay-1", True)]
+    assert [(host.agent, host.done) for host in newest.hands] == [(None, False), ("relay-1", True)]
 
 
 def test_agent_that_leaves_ends_the_wait(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,11 +345,11 @@ def test_agent_that_leaves_ends_the_wait(agent: Agent, monkeypatch: pytest.Monke
 def test_policy_decisions_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "TICK_S", 0.02)
     agent = Agent(tmp_path)
-    (connection,) = agent.hand.world
+    (connection,) = agent.host.world
     connection.subflows[1].server.backup = True
     for _ in range(6):
         connection.download(100, loss=0.3)
-        agent.tell(agent.hand.report())
+        agent.tell(agent.host.report())
     agent.service.stop()
     assert Store(str(tmp_path / "state.json")).load().decided == {"client": "lte"}
 

@@ -64,7 +64,7 @@ def test_cap_lasts_as_long_as_it_is_renewed() -> None:
         air.run(0.1)
         assert most(laptop, stream) == ALONE and laptop.until - air.now > LEASE_MS / 1000 / 2
     assert len(laptop.caps) < 20, "an unchanged order is repeated only to renew its lease"
-    air.hands.clear()  # the controller is gone
+    air.hosts.clear()  # the controller is gone
     air.now += LEASE_MS / 1000 + 1.1
     assert most(laptop, stream) is None
 

@@ -12,7 +12,7 @@ from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import PathManager, Role
 from tests.controller import sites
 from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario
-from tests.fakes.hand import FakeConnection, FakeHost, FakeSubflow
+from tests.fakes.host import FakeConnection, FakeHost, FakeSubflow
 
 SERVER = "203.0.113.5"
 
@@ -28,8 +28,8 @@ class UploadingClient(SteeringScenario):
 
     def __init__(self, rule: str) -> None:
         super().__init__(written=written(rule))
-        self.hand = FakeHost("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
-        self.join(self.hand)
+        self.host = FakeHost("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
+        self.join(self.host)
         self.drain()
         self.world.append(FakeConnection(SERVER, [FakeSubflow(WIFI), FakeSubflow(LTE)]))
         self._reported_at = self.now
@@ -42,9 +42,9 @@ class UploadingClient(SteeringScenario):
             self._send(loss, dead)
             if self.now == int(self.now):
                 self.carry(self.core.tick(self.now))
-            every = [order.interval_ms for order in self.hand.orders if isinstance(order, ReportEvery)] or [1000]
+            every = [order.interval_ms for order in self.host.orders if isinstance(order, ReportEvery)] or [1000]
             if self.now - self._reported_at >= every[-1] / 1000:
-                self.tell(self.hand.report(interval_ms=round(1000 * (self.now - self._reported_at))))
+                self.tell(self.host.report(interval_ms=round(1000 * (self.now - self._reported_at))))
                 self._reported_at = self.now
             self.drain()
             state = (self.active, self.health("wifi"))
@@ -71,8 +71,8 @@ def test_decision_takes_as_long_as_with_one_report_a_second(fate: dict[str, Any]
     usual, often = UploadingClient("off"), UploadingClient("ideal")
     for scene in (usual, often):
         scene.goes_on(4)
-    assert not [each for each in usual.hand.orders if isinstance(each, ReportEvery)]
-    assert [each for each in often.hand.orders if isinstance(each, ReportEvery)] == [ReportEvery(250)]
+    assert not [each for each in usual.host.orders if isinstance(each, ReportEvery)]
+    assert [each for each in often.host.orders if isinstance(each, ReportEvery)] == [ReportEvery(250)]
     slow, fast = usual.goes_on(10, **fate), often.goes_on(10, **fate)
     assert [state[1:] for state in fast] == [state[1:] for state in slow]
     assert all(0 <= abs(quick[0] - usual_at[0]) <= 1.0 for quick, usual_at in zip(fast, slow, strict=True)), (

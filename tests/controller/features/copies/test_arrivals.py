@@ -16,7 +16,7 @@ from controller.protocol.reports import PathHealth, Role
 from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_peer_program import document
 from tests.fakes.eliminator import FakeEliminator
-from tests.fakes.hand import FakeHost
+from tests.fakes.host import FakeHost
 
 SECONDS = 2 * int(CLEAN_S)
 

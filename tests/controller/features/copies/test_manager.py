@@ -175,7 +175,7 @@ def test_decision_survives_a_restart() -> None:
     scene.restart()
     scene.drain()
     assert scene.leaves() == {"wifi"}
-    scene.reports(scene.hand)
+    scene.reports(scene.host)
     scene.uploads(1, loss=0.05)
     assert scene.leaves() == {"wifi", "lte"}
 
@@ -195,7 +195,7 @@ def test_agent_reports_four_times_a_second_only_on_one_path() -> None:
 
 
 def asked(scene: UploadScenario) -> list[int]:
-    return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
+    return [order.interval_ms for order in scene.host.orders if isinstance(order, ReportEvery)]
 
 
 # Missing evidence
@@ -264,7 +264,7 @@ def test_dead_uplink_that_policies_leave_needs_no_copies() -> None:
 def test_failover_of_an_override_begins_copies() -> None:
     scene = UploadScenario(ONE_PATH)
     scene.second()
-    fired = scene.hand.fires("client", 200)
+    fired = scene.host.fires("client", 200)
     scene.core.wanted = replace(scene.core.wanted, active={"client": "wifi"})
     scene.tell(fired)
     scene.now += 0.1
@@ -277,7 +277,7 @@ def test_failover_of_an_override_begins_copies() -> None:
 def test_path_without_reports_has_copies_again() -> None:
     scene = UploadScenario(ONE_PATH)
     scene.uploads(1)
-    scene.leave(scene.hand)
+    scene.leave(scene.host)
     for _ in range(int(UNHEARD_S) + 2):
         assert not scene.copying() or scene.now >= UNHEARD_S
         scene.pass_time(1)
@@ -368,7 +368,7 @@ def test_agent_restart_at_the_peer_site_begins_no_copies() -> None:
             scene.join(far)
         for _ in range(5):
             scene.fakes[1].send(packet, PORTS["c1"].number)
-        if far.session in scene.hands:
+        if far.session in scene.hosts:
             scene.tell(far.report())
         scene.uploads(1, segments=1)
     assert not scene.copying()

@@ -49,9 +49,9 @@ class TunnelCall(CopiedSites):
                     self.fakes[FAR].send(packet, FAR_WIFI)
             self.path = replace(self.path, sent=self.path.sent + 1)
             self.pass_time(1.0)
-            for hand in tuple(self.hands.values()):
-                report = hand.report()
-                self.tell(replace(report, health=(self.path,)) if hand is self.near else report)
+            for host in tuple(self.hosts.values()):
+                report = host.report()
+                self.tell(replace(report, health=(self.path,)) if host is self.near else report)
             self.drain()
 
     def why(self) -> str:

@@ -40,7 +40,7 @@ from tests.controller.edges.config.test_uplinks import measured
 from tests.controller.features.peer_sites.test_manager import PeerSitePair
 from tests.controller.features.peer_sites.test_peer_program import SERVER, document
 from tests.controller.features.peer_sites.test_tunnels import REMOTE, tunnelled
-from tests.fakes.hand import FakeConnection, FakeHost, FakeSubflow
+from tests.fakes.host import FakeConnection, FakeHost, FakeSubflow
 from tests.fakes.measurer import FakeMeasurer, FakePath
 
 NUMBERS = {"lte": 1, "wifi": 2}
@@ -399,10 +399,10 @@ def flowing(mode: Mode, role: Role) -> tuple[ProbedSites, FakeHost, FakeSubflow]
     world.carry(overrides.active(world.core, "client", "lte", world.now)[1])
     connection = FakeConnection.between(SERVER, "192.168.110.3")
     addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
-    hand = FakeHost("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
-    world.join(hand)
+    host = FakeHost("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
+    world.join(host)
     world.drain()
-    return world, hand, connection.subflows[0]
+    return world, host, connection.subflows[0]
 
 
 @pytest.mark.parametrize(
@@ -634,6 +634,6 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
         answered = {session.meeting for session in far.answer.sessions}
         (*_, health) = home.orders_of(HealthProbes)
         assert isinstance(health, HealthProbes)
-        if home.session in world.hands and far.session in world.hands:
+        if home.session in world.hosts and far.session in world.hosts:
             assert {path.meeting for path in health.paths} <= answered
     assert all(path.directions or path.why_not for path in world.core.probing.view(world.now))

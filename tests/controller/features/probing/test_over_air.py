@@ -123,7 +123,7 @@ def test_terminal_may_be_named_like_an_uplink_or_a_site() -> None:
     assert dead is not None and dead.lost == dead.sent > 0
     assert uplink is not None and uplink.lost == 0 < uplink.sent
     assert "no terminal agent enrolled as far" in (world.path("far@air").why_not or "")
-    report = next(agent.report() for agent in world.hands.values() if agent.role is Role.TERMINAL)
+    report = next(agent.report() for agent in world.hosts.values() if agent.role is Role.TERMINAL)
     assert [path.name for path in report.health] == ["wifi@air"]
     assert Probes().on_report(report, ["wifi", "lte"]) == {}
 

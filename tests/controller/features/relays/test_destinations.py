@@ -32,7 +32,7 @@ def test_relay_is_kept_although_its_measurement_is_older() -> None:
 
 def test_controller_restart_keeps_relays_that_return_late() -> None:
     world = seeking()
-    world.hands = {}
+    world.hosts = {}
     CoreAndSwitch.restart(world)
     world.vouch()
     world.join(world.home)
@@ -81,8 +81,8 @@ def test_relay_that_left_during_a_walk_is_asked_again() -> None:
     world.seconds(1)
     oslo = world.relays["oslo"]
     assert oslo.walks
-    for hand in (world.home, world.relays["tokyo"]):
-        world.tell(hand.walked())
+    for host in (world.home, world.relays["tokyo"]):
+        world.tell(host.walked())
     world.leave(oslo)
     world.seconds(8)
     assert world.chosen() == {PREFIX: ("tokyo",)}

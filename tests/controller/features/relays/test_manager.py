@@ -75,11 +75,11 @@ class RelayedHome(CoreAndSwitch):
         self.carry(self.core.vouch(self.vouched, self.now))
 
     def restart(self, config: Config | None = None) -> None:
-        hands, self.hands = list(self.hands.values()), {}
+        hosts, self.hosts = list(self.hosts.values()), {}
         super().restart(config)
         self._vouch()  # the ledger does so before any agent connects
-        for hand in hands:
-            self.join(hand)
+        for host in hosts:
+            self.join(host)
 
     def wish(self, wish: requests.WishOfRelays) -> str:
         answer, effects = overrides.of_relays(self.core, wish, self.now)
@@ -97,10 +97,10 @@ class RelayedHome(CoreAndSwitch):
 
     def walk(self) -> None:
         """Complete all walks and deliver the resulting reports."""
-        hands: list[FakeProber] = [self.home, *self.relays.values()]
-        for hand in hands:
-            while hand.walks:
-                self.tell(hand.walked())
+        hosts: list[FakeProber] = [self.home, *self.relays.values()]
+        for host in hosts:
+            while host.walks:
+                self.tell(host.walked())
                 self.drain()
         self.second()
 
@@ -112,8 +112,8 @@ def started(**of_home: Any) -> RelayedHome:
     world = RelayedHome(**of_home)
     world.vouch("home", *RELAYS)
     world.add(*RELAYS)
-    for hand in (world.home, *world.relays.values()):
-        world.join(hand)
+    for host in (world.home, *world.relays.values()):
+        world.join(host)
     world.seconds(2)
     return world
 
@@ -400,8 +400,8 @@ def test_agent_without_a_walk_result_delays_no_choice() -> None:
     world.home.seeks.append(PLACE)
     world.seconds(1)
     tokyo = world.relays["tokyo"]
-    for hand in (world.home, world.relays["oslo"]):
-        world.tell(hand.walked())
+    for host in (world.home, world.relays["oslo"]):
+        world.tell(host.walked())
     world.seconds(8)
     assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.walks
 
@@ -500,18 +500,18 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
     world.internet.rtt_ms = far_away()
     for each in steps:
         _step(world, *each.split())
-    hands = (world.home, *world.relays.values())
-    for hand in hands:
-        if hand.session not in world.hands:
-            world.join(hand)
+    hosts = (world.home, *world.relays.values())
+    for host in hosts:
+        if host.session not in world.hosts:
+            world.join(host)
     world.seconds(int(AGAIN_AFTER_S) + 3)
     fresh = RelayedHome()
     fresh.core.wanted = replace(Wanted(), relays=world.core.wanted.relays, active=world.core.wanted.active)
     fresh.vouched = world.vouched
     fresh.restart()
     fresh.internet.dead = world.internet.dead
-    for hand in (fresh.home, *fresh.relays.values()):
-        fresh.join(hand)
+    for host in (fresh.home, *fresh.relays.values()):
+        fresh.join(host)
     fresh.seconds(2)
     assert world.home.order == fresh.home.order
     assert {name: each.order for name, each in world.relays.items()} == {
@@ -522,7 +522,7 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
 
 
 def _step(world: RelayedHome, what: str, name: str = "") -> None:
-    hands: dict[str, FakeProber] = {"home": world.home, **world.relays}
+    hosts: dict[str, FakeProber] = {"home": world.home, **world.relays}
     there = name in world.core.wanted.relays
     match what:
         case "add":
@@ -532,9 +532,9 @@ def _step(world: RelayedHome, what: str, name: str = "") -> None:
         case "drain" | "resume" if there:
             world.wish(requests.drained(name, what == "drain"))
         case "join":
-            world.join(hands[name])
+            world.join(hosts[name])
         case "leave":
-            world.leave(hands[name])
+            world.leave(hosts[name])
         case "vouch":
             world.vouch(name)
         case "revoke":

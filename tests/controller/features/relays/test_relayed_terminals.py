@@ -19,7 +19,7 @@ from tests.controller import relayed_site, sites
 from tests.controller.core.test_core import all_answer
 from tests.controller.pair import CoreAndSwitch
 from tests.controller.relayed_site import PORTS
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 PHONE, BY_WIFI, BY_LTE = "10.1.0.7", "10.97.1.7", "10.97.2.7"
@@ -40,13 +40,13 @@ class RelayedScenario(CoreAndSwitch):
         self.drain()
         all_answer(self)
 
-    def hand(self, name: str, role: Role, *addresses: str) -> FakeHost:
-        hand = FakeHost(name, role, addresses, self.world)
-        self.join(hand)
-        return hand
+    def host(self, name: str, role: Role, *addresses: str) -> FakeHost:
+        host = FakeHost(name, role, addresses, self.world)
+        self.join(host)
+        return host
 
     def gateway(self) -> FakeHost:
-        return self.hand("home", Role.GATEWAY, "192.0.2.1", BY_WIFI, BY_LTE)
+        return self.host("home", Role.GATEWAY, "192.0.2.1", BY_WIFI, BY_LTE)
 
     def connection(self, server: str, *addresses: str) -> FakeConnection:
         self.world.append(FakeConnection.between(server, *addresses))
@@ -69,7 +69,7 @@ class RelayedScenario(CoreAndSwitch):
 def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
     scene = RelayedScenario()
     scene.gateway()
-    relay = scene.hand("frankfurt", Role.RELAY, RELAY)
+    relay = scene.host("frankfurt", Role.RELAY, RELAY)
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     connection.subflows[1].server.backup = True
     scene.uploads(connection, loss=0.2)
@@ -83,7 +83,7 @@ def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
 
 def test_relayed_connection_prefers_the_default_uplink() -> None:
     scene = RelayedScenario()
-    relay = scene.hand("frankfurt", Role.RELAY, RELAY)
+    relay = scene.host("frankfurt", Role.RELAY, RELAY)
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     scene.second()
     assert [each.server.backup for each in connection.subflows] == [False, True]
@@ -105,14 +105,14 @@ def test_relayed_connection_prefers_the_default_uplink() -> None:
 @pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])
 def test_terminal_loss_counts_only_if_it_is_not_intercepted(server: str, rides: str) -> None:
     scene = RelayedScenario()
-    scene.hand("phone", Role.TERMINAL, PHONE)
+    scene.host("phone", Role.TERMINAL, PHONE)
     scene.uploads(scene.connection(server, PHONE), loss=0.2)
     assert scene.active == rides
 
 
 def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
     scene = RelayedScenario()
-    phone = scene.hand("phone", Role.TERMINAL, PHONE)
+    phone = scene.host("phone", Role.TERMINAL, PHONE)
     scene.gateway()
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     connection.subflows[1].server.backup = True
@@ -124,15 +124,15 @@ def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
 
 def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
     scene = RelayedScenario()
-    hand = scene.hand("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
-    assert scene.core.steering.speaks_for(hand.session) == ()
-    assert scene.core.steering.speaker(scene.hand("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
+    host = scene.host("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
+    assert scene.core.steering.speaks_for(host.session) == ()
+    assert scene.core.steering.speaker(scene.host("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
 
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])
 def test_auto_begins_copies_if_only_the_own_agent_reports(host_tells: bool, copied: bool) -> None:
     scene = RelayedScenario("auto", Wanted(copies={"phone": False}))
-    scene.hand("phone", Role.TERMINAL, PHONE)
+    scene.host("phone", Role.TERMINAL, PHONE)
     if host_tells:
         scene.gateway()
     scene.uploads(scene.connection(RELAY, BY_WIFI, BY_LTE), loss=0.0, seconds=int(2 * UNHEARD_S))

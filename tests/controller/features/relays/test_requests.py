@@ -137,23 +137,23 @@ def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(service, "WALKED_WITHIN_S", 60.0)
     internet = Internet(dict(FAR))
     home, oslo = FakeGateway("home", internet), FakeRelay("oslo", internet)
-    hands = {1: home, 2: oslo}
+    hosts = {1: home, 2: oslo}
 
     def perform(effect: Effect | AgentEffect) -> None:
         if isinstance(effect, Direct):
-            core.post(hands[effect.session].carry_out(effect))
+            core.post(hosts[effect.session].carry_out(effect))
             if isinstance(effect.order, MeasureDistances):
-                core.post(hands[effect.session].walked())
+                core.post(hosts[effect.session].walked())
 
     core = service.Service("gateway.yaml", relayed_site.config(), Store(str(tmp_path / "state.json")), perform)
     core.start()
     try:
         core.vouch({"home": credential("home", 1), "oslo": credential("oslo", 2)})
         assert core.set_relay("oslo", RelayOverride(ip_address(RELAYS["oslo"]), 443)).changed
-        for session, hand in hands.items():
-            core.post(hand.opened(session))
+        for session, host in hosts.items():
+            core.post(host.opened(session))
             core.snapshot()  # its consequences are complete
-            report: Reported = hand.report()
+            report: Reported = host.report()
             core.post(report)
         (told,) = core.destination(DEST)
         assert told.legs[0].rtt_ms == 200 and told.otherwise[0].relays == ("oslo",)

@@ -16,7 +16,7 @@ from controller.protocol.requests import Impossible
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, SteeringScenario, renamed
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 
 HANDS = ("client", "guest", "relay-1", "relay-2")
 OTHER_RELAY = "203.0.113.9"
@@ -30,11 +30,11 @@ class Steering(RuleBasedStateMachine):
         world = self.scene.world
         addresses = {"relay-1": (RELAY_ADDRESS,), "relay-2": (OTHER_RELAY,)}
         roles = {"client": Role.TERMINAL, "guest": Role.TERMINAL}
-        self.hands = {
+        self.hosts = {
             name: FakeHost(name, roles.get(name, Role.RELAY), addresses.get(name, (WIFI, LTE, WIFI6)), world)
             for name in HANDS
         }
-        self.hands["relay-2"].path_manager = PathManager.KERNEL
+        self.hosts["relay-2"].path_manager = PathManager.KERNEL
         world.append(FakeConnection.between(RELAY_ADDRESS, WIFI, LTE))
         self.joins("relay-1")
         self.joins("client")
@@ -42,15 +42,15 @@ class Steering(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDS))
     def joins(self, name: str) -> None:
-        self.scene.join(self.hands[name])
+        self.scene.join(self.hosts[name])
 
     @rule(name=st.sampled_from(HANDS))
     def leaves(self, name: str) -> None:
-        self.scene.leave(self.hands[name])
+        self.scene.leave(self.hosts[name])
 
     @rule(name=st.sampled_from(HANDS), why=st.sampled_from([None, "it cannot now"]))
     def can_or_cannot(self, name: str, why: str | None) -> None:
-        self.hands[name].unable = why
+        self.hosts[name].unable = why
 
     @rule(server=st.sampled_from([RELAY_ADDRESS, OTHER_RELAY, "198.51.100.1"]), owned=st.booleans())
     def connects(self, server: str, owned: bool) -> None:
@@ -79,14 +79,14 @@ class Steering(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDS))
     def reports(self, name: str) -> None:
-        if self.hands[name].session in self.scene.hands:
-            self.scene.tell(self.hands[name].report())
+        if self.hosts[name].session in self.scene.hosts:
+            self.scene.tell(self.hosts[name].report())
 
     @rule(name=st.sampled_from(HANDS))
     def fires(self, name: str) -> None:
-        hand = self.hands[name]
-        if hand.armed and hand.session in self.scene.hands:
-            self.scene.tell(hand.fires("client", 160))
+        host = self.hosts[name]
+        if host.armed and host.session in self.scene.hosts:
+            self.scene.tell(host.fires("client", 160))
 
     @rule(port=st.sampled_from(["wifi0", "lte0"]), up=st.booleans())
     def port(self, port: str, up: bool) -> None:
@@ -134,17 +134,17 @@ class Steering(RuleBasedStateMachine):
         scene = self.scene
         self.mode(Mode.SINGLE)
         self.reconfigures("as it was")
-        self.scene.leave(self.hands["guest"])
+        self.scene.leave(self.hosts["guest"])
         for name in ("relay-1", "client"):
-            self.hands[name].unable = None
-            scene.join(self.hands[name])
+            self.hosts[name].unable = None
+            scene.join(self.hosts[name])
         for port in ("wifi0", "lte0"):
             scene.up(port, True)
         scene.world[:] = [each for each in scene.world if len(each.subflows) == 2 and each.server == RELAY_ADDRESS]
         scene.second()
         scene.switch_to("lte")
         for _ in range(35):
-            scene.second(self.hands["relay-1"], self.hands["client"])
+            scene.second(self.hosts["relay-1"], self.hosts["client"])
         for connection in scene.world:
             assert [each.address for each in connection.carrying()] == [LTE]
             flagged = {(each.terminal.backup, each.server.backup) for each in connection.subflows}

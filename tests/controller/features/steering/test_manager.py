@@ -24,7 +24,7 @@ from tests.controller import sites
 from tests.controller.core.test_core import all_answer
 from tests.controller.pair import CoreAndSwitch
 from tests.controller.sites import LTE_HOP_MAC, PORTS
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 WIFI, LTE, WIFI6 = "192.168.110.3", "192.168.210.3", "fd00:110::3"
@@ -53,9 +53,9 @@ class SteeringScenario(CoreAndSwitch):
         return self._agent(name, Role.TERMINAL, (WIFI, LTE, WIFI6), **more)
 
     def _agent(self, name: str, role: Role, addresses: tuple[str, ...], **more: object) -> FakeHost:
-        hand = FakeHost(name, role, addresses, self.world, **more)  # type: ignore[arg-type]
-        self.join(hand)
-        return hand
+        host = FakeHost(name, role, addresses, self.world, **more)  # type: ignore[arg-type]
+        self.join(host)
+        return host
 
     def connection(self, server: str = RELAY_ADDRESS, *addresses: str) -> FakeConnection:
         self.world.append(FakeConnection.between(server, *(addresses or (WIFI, LTE))))
@@ -96,12 +96,12 @@ def backups(connection: FakeConnection) -> dict[str, tuple[bool, bool]]:
     return {each.address: (each.terminal.backup, each.server.backup) for each in connection.subflows}
 
 
-def arms(hand: FakeHost) -> list[Arm]:
-    return [order for order in hand.orders if isinstance(order, Arm)]
+def arms(host: FakeHost) -> list[Arm]:
+    return [order for order in host.orders if isinstance(order, Arm)]
 
 
-def prefers(hand: FakeHost) -> list[Prefer]:
-    return [order for order in hand.orders if isinstance(order, Prefer)]
+def prefers(host: FakeHost) -> list[Prefer]:
+    return [order for order in host.orders if isinstance(order, Prefer)]
 
 
 def downloading(seconds: int = 2) -> tuple[SteeringScenario, FakeHost, FakeConnection]:
@@ -201,7 +201,7 @@ def test_loss_on_the_old_path_is_not_counted_for_the_new_one() -> None:
         scene.second()
     loses()
     scene.now += 0.5
-    scene.tell(next(iter(scene.hands.values())).report())
+    scene.tell(next(iter(scene.hosts.values())).report())
     assert not scene.core.steering.steered["client"].paths["lte"].window
 
 

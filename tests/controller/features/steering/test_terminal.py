@@ -12,7 +12,7 @@ from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S, O
 from controller.model.known import Wanted
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario, backups, prefers
-from tests.fakes.hand import FakeConnection, FakeHost
+from tests.fakes.host import FakeConnection, FakeHost
 
 SERVER = "198.51.100.1"
 AS_OWNED = {WIFI: (False, False), LTE: (True, False)}
