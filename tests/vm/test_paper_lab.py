@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.system import test_death
+from tests.system import test_controller_restart
 from tests.system.conftest import GatewayLab
 from tests.system.test_paper_lab import *  # noqa: F403
 
@@ -13,4 +13,6 @@ def home(paper: GatewayLab) -> GatewayLab:
     return paper
 
 
-test_a_dead_port_is_bypassed_without_a_controller = test_death.test_a_dead_port_is_bypassed_without_a_controller
+test_a_dead_port_is_bypassed_without_a_controller = (
+    test_controller_restart.test_a_dead_port_is_bypassed_without_a_controller
+)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real switch returns what was sent to it. These are the parts that the gateway of test_mending lacks."""
+"""A real switch returns what was sent to it. These are the parts that the gateway of test_audit lacks."""
 
 from __future__ import annotations
 

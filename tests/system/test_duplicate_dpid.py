@@ -8,7 +8,7 @@ from typing import Any
 from lab.stage.command import run
 from tests.system.conftest import THE_SAME, GatewayLab
 from tests.system.evidence import OpenFlowRecorder, flows, gateway, groups, program, until
-from tests.system.test_strangers import bridge
+from tests.system.test_unknown_peers import bridge
 from topologies.paper import BRIDGE
 
 RIVAL = "br-rival"
