@@ -73,10 +73,10 @@ class Laboratory:
                 raise ExperimentFailed(f"{variant}: not in force {WITHIN_S:.0f} s after the reload; the API has {told}")
             time.sleep(LOOK_EVERY_S)
 
-    def held(self) -> int:
+    def capped_terminals(self) -> int:
         """Return the number of terminals whose caps are enforced now."""
-        told = self._access_point()
-        return sum(1 for one in told["terminals"] if one["held"] and one["windows"]) if told else 0
+        access_point = self._access_point()
+        return sum(1 for one in access_point["terminals"] if one["held"] and one["windows"]) if access_point else 0
 
     def _access_point(self) -> dict[str, Any] | None:
         return next(iter(self.controller.client.get("caps")), None)
@@ -110,15 +110,15 @@ class Laboratory:
         return "; ".join(f"on {name} {one}" for name, one in late.items())
 
 
-def _is_in_force(told: dict[str, Any] | None, variant: Variant) -> bool:
+def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
     """Return whether the rule is in force and every agent reports: the gateway cannot cap a connection older than its
     programs.
     """
-    if told is None or told["rule"] != variant.rule:
+    if access_point is None or access_point["rule"] != variant.rule:
         return False
-    if variant.rule == "paper" and told["tables"] != variant.tables:
+    if variant.rule == "paper" and access_point["tables"] != variant.tables:
         return False
-    return variant.enforcer == NOBODY or all(one["heard"] for one in told["terminals"])
+    return variant.enforcer == NOBODY or all(one["heard"] for one in access_point["terminals"])
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Run:
     ping_ms: float  # median of the first terminal's pings; NaN: no answer
     newcomer_s: float | None  # until it had its share for OVER_S; None: never, or no newcomer
     busy: float  # fraction of the link's time in use, as if without contention
-    held: int  # terminals with enforced caps in the middle of the run
+    capped: int  # terminals with enforced caps in the middle of the run
     stalled: str
 
     @property
@@ -75,14 +75,14 @@ class Run:
     @property
     def is_held(self) -> bool:
         """Return whether caps were enforced as the variant wants."""
-        return self.held == (0 if self.task.variant.enforcer == NOBODY else self.task.scene.terminals)
+        return self.capped == (0 if self.task.variant.enforcer == NOBODY else self.task.scene.terminals)
 
     def __str__(self) -> str:
         told = (
             f"{self.total_bps / 1e6:.2f} Mbit/s, Jain {self.jain:.3f}, srtt {self.srtt_ms:.1f} ms (x{self.ratio:.1f})"
         )
         newcomer = "" if self.newcomer_s is None else f", newcomer {self.newcomer_s:.1f} s"
-        held = "" if self.is_held else f"; HELD at {self.held} terminals"
+        held = "" if self.is_held else f"; HELD at {self.capped} terminals"
         return (
             f"{self.task.scene}; {self.task.variant}: {told}, {self.retransmits} sent again, ping {self.ping_ms:.1f} ms"
             f", air busy {100 * self.busy:.0f} %"
@@ -130,7 +130,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
             before = lab.carried_bits()
             with _pinging(machines[0], targets[machines[0]]) as took_ms:
                 till((counted + ended) / 2)
-                held = lab.held()
+                capped = lab.capped_terminals()
                 till(ended)
             busy = (lab.carried_bits() - before) / (AIR_BPS * (time.monotonic() - counted))
             stalled = lab.spoilt()
@@ -139,26 +139,26 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
             for end in serving:
                 reads.extend(end.finish())
     come = received(reads, [address(name) for name in TERMINALS[: scene.terminals]])
-    told = [sampled(each, scene.connections, counted, ended) for each in samples]
+    uploads = [sampled(each, scene.connections, counted, ended) for each in samples]
     return Run(
         task,
         seconds,
         tuple(one.bps(counted, ended) for one in come),
-        tuple(told),
-        tuple(_least_rtts(task, told)),
+        tuple(uploads),
+        tuple(_least_rtts(task, uploads)),
         median(took_ms) if took_ms else float("nan"),
         _newcomer_s(come, joined, counted, ended),
         busy,
-        held,
+        capped,
         stalled,
     )
 
 
-def _least_rtts(task: Task, told: Sequence[Sampled]) -> Iterator[float]:
+def _least_rtts(task: Task, uploads: Sequence[Sampled]) -> Iterator[float]:
     """Yield the least RTT of each terminal's server: a connection that never saw an empty path does not know it."""
-    servers = [task.scene.server(number) for number in range(len(told))]
+    servers = [task.scene.server(number) for number in range(len(uploads))]
     for server in servers:
-        yield min(one.min_rtt_ms for one, at in zip(told, servers, strict=True) if at == server)
+        yield min(one.min_rtt_ms for one, at in zip(uploads, servers, strict=True) if at == server)
 
 
 def _newcomer_s(come: Sequence[Received], joined: float, counted: float, ended: float) -> float | None:

@@ -50,10 +50,10 @@ def by_scene(runs: Iterable[Run]) -> dict[Scene, dict[Variant, list[Run]]]:
     found: dict[Scene, dict[Variant, list[Run]]] = {}
     for run in good(runs):
         found.setdefault(run.task.scene, {}).setdefault(run.task.variant, []).append(run)
-    return dict(sorted(found.items(), key=_place))
+    return dict(sorted(found.items(), key=_sort_key))
 
 
-def _place(item: tuple[Scene, object]) -> tuple[object, ...]:
+def _sort_key(item: tuple[Scene, object]) -> tuple[object, ...]:
     scene = item[0]
     special = (scene.window_scale, scene.contention, scene.loss_percent, scene.connections)
     return (*special, scene.mixed, scene.least_rtt_ms, scene.terminals)
@@ -172,7 +172,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     numbers = (run.total_bps / 1e6, run.jain, run.srtt_ms, run.ratio, run.cwnd)
     newcomer = "" if run.newcomer_s is None else f"{run.newcomer_s:.2f}"
     each = " ".join(f"{bps / 1e6:.2f}" for bps in run.bps)
-    rest = (run.retransmits, f"{run.ping_ms:.1f}", newcomer, run.held, each)
+    rest = (run.retransmits, f"{run.ping_ms:.1f}", newcomer, run.capped, each)
     yield (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)
 
 

@@ -46,9 +46,9 @@ def measure_crowd() -> Iterator[Figure]:
             with _crowd(controller, sites, Path(place)) as crowd:
                 spent, memory_mb = _sample_load(controller.process.pid)
                 moved = _moved_terminals(controller)
-                told = json.loads(crowd.communicate()[0])
+                result = json.loads(crowd.communicate()[0])
     what = f"{AGENTS} agents that report each second, on {SITES} gateways, for {RUN_S / 60:.0f} min"
-    taken, deciding_cost = told["taken_ms"], told["decided_ms"]
+    taken, deciding_cost = result["taken_ms"], result["decided_ms"]
     assert deciding_cost and moved, "no decision was made"
     yield figure(f"{what}: report sent until it is taken, p99", percentile(taken, 99), taken, "ms")
     yield middle("  the same, median", taken, "ms")
@@ -66,7 +66,7 @@ def measure_crowd() -> Iterator[Figure]:
     grown = max(rest) / warm[-1]
     yield figure("  controller's memory at most, to what it was after a minute", grown, [grown], "ratio", below(FLAT))
     yield worst("  controller's memory", memory_mb, "MB")
-    lost = float(told["streams"] - AGENTS)
+    lost = float(result["streams"] - AGENTS)
     yield figure("  streams that ended", lost, [lost], "streams", exactly(0))
 
 

@@ -22,7 +22,7 @@ RTT_US, SENT_BPS = 16_000, 200_000
 
 
 def deciding_cost() -> Figure:
-    place = _place()
+    place = _access_point()
     _spent_s(place, 0)  # traffic is known from the second report on
     spent = [100 * _spent_s(place, second) for second in range(1, 1 + SECONDS)]
     assert place.ruling.active == TERMINALS
@@ -32,7 +32,7 @@ def deciding_cost() -> Figure:
     return middle(what, spent, "% of a processor", at_most(PROMISED_PERCENT))
 
 
-def _place() -> AccessPointState:
+def _access_point() -> AccessPointState:
     site = many(TERMINALS, dual_stack=False)
     site["access_points"] = {"air": {"bandwidth_bps": "20000000", "rule": "ideal"}}
     for terminal in site["terminals"].values():
@@ -41,15 +41,15 @@ def _place() -> AccessPointState:
     return AccessPointState(read, read.access_points[0])
 
 
-def _spent_s(place: AccessPointState, second: int) -> float:
+def _spent_s(access_point: AccessPointState, second: int) -> float:
     """Return the processor time for one second of reports."""
     spent_s = 0.0
     for now in (second + report * PERIOD_S for report in range(round(1 / PERIOD_S))):
-        told = [(terminal, _flows(terminal, now)) for terminal in place.terminals.values()]
+        reports = [(terminal, _flows(terminal, now)) for terminal in access_point.terminals.values()]
         began = time.process_time()
-        for terminal, flows in told:
-            place.on_report(terminal, flows, terminal.name, PERIOD_S, now)
-        place.decide(now, lambda *_: None)
+        for terminal, flows in reports:
+            access_point.on_report(terminal, flows, terminal.name, PERIOD_S, now)
+        access_point.decide(now, lambda *_: None)
         spent_s += time.process_time() - began
     return spent_s
 

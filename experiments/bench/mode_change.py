@@ -34,7 +34,7 @@ COPIES = {"single": 1, "bicast": 2}
 @dataclass(frozen=True, slots=True)
 class ModeChange:
     mode: str
-    asked: float  # time.monotonic()
+    requested_at: float  # time.monotonic()
     answered: float
 
 
@@ -50,15 +50,15 @@ class Round:
         """Return, for each change to `mode`, the time from the request to the last datagram treated as before."""
         last: dict[int, float] = {}
         for at, sent_at in self._otherwise(mode):
-            last[at] = max(last.get(at, 0.0), sent_at - self.changes[at].asked)
+            last[at] = max(last.get(at, 0.0), sent_at - self.changes[at].requested_at)
         return [last.get(at, 0.0) for at, change in enumerate(self.changes) if change.mode == mode]
 
     def late(self, mode: str) -> int:
-        return sum(sent_at - self.changes[at].asked > LATE_S for at, sent_at in self._otherwise(mode))
+        return sum(sent_at - self.changes[at].requested_at > LATE_S for at, sent_at in self._otherwise(mode))
 
     def _otherwise(self, mode: str) -> Iterator[tuple[int, float]]:
         """Yield datagrams sent in `mode` with another number of copies: their change, and when they were sent."""
-        begins = [change.asked for change in self.changes]
+        begins = [change.requested_at for change in self.changes]
         for number, count in self.counted.copies.items():
             at = bisect_right(begins, self.counted.sent_at[number]) - 1
             if at >= 0 and self.changes[at].mode == mode and count != COPIES[mode]:
@@ -90,7 +90,7 @@ def measure() -> Iterator[Figure]:
     counted = [each.counted for each in rounds]
     rates = [each.sent / one.seconds for each, one in zip(counted, rounds, strict=True)]
     to_single_ms = [seconds * 1000 for each in rounds for seconds in each.transitions_s("single")]
-    answers_ms = [(change.answered - change.asked) * 1000 for each in rounds for change in each.changes]
+    answers_ms = [(change.answered - change.requested_at) * 1000 for each in rounds for change in each.changes]
     group_mods = [each.group_mods / CHANGES for each in rounds]
     late = f"  sent in single later than {LATE_S * 1000:g} ms after the question and seen more than once"
     yield worst(

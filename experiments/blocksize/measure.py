@@ -209,14 +209,14 @@ def _outcome(name: str, process: subprocess.Popen[str], deadline: float) -> dict
     return told
 
 
-def _upload(size_bytes: int, told: dict[str, float], trace: Path) -> Upload:
+def _upload(size_bytes: int, result: dict[str, float], trace: Path) -> Upload:
     samples = array("d", trace.read_bytes())
     return Upload(
         size_bytes,
-        told["began"],
-        told["ended"],
-        int(told["again"]),
-        told["cpu_s"],
+        result["began"],
+        result["ended"],
+        int(result["again"]),
+        result["cpu_s"],
         samples[::3],
         samples[1::3],
         samples[2::3],

@@ -32,7 +32,7 @@ class DatagramRun:
     stalled: str
 
     def __str__(self) -> str:
-        return f"2 Mbit/s each way, {self.losses}, {self.mode}: {_told(self.ways)}"
+        return f"2 Mbit/s each way, {self.losses}, {self.mode}: {_summary(self.ways)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CutRun:
     stalled: str
 
     def __str__(self) -> str:
-        return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_told(self.ways)}"
+        return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_summary(self.ways)}"
 
     def lost(self, way: str) -> list[int]:
         """Return the losses from each cut to the next; losses before the first cut count with it."""
@@ -114,7 +114,7 @@ def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> 
     return sent_at[came[before]] + (number - came[before]) / THIN_PPS
 
 
-def _told(ways: Mapping[str, Counted]) -> str:
+def _summary(ways: Mapping[str, Counted]) -> str:
     each = (f"{way} {len(one.lost)} of {one.sent} lost, {one.duplicates} duplicated" for way, one in ways.items())
     return "; ".join(each)
 

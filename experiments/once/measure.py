@@ -114,16 +114,16 @@ class DeathRun:
 
 def run_death(lab: Laboratory) -> DeathRun:
     """Let Wi-Fi die silently while everything is copied."""
-    told, gone = None, dict[str, float]()
-    heard = len(lab.controller.log_text())
+    reported_at, gone = None, dict[str, float]()
+    log_before = len(lab.controller.log_text())
     lab.stalled()  # discard what came before
     with both_ways(lab, THIN_PPS):
         till(time.monotonic() + BEFORE_S)
         death = time.monotonic()
         lab.lose(wifi=100)
-        while told is None or len(gone) < len(lab.sites):
-            if told is None and _is_reported(lab):
-                told = time.monotonic()
+        while reported_at is None or len(gone) < len(lab.sites):
+            if reported_at is None and _is_reported(lab):
+                reported_at = time.monotonic()
             gone |= {each.name: time.monotonic() for each in lab.sites if each.name not in gone and not sends(each)}
             if time.monotonic() > death + WITHIN_S:
                 raise ExperimentFailed(
@@ -131,8 +131,8 @@ def run_death(lab: Laboratory) -> DeathRun:
                 )
             till(time.monotonic() + GROUPS_LOOK_EVERY_S)
     # The two are polled in turn, so the groups may be seen first.
-    left = {site: max(0.0, moment - told) for site, moment in gone.items()}
-    return DeathRun(told - death, left, lab.controller.log_text()[heard:], lab.stalled())
+    left = {site: max(0.0, moment - reported_at) for site, moment in gone.items()}
+    return DeathRun(reported_at - death, left, lab.controller.log_text()[log_before:], lab.stalled())
 
 
 def _is_reported(lab: Laboratory) -> bool:

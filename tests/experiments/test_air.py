@@ -45,7 +45,7 @@ def test_an_upload_is_measured_at_the_receiver(tmp_path: Path) -> None:
     assert [least > 200 for least in run.least_rtt_ms] == [False, True, False]
     assert all(least >= 4 for least in run.least_rtt_ms) and run.ping_ms >= 4
     assert 0.3 < run.busy < 1.1
-    assert run.is_held and run.held == 0
+    assert run.is_held and run.capped == 0
 
 
 def a_run(scene: Scene, variant: Variant, mbps: float, **changes: Any) -> Run:
@@ -59,7 +59,7 @@ def a_run(scene: Scene, variant: Variant, mbps: float, **changes: Any) -> Run:
         ping_ms=70.0,
         newcomer_s=1.5,
         busy=1.0,
-        held=0 if variant.enforcer == NOBODY else count,
+        capped=0 if variant.enforcer == NOBODY else count,
         stalled="",
     )
     return replace(run, **changes)
@@ -97,7 +97,7 @@ def test_under_loss_the_floor_is_judged_by_the_gain(terminals: int, kept: float,
 
 
 def test_unenforced_caps_are_reported() -> None:
-    forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, held=9)
+    forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, capped=9)
     assert judged(forgotten)["runs whose caps were not held as wanted"] is False
     assert "HELD at 9 terminals" in str(forgotten)
     assert "ideal, terminals (NOT HELD)" in summary([forgotten])

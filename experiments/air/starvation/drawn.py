@@ -98,13 +98,13 @@ class Run:
     rule: str
     bps: tuple[float, ...]
     guest_bps: float
-    said: str  # why caps are released, at the last look that showed it
+    release_reason: str  # why caps are released, at the last look that showed it
     stalled: str
 
     def __str__(self) -> str:
         each = " ".join(f"{bps / 1e6:.2f}" for bps in self.bps)
         late = "; the machine stalled" if self.stalled else ""
-        return f"{self.drawn}; {self.rule}: {each}, guest {self.guest_bps / 1e6:.2f}{late}; {self.said}"
+        return f"{self.drawn}; {self.rule}: {each}, guest {self.guest_bps / 1e6:.2f}{late}; {self.release_reason}"
 
 
 def shares(off: Run, ideal: Run) -> list[float]:
@@ -145,7 +145,7 @@ def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Drawn, rule: str
             _uploads(stack, lab.net.machine(name), SERVERS[server_at(one.rtt_ms)], one.burst_s, one.control)
         till(began + GUEST_S)
         _guest(stack, lab, mix, place)
-        told = list(released(lab, began + ENDS_S))
+        reasons = list(released(lab, began + ENDS_S))
         stalled = lab.spoilt()
         reads = array("d")
         for end in serving:
@@ -157,7 +157,7 @@ def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Drawn, rule: str
         rule,
         tuple(one.bps(began + COUNTED_S, until) for one in come[: len(mix.capped)]),
         come[-1].bps(began + COUNTED_S, until),
-        next((said for said in reversed(told) if said), ""),
+        next((reason for reason in reversed(reasons) if reason), ""),
         stalled,
     )
 

@@ -118,7 +118,7 @@ def set_rule(lab: Laboratory, rule: str, is_listed: bool, is_written: bool = Tru
     file.write_text(f"{head}\n{text.replace('rule: off', f'rule: {rule}')}", encoding="utf-8")
     lab.controller.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + WITHIN_S
-    while (told := _told(lab))["rule"] != rule or (
+    while (told := _access_point(lab))["rule"] != rule or (
         GUEST in {one["terminal"] for one in told["terminals"]}
     ) != is_listed:
         if time.monotonic() > deadline:
@@ -126,7 +126,7 @@ def set_rule(lab: Laboratory, rule: str, is_listed: bool, is_written: bool = Tru
         time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
 
 
-def _told(lab: Laboratory) -> dict[str, Any]:
+def _access_point(lab: Laboratory) -> dict[str, Any]:
     (one,) = lab.controller.client.get("caps")
     return dict(one)
 
@@ -161,7 +161,7 @@ def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Mix, rule: str) 
             sending[-1].go()
         elif not uploads:
             _begin(stack, lab, machines[GUEST], mix)
-        told = list(_looks(lab, began, began + ENDS_S))
+        looks = list(_looks(lab, began, began + ENDS_S))
         stalled = lab.spoilt()
         samples = [end.finish() for end in sending]
         reads = array("d")
@@ -176,23 +176,23 @@ def _run(lab: Laboratory, agents: dict[str, AgentProcess], mix: Mix, rule: str) 
         tuple(one.bps(ended - LATE_S, ended) for one in come[: len(HELD)]),
         come[-1].bps(counted, ended) if uploads or mix.guest is Guest.BURSTS else 0.0,
         mean(sampled(each, 1, counted, ended).srtt_ms for each in samples[: len(HELD)]),
-        next((said for _, said, _ in reversed(told) if said), ""),
-        sum(bool(said) for _, said, _ in told),
+        next((reason for _, reason, _ in reversed(looks) if reason), ""),
+        sum(bool(reason) for _, reason, _ in looks),
         stalled,
-        tuple(_timeline(come, told, began)),
+        tuple(_timeline(come, looks, began)),
     )
 
 
-def _timeline(come: Sequence[Received], told: Sequence[tuple[float, str, str]], began: float) -> Iterator[str]:
-    for moment, said, caps in told:
+def _timeline(come: Sequence[Received], looks: Sequence[tuple[float, str, str]], began: float) -> Iterator[str]:
+    for moment, reason, caps in looks:
         each = " ".join(f"{one.bps(moment - LOOK_S, moment) / 1e6:5.2f}" for one in come)
-        yield f"{moment - began:5.1f} s: {each} | {caps} {said}"
+        yield f"{moment - began:5.1f} s: {each} | {caps} {reason}"
 
 
 def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float, str, str]]:
     """Yield the moment, the reason of a release, and each terminal's cap, as the controller reports them."""
     while time.monotonic() < until:
-        told = _told(lab)
+        told = _access_point(lab)
         caps = " ".join(
             f"{one['least_segments']}-{one['most_segments']}(x{one['rtt_ratio'] or 0:.1f})"
             for one in told["terminals"][:7]
@@ -204,7 +204,7 @@ def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float,
 def released(lab: Laboratory, until: float) -> Iterator[str]:
     """Why caps are released, at each look."""
     while time.monotonic() < until:
-        yield _told(lab).get("released") or ""
+        yield _access_point(lab).get("released") or ""
         till(min(until, time.monotonic() + LOOK_S))
 
 

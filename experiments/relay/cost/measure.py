@@ -67,7 +67,7 @@ class ProcessUsage:
 @dataclass(frozen=True, slots=True)
 class CrowdRun:
     way: str
-    asked: int
+    requested: int
     answered: int  # again, once all were open
     gateway_mb: float  # more than before
     relay_mb: float
@@ -75,7 +75,9 @@ class CrowdRun:
     stalled: str = ""  # nothing here is timed
 
     def __str__(self) -> str:
-        told = f"{self.answered} of {self.asked} open at once {'have what nobody reads' if self.unread else 'answer'}"
+        told = (
+            f"{self.answered} of {self.requested} open at once {'have what nobody reads' if self.unread else 'answer'}"
+        )
         return f"{told}, {self.way}: {self.gateway_mb:.0f} and {self.relay_mb:.0f} MB more"
 
 
@@ -84,7 +86,7 @@ class ShortRun:
     """Many short connections, and what both ends hold before them and after each step."""
 
     way: str
-    asked: int
+    requested: int
     answered: int
     gateway: tuple[ProcessUsage, ...]
     relay: tuple[ProcessUsage, ...]
@@ -92,7 +94,7 @@ class ShortRun:
 
     def __str__(self) -> str:
         ends = (f"{end[0].resident_mb:.0f} -> {end[-1].resident_mb:.0f} MB" for end in (self.gateway, self.relay))
-        return f"{self.answered} of {self.asked} short ones answered, {self.way}: {' and '.join(ends)}"
+        return f"{self.answered} of {self.requested} short ones answered, {self.way}: {' and '.join(ends)}"
 
 
 Run = TransferRun | FirstByteRun | CrowdRun | ShortRun

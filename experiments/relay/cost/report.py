@@ -95,19 +95,19 @@ def _first_bytes(runs: Sequence[FirstByteRun]) -> Iterator[Figure]:
 
 def _crowds(runs: Sequence[CrowdRun]) -> Iterator[Figure]:
     for run in runs:
-        silent = float(run.asked - run.answered)
+        silent = float(run.requested - run.answered)
         kind = "whose download nobody reads" if run.unread else "open at once"
-        what = f"{run.asked} {kind}, {run.way}: unanswered"
+        what = f"{run.requested} {kind}, {run.way}: unanswered"
         yield figure(what, silent, [silent], "connections", exactly(0) if run.way == PAIR else None)
         for end, more_mb in (("gateway", run.gateway_mb), ("relay", run.relay_mb)):
             yield middle(f"  memory at the {end}, more than before", [more_mb], "MB")
             if not run.unread:
-                yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.asked], "MB")
+                yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.requested], "MB")
 
 
 def _passed(run: ShortRun) -> Iterator[Figure]:
-    silent = float(run.asked - run.answered)
-    yield figure(f"{run.asked} short ones, {run.way}: unanswered", silent, [silent], "connections", exactly(0))
+    silent = float(run.requested - run.answered)
+    yield figure(f"{run.requested} short ones, {run.way}: unanswered", silent, [silent], "connections", exactly(0))
     for end, held in (("gateway", run.gateway), ("relay", run.relay)):
         more = [float(each.files - held[0].files) for each in held]
         yield figure(f"  files at the {end}, more than before", more[-1], more, "files", at_most(0))
@@ -118,10 +118,10 @@ def _passed(run: ShortRun) -> Iterator[Figure]:
         )
 
 
-def _grown_percent(held: Sequence[ProcessUsage]) -> float:
+def _grown_percent(usages: Sequence[ProcessUsage]) -> float:
     """Compare with the maximum of the first half: reused memory is no leak."""
-    half = len(held) // 2 + 1
-    return 100 * (held[-1].resident_mb / max(each.resident_mb for each in held[:half]) - 1)
+    half = len(usages) // 2 + 1
+    return 100 * (usages[-1].resident_mb / max(each.resident_mb for each in usages[:half]) - 1)
 
 
 def _by_way(runs: Sequence[Each]) -> dict[str, list[Each]]:
@@ -142,11 +142,11 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                 yield run.way, "first byte", run.number, f"{first_ms:.3f}", "ms"
         case CrowdRun():
             kind = "unread" if run.unread else "crowd"
-            yield run.way, f"of {run.asked} {kind}", 0, run.answered, "answered"
+            yield run.way, f"of {run.requested} {kind}", 0, run.answered, "answered"
             yield run.way, f"{kind}, gateway", 0, f"{run.gateway_mb:.1f}", "MB"
             yield run.way, f"{kind}, relay", 0, f"{run.relay_mb:.1f}", "MB"
         case ShortRun():
-            yield run.way, f"of {run.asked} short ones", 0, run.answered, "answered"
+            yield run.way, f"of {run.requested} short ones", 0, run.answered, "answered"
             for end, held in (("gateway", run.gateway), ("relay", run.relay)):
                 for number, each in enumerate(held):
                     yield run.way, f"short, {end}", number, f"{each.resident_mb:.1f}", "MB"
@@ -188,7 +188,7 @@ def _draw_rates(panel: Axes, runs: Sequence[TransferRun]) -> None:
 
 def _draw_costs(panel: Axes, runs: Sequence[TransferRun]) -> None:
     """Plot processor time, with the gateway's below the relay's."""
-    for (name, direction), found in groupby(sorted(runs, key=_place), key=_place):
+    for (name, direction), found in groupby(sorted(runs, key=_sort_key), key=_sort_key):
         those, foot = list(found), 0.0
         for end, color in zip(ENDS, ("tab:blue", "tab:cyan"), strict=True):
             height = for_a_gbit(those, end)
@@ -197,5 +197,5 @@ def _draw_costs(panel: Axes, runs: Sequence[TransferRun]) -> None:
     panel.set_ylabel("s of a processor a Gbit, down and up:\ngateway (blue), relay (cyan)")
 
 
-def _place(run: TransferRun) -> tuple[str, str]:
+def _sort_key(run: TransferRun) -> tuple[str, str]:
     return run.way, run.direction

@@ -49,8 +49,8 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
                 yield Run(rtt_ms, way, _bps(direct), _bps(pair), _stalled(net))
 
 
-def _bps(told: dict[str, float]) -> float:
-    return 8 * told["bytes"] / told["seconds"]
+def _bps(result: dict[str, float]) -> float:
+    return 8 * result["bytes"] / result["seconds"]
 
 
 def _stalled(net: Stage) -> str:

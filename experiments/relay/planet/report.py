@@ -92,11 +92,13 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _ratios(panel: Axes, run: Run, ratio: Callable[[Pair], float | None], kept: tuple[float, float], what: str) -> None:
+def _ratios(
+    panel: Axes, run: Run, ratio: Callable[[Pair], float | None], limits: tuple[float, float], what: str
+) -> None:
     told = [found for pair in run.relayed if (found := ratio(pair)) is not None]
     steps = np.arange(0, MOST + STEP, STEP)
     counts, _ = np.histogram(np.clip(told, 0, MOST - STEP / 2), steps)
-    panel.axvspan(*kept, color="tab:green", alpha=0.15, label="what the filter keeps")
+    panel.axvspan(*limits, color="tab:green", alpha=0.15, label="what the filter keeps")
     panel.bar(steps[:-1], counts, STEP, align="edge", label=f"pairs, of {len(run.relayed)}")
     panel.set_xlabel(what)
     panel.set_ylabel("pairs in each 1/30")

@@ -87,7 +87,7 @@ class Transfer:
 @contextmanager
 def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Transfer, Transfer]]:
     """Prepare a direct and a relayed transfer; both wait for go()."""
-    with _ends(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
+    with _endpoints(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
         for role in ("sender", "relay", "receiver"):
             lane.machine(role).run("ip", "tcp_metrics", "flush")
         transfers = [
@@ -101,7 +101,7 @@ def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) ->
 
 def overhead_ms(lane: Lane, window_bytes: int, crowd: bool) -> float:
     """Return what this relay adds to a round trip, where both legs together are as long as the direct path."""
-    with _ends(lane, window_bytes, 0, crowd) as (_, _, start):
+    with _endpoints(lane, window_bytes, 0, crowd) as (_, _, start):
         direct_ms, relayed_ms = (
             median(_numbers(start("sender", "ask", *target, str(ECHOES)))) / 1e6 for target in _targets(lane)
         )
@@ -113,7 +113,7 @@ def _targets(lane: Lane) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 @contextmanager
-def _ends(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Process, Process, Start]]:
+def _endpoints(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Process, Process, Start]]:
     """Run both receivers with the relay; yield a function that starts more programs."""
     with ExitStack() as running:
 
