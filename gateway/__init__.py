@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host that a bridge lives on: what it must be, made so by `bridge` and looked over by `doctor`."""
+"""The host of a bridge: `bridge` prepares it, and `doctor` checks it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a plan out: all that is refused is said before anything is touched, and each command as it is done."""
+"""Carry out a plan. Refusals are reported before the first change, and each command when it is done."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gateway.ports import awaited, made_by_agent, read_by_us, unopened
 from gateway.step import BridgePlan, HostState, Refusal, Step
 from gateway.undo import removal
 
-UNABLE = "Error detected while setting up"  # says ovs-vsctl, and succeeds
+UNABLE = "Error detected while setting up"  # ovs-vsctl prints it and exits with 0
 
 
 class UnsafeChange(HostError):
-    """Something else would be harmed."""
+    """The plan would harm something outside of bicast."""
 
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
         forced = "" if any(not refusal.forcible for refusal in refusals) else ". --force does it anyway"
@@ -28,22 +28,22 @@ class UnsafeChange(HostError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All that is to be done on this host, refused by nobody."""
+    """All steps for this host. None of them is refused."""
 
     plans: tuple[BridgePlan, ...]
-    missing: tuple[str, ...]  # ports that are no interface of this host yet
-    awaited: tuple[str, ...]  # and those that agents make
+    missing: tuple[str, ...]  # ports without an interface on this host so far
+    awaited: tuple[str, ...]  # the missing ports that agents create
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        # what sites share, the switch's certificate, is in the plan of each
+        # the sites share the switch's certificate, which is in each of their plans
         return tuple(dict.fromkeys(step for each in self.plans for step in each.steps))
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     step: Step
-    messages: tuple[str, ...]  # by commands that did it and had something to add
+    messages: tuple[str, ...]  # printed by commands that succeeded
 
     @property
     def changed(self) -> bool:
@@ -51,7 +51,7 @@ class StepOutcome:
 
     @property
     def failed(self) -> bool:
-        """ovs-vsctl succeeds when the database has it, whatever ovs-vswitchd could make of it."""
+        """Return whether the step failed. ovs-vsctl also succeeds when ovs-vswitchd cannot apply the change."""
         return bool(self.step.fault) or any(each in line for line in self.messages for each in (UNABLE, sending.FAILED))
 
 
@@ -88,14 +88,14 @@ def undoing(sites: tuple[Site, ...]) -> Work:
 
 
 def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
-    """Ports that neither this host nor OVS (whose patch ports are no interfaces) has, and nobody is to make."""
+    """Return ports that neither this host nor OVS has and no agent creates. OVS patch ports are no interfaces."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
     names = dict.fromkeys(name for site in sites for name in site.ports if name not in made_by_agent(site))
     return tuple(name for name in names if name not in seen.links and name not in opened)
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
-    """Return what Open vSwitch has in its database and could not make. It reports success for such a change."""
+    """Return what Open vSwitch has in its database but could not create. It reports success for such a change."""
     seen, here = ovs.read(), {link.name for link in links.read()}
     failed: list[str] = []
     for site in sites:
@@ -112,9 +112,9 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
 
 
 def await_controllers(sites: Iterable[Site]) -> None:
-    """Wait until each bridge is connected to its controller, then have Open vSwitch take `max_backoff`.
+    """Wait until each bridge is connected to its controller, then write `max_backoff` again.
 
-    Version 3.1 takes it only from a change of its database while it is connected.
+    Open vSwitch 3.1 applies `max_backoff` only if the database changes while it is connected.
     """
     for site in sites:
         wait_for(("ovs-vsctl", "wait-until", "Controller", site.bridge, "is_connected=true"))

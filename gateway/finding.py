@@ -9,7 +9,7 @@ from enum import StrEnum
 
 class State(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # works, less well, or not yet
+    WARNING = "warning"  # works with limits, or not yet
     BAD = "bad"
 
 
@@ -19,9 +19,9 @@ class Finding:
     state: State
     found: str
     expected: str
-    mend: str | None = None  # a command for a shell; None: no command mends it, `expected` says who can
+    mend: str | None = None  # a shell command; None: no command repairs it, and `expected` names the remedy
 
 
 def judged(name: str, right: bool, found: str, expected: str, mend: str | None = None, *, else_: State) -> Finding:
-    """A finding that is ok, or else `else_` with its mending line."""
+    """Return a finding with state OK, or `else_` and the repair command."""
     return Finding(name, State.OK if right else else_, found, expected, None if right else mend)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of this host. A refused command is one sentence that says what was tried and what to do."""
+"""Run commands on this host. The error of a failed command says what was tried and what to do."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ START_OVS = "systemctl start openvswitch-switch"
 
 
 class HostError(Exception):
-    """This host cannot do what was asked of it; the sentence says what to do."""
+    """A request that this host cannot fulfil. The sentence says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     out: str
-    complaint: str  # what a command that succeeded had to say all the same
+    complaint: str  # stderr of a command that succeeded
 
 
 def ovs_vsctl(*words: str) -> tuple[str, ...]:
-    """OVS_RUNDIR in the environment decides which Open vSwitch is meant, as for every OVS tool."""
+    """Return an ovs-vsctl command. OVS_RUNDIR in the environment selects the Open vSwitch."""
     return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
 
 
@@ -53,12 +53,12 @@ def run(command: tuple[str, ...], within_s: float | None = LONGEST_S) -> Answer:
 
 
 def wait_for(command: tuple[str, ...]) -> None:
-    """Run a command that ends when what it waits for has come."""
+    """Run a command that waits for an event and then ends."""
     run(command, within_s=None)
 
 
 def succeeds(command: tuple[str, ...]) -> bool:
-    """For questions whose answer is an exit code."""
+    """Return whether the command exits with 0."""
     try:
         run(command)
     except HostError:
@@ -77,5 +77,5 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of an error. OVS's tools add the place of their log."""
+    """Return the first line of an error. OVS tools append the path of their log."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This host's interfaces: addresses, MTU, whose port they are, what hangs on them, their offloads."""
+"""This host's interfaces: addresses, MTU, master, default routes, ssh sessions and offloads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from gateway.host import run
 
-# What ethtool -k calls the offloads that make frames a userspace datapath must not see: frames longer than the
-# MTU and checksums that hardware was to fill in.
+# Names in ethtool -k of offloads that a userspace datapath must not meet: they make frames longer than the MTU, and
+# leave checksums to the hardware.
 OFFLOADS = {
     "tcp-segmentation-offload": "tso",
     "generic-segmentation-offload": "gso",
@@ -27,12 +27,12 @@ OFFLOADS = {
 class Link:
     name: str
     up: bool
-    promiscuous: bool  # as whatever a userspace datapath reads
+    promiscuous: bool  # a userspace datapath sets it on its ports
     mtu: int
-    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local ones: every interface has those
-    master: str | None  # the bridge or bond it is a port of
-    default_routes: tuple[str, ...]  # next hops, "" when on the link itself
-    ssh: bool  # somebody's ssh session comes in by one of its addresses
+    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local addresses, which every interface has
+    master: str | None  # the bridge or bond whose port it is
+    default_routes: tuple[str, ...]  # next hops; "": on-link
+    ssh: bool  # an ssh session uses one of its addresses
 
     @property
     def carries(self) -> str:
@@ -48,7 +48,7 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class Offloads:
     on: tuple[str, ...]
-    stuck: tuple[str, ...]  # on, and the driver lets nobody turn them off
+    stuck: tuple[str, ...]  # on, and fixed by the driver
 
 
 def read() -> tuple[Link, ...]:
@@ -56,7 +56,7 @@ def read() -> tuple[Link, ...]:
     routes: dict[str, list[str]] = {}
     for family in ("-4", "-6"):
         for route in json.loads(run(("ip", "-json", family, "route", "show", "default")).out or "[]"):
-            # several next hops in one route have their devices inside
+            # a multipath route has a device per next hop
             for hop in route.get("nexthops", [route]):
                 routes.setdefault(hop.get("dev", ""), []).append(hop.get("gateway", ""))
     return tuple(
@@ -97,7 +97,7 @@ def _link(row: dict[str, object], routes: tuple[str, ...], sessions: frozenset[s
 
 
 def _ssh_addresses() -> frozenset[str]:
-    """This host's ends of ssh sessions. sudo hides SSH_CONNECTION, so the sockets are asked too."""
+    """Return the local addresses of ssh sessions. sudo removes SSH_CONNECTION, so sockets are read too."""
     ends = set()
     own = os.environ.get("SSH_CONNECTION", "").split()
     if len(own) == 4:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's nft chains that hang on a hook. Read from nft's text: its JSON (1.0.6) leaves a chain's devices out."""
+"""The host's nft base chains. They are read from nft's text: JSON (1.0.6) omits a chain's devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DROP = re.compile(r"\bdrop$")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    table: str  # family, table and name, as nft wants them
+    table: str  # family, table and name, in the syntax of nft
     hook: str
     devices: tuple[str, ...]
     drops: bool  # by its policy or by a rule of its own
@@ -26,7 +26,7 @@ def chains() -> tuple[Chain, ...]:
 
 
 def _read(ruleset: str) -> Iterator[Chain]:
-    """nft indents a table's chains by one tab and their rules by two."""
+    """Parse the text. nft indents chains by one tab and rules by two."""
     table, lines = "", iter(ruleset.splitlines())
     for line in lines:
         if line.startswith("table "):

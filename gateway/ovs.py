@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 
-# external_ids by which we know our own work again
+# external_ids that mark rows of bicast
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
 
-SOCKET_LINK = "bicast.sock"  # in the directory of Open vSwitch: leads to the controller's socket
+SOCKET_LINK = "bicast.sock"  # in the directory of Open vSwitch: a link to the controller's socket
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -38,7 +38,7 @@ class SeenPort:
     requested: int | None
     error: str
     offloads_taken: tuple[str, ...]  # those that we turned off
-    underlay_taken: tuple[str, ...]  # the device by which a tunnel leaves, and those that we turned off there
+    underlay_taken: tuple[str, ...]  # the outer device of a tunnel, and its offloads that bicast turned off
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class SeenController:
 @dataclass(frozen=True, slots=True)
 class SeenBridge:
     name: str
-    there: bool  # Open vSwitch could make what its database asks for
+    there: bool  # Open vSwitch created what its database requests
     datapath: str
-    dpid: str  # as asked for; "" when OVS chose
+    dpid: str  # as requested; "": chosen by OVS
     protocols: frozenset[str]
     fail_mode: str
     made: bool
@@ -79,7 +79,7 @@ class SeenOvs:
     version: str
     bridges: tuple[SeenBridge, ...]
     tls: SeenTls | None
-    socket: str | None = None  # where the link in its directory leads
+    socket: str | None = None  # target of the link in its directory
 
     def bridge(self, name: str) -> SeenBridge | None:
         return next((bridge for bridge in self.bridges if bridge.name == name), None)
@@ -112,7 +112,7 @@ def _tables() -> dict[str, list[Row]]:
 
 
 def _value(written: object) -> object:
-    """RFC 7047, section 5.1: sets, maps and uuids are pairs that say so."""
+    """Return the plain value. Sets, maps and UUIDs are tagged pairs (RFC 7047, 5.1)."""
     match written:
         case ["set", list(members)]:
             return tuple(_value(member) for member in members)
@@ -157,10 +157,10 @@ def _socket() -> str | None:
 
 
 def _made() -> frozenset[str]:
-    """The bridges that there are: the database keeps what it said of one that Open vSwitch had to give up."""
+    """Return the existing bridges. The database also keeps bridges that Open vSwitch could not create."""
     try:
         return frozenset(run(("ovs-appctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", "ofproto/list")).out.split())
-    except HostError:  # it is dead, and its database lives
+    except HostError:  # ovs-vswitchd is dead, but its database answers
         return frozenset()
 
 
@@ -194,12 +194,12 @@ def _tls(row: Row) -> SeenTls:
 
 
 def _many(value: object) -> tuple[str, ...]:
-    """A set of one is written as its member."""
+    """Return the members. JSON has a set of one as its member."""
     return tuple(str(member) for member in value) if isinstance(value, tuple) else (str(value),)
 
 
 def _text(value: object) -> str:
-    """An optional column is a set of none or one."""
+    """Return the value of an optional column, which is a set of at most one."""
     return "" if value == () else str(value)
 
 

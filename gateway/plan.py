@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that make a bridge as gateway.yaml describes it. Pure: a file and the host's state in, steps out.
+"""The steps that make a bridge as gateway.yaml describes it. The functions are pure: they read no host.
 
-The same plan is carried out by `bridge` and read by `doctor`, so that the two cannot disagree.
+`bridge` carries out the plan that `doctor` reads, so both agree.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from gateway.step import BridgePlan, HostState, Refusal, Step
 from gateway.tls import Files
 
 PROTOCOL = "OpenFlow13"
-FAIL_MODE = "secure"  # the controller's death leaves the flows alone
-# out-of-band: no hidden flows of OVS's own beside ours. max_backoff: a controller that was away is found again
-# within 1 s, the least OVS takes, instead of 8; OVS 3.1 obeys from the first change of its database during which a
-# connection stands. The rate is what may come up to the controller, fairly shared by the ports, so that no terminal
-# can drown it.
+FAIL_MODE = "secure"  # the flows stay when the controller dies
+# out-of-band: OVS adds no hidden flows. max_backoff: OVS finds a returned controller within 1 s, its minimum, not 8 s.
+# OVS 3.1 obeys after the first change of its database during a connection. The rate limits packets to the
+# controller and is shared by the ports, so no terminal can flood it.
 CONTROLLER_COLUMNS = {
     "connection_mode": "out-of-band",
     "inactivity_probe": "5000",  # ms
@@ -35,7 +34,7 @@ CONTROLLER_COLUMNS = {
 
 
 def meeting(listen: Endpoint) -> Endpoint:
-    """Return the address for the switch. A controller that listens on every address is reached at the loopback."""
+    """Return the address for the switch. A controller that listens on all addresses gets loopback."""
     address = ip_address(listen.host)
     if address.is_unspecified:
         return replace(listen, host="127.0.0.1" if address.version == 4 else "::1")
@@ -43,7 +42,7 @@ def meeting(listen: Endpoint) -> Endpoint:
 
 
 def target(settings: Settings) -> str:
-    """Open vSwitch connects to Unix sockets in its own directory alone, so a link there leads to the controller's."""
+    """Return the target. Open vSwitch connects to Unix sockets in its own directory only, so it gets a link there."""
     if isinstance(settings.openflow, LocalSocket):
         return f"unix:{SOCKET_LINK}"
     return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings.openflow)}"
@@ -70,7 +69,7 @@ def _tls(files: Files | None, ovs: SeenOvs) -> Iterator[Step]:
         return
     wanted = _tls_paths(files)
     have = (ovs.tls.key, ovs.tls.certificate, ovs.tls.ca) if ovs.tls else ()
-    # ovs-vsctl's own set-ssl cannot mark the row as ours
+    # ovs-vsctl set-ssl cannot mark the row as ours
     columns = zip(("private_key", "certificate", "ca_cert"), wanted, strict=True)
     command = ovs_vsctl(
         *("--", "--id=@tls", "create", "SSL", *(f"{column}={path}" for column, path in columns)),
@@ -99,7 +98,7 @@ def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
     }
     if seen is None:
         words = [f"{column}={value}" for column, value in wanted.items()]
-        # in one transaction: a bridge is never for a moment one that floods
+        # in one transaction, so that a bridge never floods
         command = ovs_vsctl(
             "add-br", site.bridge, "--", "set", "Bridge", site.bridge, *words, f"external_ids:{MADE}=yes"
         )
@@ -114,7 +113,7 @@ def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
     if seen.there:
         yield Step(f"bridge {site.bridge}", "present", "present")
     elif seen.datapath == site.datapath.value:
-        # the same again: with each change of its database Open vSwitch tries once more
+        # a repeated change: Open vSwitch retries at each change of its database
         again = ovs_vsctl("set", "Bridge", site.bridge, f"datapath_type={site.datapath.value}")
         yield Step(f"bridge {site.bridge}", UNMADE, "present", (again,), unmade(seen))
     for column, value in wanted.items():
@@ -132,7 +131,7 @@ def _controller(site: Site, settings: Settings, bridge: SeenBridge | None) -> It
     words = [f"{column}={value}" for column, value in CONTROLLER_COLUMNS.items()]
     have = bridge.controllers if bridge else ()
     if [each.target for each in have] != [wanted]:
-        # One by one: Open vSwitch 3.1 takes max_backoff from a change made while it is connected, and else keeps 8 s.
+        # One by one: Open vSwitch 3.1 applies max_backoff only to a change during a connection, or else keeps 8 s.
         commands = (
             ovs_vsctl("set-controller", site.bridge, wanted),
             ovs_vsctl("set", "Controller", site.bridge, *words),
@@ -153,7 +152,7 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
 
 
 def _room(site: Site, seen: HostState) -> Iterator[Step]:
-    """The socket is there as soon as it was sent by a port, so there must be one."""
+    """Yield the step for the send buffer. The socket exists after the first packet, so a port must exist."""
     if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
         return
     found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"

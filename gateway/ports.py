@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports of a bridge, and the devices by which its tunnels leave: what must be so of them.
+"""The required state of the ports of a bridge, and of the outer devices of its tunnels.
 
-A tunnel's port, and those of relaying, are made by the site's agent (`bicast-agent run --role gateway`), as they must
-be; the bridge has them from the beginning on, and takes a device when it is there. What arrives at the device by which
-a tunnel leaves must not be merged there, whichever datapath forwards: a tunnelled packet that was merged with others is
-longer than a port takes, and cannot be told from another.
+The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and of relaying. The bridge lists them
+from the start, and OVS adds a device when it appears. The outer device of a tunnel must not merge packets, with any
+datapath: a merged tunnel packet is longer than a port accepts, and cannot be recognized.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
 from gateway.step import HostState, Step
 
 UNMADE = "requested, but Open vSwitch could not create it"
-HIGHEST = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
+HIGHEST = 0xFEFF  # higher numbers are reserved by OpenFlow or OVS
 MERGING = ("gro", "lro", "rx-gro-hw")
 
 
@@ -27,7 +26,7 @@ def tunnels_of(site: Site) -> tuple[str, ...]:
 
 
 def made_by_agent(site: Site) -> tuple[str, ...]:
-    """The ports that the site's agent makes."""
+    """Return the ports that the site's agent creates."""
     relaying = site.relaying
     return (*tunnels_of(site), *((relaying.port, *(each.port for each in relaying.uplinks)) if relaying else ()))
 
@@ -39,14 +38,14 @@ def underlays_of(site: Site) -> dict[str, str]:
 
 
 def read_by_us(site: Site) -> set[str]:
-    """The links whose offloads are ours to turn off: all of them at ports of a userspace datapath, and those that merge
-    packets at a device by which tunnels leave."""
+    """Return the offloads to turn off, by link: all at ports of a userspace datapath, and those that merge packets at
+    outer devices of tunnels."""
     ports = site.ports if site.datapath is Datapath.NETDEV else ()
     return {*ports, *underlays_of(site)} - set(made_by_agent(site))
 
 
 def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
-    """Ports that the site's agent has not made yet."""
+    """Return ports that the site's agent has not created yet."""
     return tuple(name for name in made_by_agent(site) if name not in links)
 
 
@@ -76,7 +75,7 @@ def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link 
     if port is None:
         command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={number}")
         return Step(f"{name} port", f"not in {bridge}", wanted, (command,), awaits=awaits)
-    if not there:  # its port may well open when the bridge does
+    if not there:  # its port may open together with the bridge
         return Step(f"{name} port", UNMADE, wanted, (request,), awaits=awaits)
     if port.requested != number:
         return Step(f"{name} port", "its port number is not fixed", wanted, (request,), awaits=awaits)
@@ -85,7 +84,7 @@ def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link 
     if not port.number:
         return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
     if site.datapath is Datapath.NETDEV and link is not None and not link.promiscuous:
-        # It keeps the socket of a device that is gone, and reads no other until its port has another number.
+        # OVS keeps the socket of a removed device until the port gets another number.
         other = ovs_vsctl("set", "Interface", name, f"ofport_request={HIGHEST}")
         return Step(
             f"{name} port",
@@ -124,7 +123,7 @@ def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
 
 
 def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    """It is remembered with a port of a tunnel: the device itself is none of the bridge's."""
+    """Return the step. The tunnel's port records it, because the device itself is no port of the bridge."""
     on = tuple(feature for feature in have.on if feature in MERGING)
     if not on:
         return Step(f"{device} merging", "off", "off")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one socket by which ovs-vswitchd sends for all ports of its userspace datapath, and how much may wait behind it.
+"""The send buffer of the socket that ovs-vswitchd uses for all ports of its userspace datapath.
 
-    python -P gateway/sending.py BRIDGE     gives it room, in the Open vSwitch that OVS_RUNDIR names
+    python -P gateway/sending.py BRIDGE     enlarges it, in the Open vSwitch that OVS_RUNDIR names
 
-Linux charges a packet to the socket that sent it for as long as it waits in a port's queue. With the room that a socket
-has by default (`net.core.wmem_default`, 208 KiB) some ninety that wait for a slow uplink are all that may: what was to
-leave by the others meanwhile is dropped. The kernel's own datapath knows no such bound. So the socket gets more room
-than all those queues fill, and each of them bounds itself alone.
+Linux charges a packet to its socket while the packet waits in a port's queue. The default buffer
+(`net.core.wmem_default`, 208 KiB) holds some ninety packets. When they wait for a slow uplink, Linux drops packets for
+the other uplinks. The kernel datapath has no such limit. So the buffer must exceed all queues together, and each queue
+limits only itself.
 
-It is done to the socket that is there, for the default would be every socket's of the machine, and counts for those
-made later only. Open vSwitch makes this one when it sends for the first time, and another one when it starts again.
+The program changes the existing socket. A new default would affect all sockets of the machine, and only later ones.
+Open vSwitch creates the socket at its first packet, and a new one after a restart.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = (sys.executable, "-P", __file__)
-ROOM_BYTES = 256 << 20  # eight uplinks with as much waiting at each as fq_codel takes (32 MiB)
+ROOM_BYTES = 256 << 20  # eight uplinks, each with a full queue of fq_codel (32 MiB)
 DAEMON = "ovs-vswitchd"
-PIDFD_GETFD = 438  # pidfd_getfd(2), on all machines that Debian and Ubuntu are made for
+PIDFD_GETFD = 438  # pidfd_getfd(2), the same on all architectures of Debian and Ubuntu
 SO_SNDBUFFORCE = 32
 ANSWERS_WITHIN_S = 10
 FAILED = "the send buffer is not enlarged"
-# To the group that no bridge passes on (IEEE 802.1Q, 8.6.3), of the type for experiments (IEEE 802, 9.2): for nobody.
+# A frame without receivers: a group address that bridges drop (IEEE 802.1Q, 8.6.3), and the local experimental
+# EtherType (IEEE 802, 9.2).
 UNHEARD = "0180c200000e02000000000188b5" + 46 * "00"
 
 
 class Unreachable(Exception):
-    """There is no such socket, or this process may not touch it; the sentence says which."""
+    """The socket does not exist, or this process has no permission for it. The sentence says which."""
 
 
 def room() -> int | None:
-    """How many bytes may wait; None: it has no such socket, or none that we may look at."""
+    """Return the buffer size in bytes, or None if the socket does not exist or is not accessible."""
     try:
         with _sockets(_daemon()) as those:
             return min((_room(each) for each in those), default=None)
@@ -59,7 +60,7 @@ def widen(bridge: str) -> None:
             raise Unreachable(f"{DAEMON} has sent nothing yet: no port of {bridge} is open; repeat this once one is")
         try:
             for each in those:
-                # The kernel doubles what it is given, and shows that.
+                # The kernel doubles the given value and returns the double.
                 each.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM_BYTES // 2)
         except OSError as error:
             raise Unreachable(f"{DAEMON}'s send buffer cannot be enlarged: {error.strerror}; run it as root") from None
@@ -85,7 +86,7 @@ def _daemon() -> int:
 
 @contextmanager
 def _sockets(pid: int) -> Iterator[list[socket.socket]]:
-    """Our hold on the sockets by which it sends."""
+    """Duplicate the sockets with which ovs-vswitchd sends, and close them at the end."""
     held: list[socket.socket] = []
     try:
         process = os.pidfd_open(pid)
@@ -102,7 +103,7 @@ def _sockets(pid: int) -> Iterator[list[socket.socket]]:
 
 
 def _numbers(pid: int) -> Iterator[int]:
-    """Its descriptors of packet sockets that listen to nothing: those that do are bound to a port each."""
+    """Return its packet sockets that receive nothing. Those that receive are bound to a port each."""
     try:
         lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
         sending = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[3:5] == ["0000", "0"]}
@@ -110,7 +111,7 @@ def _numbers(pid: int) -> Iterator[int]:
             try:
                 target = str(entry.readlink())
             except FileNotFoundError:
-                continue  # closed meanwhile
+                continue  # closed in the meantime
             if target in sending:
                 yield int(entry.name)
     except OSError as error:
@@ -129,7 +130,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _have_it_send(bridge: str) -> None:
-    """One frame by each of the bridge's ports. What they make of it is another matter: then there is a socket."""
+    """Send one frame over each port of the bridge, so that the socket exists. Delivery does not matter."""
     words = ("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "-O", "OpenFlow13", "packet-out", bridge)
     try:
         done = subprocess.run(
@@ -145,5 +146,5 @@ if __name__ == "__main__":
     try:
         widen(sys.argv[1])
     except Unreachable as error:
-        # With success, for nothing else that is to be done hangs on it.
+        # Exit with 0, because no other step depends on it.
         print(f"{FAILED}: {error}", file=sys.stderr)

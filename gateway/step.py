@@ -12,14 +12,14 @@ from gateway.ovs import SeenOvs
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that must be so. No commands: it is."""
+    """One required state. Without commands, the host already has it."""
 
     name: str
     found: str
     wanted: str
     commands: tuple[tuple[str, ...], ...] = ()
-    fault: str = ""  # why Open vSwitch could not do what its database asks for
-    awaits: bool = False  # a device that somebody else makes: until then Open vSwitch complains that it is not there
+    fault: str = ""  # why Open vSwitch could not apply its database
+    awaits: bool = False  # the agent creates the device; until then Open vSwitch reports it as missing
 
     @property
     def right(self) -> bool:
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that would be harmed."""
+    """Harm that a step would cause."""
 
     name: str
     sentence: str
@@ -40,8 +40,8 @@ class Refusal:
 class HostState:
     ovs: SeenOvs
     links: Mapping[str, Link]
-    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads, and that tunnels leave by
-    room_bytes: int | None  # for what a netdev datapath sends; None: no such socket was seen
+    offloads: Mapping[str, Offloads]  # of the ports of a netdev datapath, and of outer devices of tunnels
+    room_bytes: int | None  # send buffer of a netdev datapath; None: no socket found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for a controller and its switches, made once by openssl and never written over.
+"""Certificates for a controller and its switches, made once by openssl and never overwritten.
 
                          ca.pem   (tls.ca)
             signed by its key, ca-signing.key
@@ -22,7 +22,7 @@ from controller.model.settings import Endpoint, Settings, Tls
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 
-# Nobody at home renews certificates; doctor says when the end is near.
+# Long, because nobody renews certificates at home. `doctor` warns before they expire.
 VALID_DAYS = 3650
 
 
@@ -31,7 +31,7 @@ class CertificateFiles:
     role: str
     certificate: Path
     key: Path
-    dpids: tuple[int, ...] = ()  # a switch's
+    dpids: tuple[int, ...] = ()  # of a switch
 
     @property
     def present(self) -> bool:
@@ -39,7 +39,7 @@ class CertificateFiles:
 
     @property
     def half(self) -> Path | None:
-        """The one that stands without the other."""
+        """The existing file, if the other one is missing."""
         if self.present:
             return None
         return next((path for path in (self.certificate, self.key) if path.exists()), None)
@@ -47,10 +47,10 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    ca: CertificateFiles  # its key is only where certificates are made
+    ca: CertificateFiles  # its key exists only on the host that makes certificates
     controller: CertificateFiles
     switch: CertificateFiles
-    elsewhere: tuple[CertificateFiles, ...]  # of bridges on other hosts, to be carried there
+    elsewhere: tuple[CertificateFiles, ...]  # of bridges on other hosts; people copy them there
 
     @property
     def all(self) -> tuple[CertificateFiles, ...]:
@@ -59,7 +59,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A pair and the commands that make it; none: it is there, or not this host's."""
+    """A pair and the commands that make it; none: it exists, or belongs to another host."""
 
     pair: CertificateFiles
     found: str
@@ -67,7 +67,7 @@ class Making:
 
 
 def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
-    """The files of a host that is to have the bridges of `here`, and whose Open vSwitch may have others of the file."""
+    """Return the files of a host with the bridges `here`. Its Open vSwitch may have further bridges of gateway.yaml."""
     ca = Path(tls.ca).absolute()
     there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}
     others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
@@ -158,10 +158,10 @@ def _folder(pair: CertificateFiles) -> tuple[tuple[str, ...], ...]:
 
 
 def _openssl(pair: CertificateFiles, extensions: tuple[str, ...], ca: CertificateFiles | None) -> tuple[str, ...]:
-    """openssl itself writes a private key with mode 0600."""
+    """Return the command for a key. openssl writes it with mode 0600."""
     signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key)) if ca else ()
     return (
-        # the distribution's openssl.cnf would add extensions of its own
+        # the distribution's openssl.cnf would add extensions
         *("openssl", "req", "-x509", "-config", "/dev/null", *signer),
         *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
         *("-days", str(VALID_DAYS), "-subj", f"/CN=bicast {pair.role}"),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of the doctor: one noun a module, one promise a function, each a CheckContext in and Findings out."""
+"""The checks of `doctor`: a module per subject. Each function takes a CheckContext and yields Findings."""

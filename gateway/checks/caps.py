@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which this host can cap windows. Its agent is asked."""
+"""The methods by which this host can cap windows, as its agent reports them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.scene import CheckContext
 
 AGENT = Path(__file__).resolve().parents[2] / "build" / "bicast-agent"
 NAME = "kernel caps"
-GATEWAYS = "window"  # the hand of a gateway: the others are of terminals
+GATEWAYS = "window"  # the method of a gateway; the other methods are for terminals
 
 
 def hands(context: CheckContext) -> Iterator[Finding]:
-    """Yield a finding for each way. Terminals on other hosts are not checked."""
+    """Yield a finding about the methods. Terminals on other hosts are not checked."""
     ruled = [one.name for site in context.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return

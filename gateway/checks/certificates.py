@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TLS files of gateway.yaml: there, kept, belonging together, and how long they last."""
+"""The TLS files of gateway.yaml: presence, permissions, matching keys and expiry."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _makes(files: Files, context: CheckContext) -> bool:
 
 
 def _again(files: Files, pair: CertificateFiles, context: CheckContext) -> str | None:
-    """Return the commands that move the old files away and make new ones; with the CA go all certificates."""
+    """Return the commands that move old files away and make new ones. A new CA replaces all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way between switch and controller: who listens on the controller's ports, and whether a firewall stands there."""
+"""The path between switch and controller: the processes on the controller's ports, and firewalls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _local_listener(name: str, listen: LocalSocket) -> Finding:
 
 
 def _holder(name: str, line: str, expected: str) -> Finding:
-    """Judge the process that a line of `ss` names."""
+    """Return the finding about the process in a line of `ss`."""
     process = re.search(r"pid=(\d+)", line)
     if process is None:
         return Finding(name, State.BAD, "in use by a process that is not visible from here", expected)
@@ -70,7 +70,7 @@ def _holder(name: str, line: str, expected: str) -> Finding:
 
 
 def reached(context: CheckContext) -> Iterator[Finding]:
-    """A refused connection came through; one that gets no answer at all was dropped on the way."""
+    """Check for a firewall. A refused connection reached the host; one without an answer was dropped."""
     if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
     where = meeting(context.config.settings.openflow)
@@ -82,7 +82,7 @@ def reached(context: CheckContext) -> Iterator[Finding]:
 
 
 def _led(context: CheckContext) -> bool:
-    """Return whether the bridges are connected: then no test connection to the controller is needed."""
+    """Return whether the bridges are connected. Then no test connection to the controller is needed."""
     try:
         bridges = [context.seen.ovs.bridge(site.bridge) for site in context.sites]
     except HostError:
@@ -95,13 +95,13 @@ def _dropped(where: Endpoint) -> bool:
         socket.create_connection((where.host, where.port), PATIENCE_S).close()
     except TimeoutError:
         return True
-    except OSError:  # refused or unreachable: somebody answered
+    except OSError:  # refused or unreachable: a host answered
         return False
     return False
 
 
 def _opening() -> str | None:
-    """Let the loopback through each chain that judges this host's own packets."""
+    """Return commands that accept loopback packets in each chain that filters this host's own packets, or None."""
     lines = [
         f"nft insert rule {chain.table} {side} lo accept"
         for chain in nft.chains()
@@ -111,7 +111,7 @@ def _opening() -> str | None:
 
 
 def drops(context: CheckContext) -> Iterator[Finding]:
-    """nft chains that hang on a port itself; a bridge's packets pass no other."""
+    """Check nft chains whose hook is a port. A bridge's packets pass no other chain."""
     for chain in nft.chains():
         for device in (name for name in chain.devices if name in context.ports):
             yield judged(

@@ -26,12 +26,12 @@ def datapath(context: CheckContext) -> Iterator[Finding]:
     can = able("genl", "ctrl", "get", "name", "ovs_datapath")
     needed = [site.name for site in context.sites if site.datapath is Datapath.SYSTEM]
     if needed:
-        # only a line that can mend: the module must be somewhere
+        # only a command that can work: the module must exist
         line = "modprobe openvswitch" if succeeds(("modinfo", "openvswitch")) else None
         expected = f"yes, for {', '.join(needed)}; or `datapath: netdev` there; or {KERNEL}"
         yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
     else:
-        # without a file the datapath is not known
+        # without gateway.yaml the datapath is unknown
         unable = not can and not context.sites
         found = "no: write `datapath: netdev` into gateway.yaml; the default is `system`"
         state = State.WARNING if unable else State.OK
@@ -40,7 +40,7 @@ def datapath(context: CheckContext) -> Iterator[Finding]:
 
 
 def lab(context: CheckContext) -> Iterator[Finding]:
-    """Labs shape their links with netem, or with a token bucket and nft."""
+    """Check the queueing disciplines of labs: netem, or a token bucket with nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")
     for name, command in (

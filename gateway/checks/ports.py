@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interfaces that are the bridge's ports: what of this host is left on them, and how long a frame may be."""
+"""The bridge's ports: addresses and routes of this host that remain on them, and their MTU."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def addresses(context: CheckContext) -> Iterator[Finding]:
 
 
 def mtu(context: CheckContext) -> Iterator[Finding]:
-    """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
+    """Check the MTUs. The bridge drops a copy that is too long for its uplink, and sends no error."""
     for site in context.sites:
-        fitted = made_by_agent(site)  # whose room the agent tells the terminals
+        fitted = made_by_agent(site)  # the agent announces the MTU of these ports to terminals
         here = [context.links[name] for name in site.ports if name in context.links and name not in fitted]
         if not here:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Needs of interception at a site with relaying: a kernel that can. The agent makes the devices."""
+"""The kernel features that interception needs at a site with relaying. The agent creates the devices."""
 
 from __future__ import annotations
 

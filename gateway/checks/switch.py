@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open vSwitch and its bridges: whether `bridge` would have something to do, and whether the controller leads them."""
+"""Open vSwitch and its bridges: the changes that `bridge` would make, and the connection to the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answers(context: CheckContext) -> Iterator[Finding]:
         version = context.seen.ovs.version
     except HostError as silent:
         state = State.BAD if context.sites else State.WARNING
-        # the mending line says how to start it
+        # the remedy says how to start it
         found = (
             str(silent).replace(f": start it ({START_OVS}), or set", "; set").replace(f": start it ({START_OVS})", "")
         )
@@ -29,14 +29,14 @@ def answers(context: CheckContext) -> Iterator[Finding]:
 
 
 def prepared(context: CheckContext) -> Iterator[Finding]:
-    """The plan of `bridge`, read instead of carried out."""
+    """Yield the steps of the plan of `bridge`, without carrying them out."""
     if context.config is None:
         return
     for site in context.sites:
         made = plan(site, context.config.settings, context.files, context.seen)
         for step in made.steps:
             found = f"{step.found} ({step.fault})" if step.fault else step.found
-            # what has no command cannot be mended by doing it once more
+            # a step without a command cannot be repaired by repeating it
             mend = context.prepare if step.commands else None
             yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches of the kernel's network stack that make copies vanish, or make some of their own."""
+"""Sysctls that drop copies or create additional ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.scene import CheckContext, sysctl
 
 STRICT = "1"
 NOT_STRICT = "0 or 2: with 1 the kernel silently drops a copy that arrives from the other side"
-# name, value, why (FACTS: one blackholed SYN makes all new connections plain TCP for an hour; a dead path holds
+# name, value, why (one blackholed SYN makes all new connections plain TCP for an hour; a dead path holds
 # its data for about a second)
 MPTCP = (
     ("net.mptcp.enabled", "1", "1: MPTCP is on"),
@@ -21,7 +21,7 @@ MPTCP = (
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """The kernel takes the stricter of `all` and the interface's own, where loose (2) counts as the higher."""
+    """Check rp_filter. The kernel uses the larger of `all` and the interface's value; loose (2) exceeds strict (1)."""
     names = context.ports if context.config else tuple(name for name in context.links if name != "lo")
     multihomed = sum(bool(link.addresses) for name, link in context.links.items() if name != "lo") > 1
     matters = State.BAD if context.config or multihomed else State.WARNING
@@ -41,7 +41,7 @@ def effective_rp_filter(name: str) -> str:
 
 
 def forwarding(context: CheckContext) -> Iterator[Finding]:
-    """A userspace datapath's ports still feed this host's own stack, which would route a second copy."""
+    """Check forwarding. Ports of a userspace datapath also feed the host's stack, which would route a second copy."""
     ports = [name for site in context.sites if site.datapath is Datapath.NETDEV for name in site.ports]
     everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
     for name in (name for name in dict.fromkeys(ports) if name in context.links):
@@ -55,7 +55,7 @@ def forwarding(context: CheckContext) -> Iterator[Finding]:
 
 
 def mptcp(context: CheckContext) -> Iterator[Finding]:
-    """For the ends of connections: terminals, relays, servers. A gateway only passes them on."""
+    """Check the MPTCP settings of hosts that end connections: terminals, relays, servers. Gateways only forward."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)
         found = "this kernel has no such setting" if value is None else value

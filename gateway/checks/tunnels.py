@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Needs of uplinks of kind tunnel: a kernel that can, a route to the other end, and answers that arrive.
+"""The needs of uplinks of kind tunnel: kernel support, a route to the other end, and accepted replies.
 
-Where a tunnel has no `device` its packets leave as the host's routes say, and come in wherever they come.
+A tunnel without `device` sends by the host's routes and receives on any interface.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.ports import MERGING, tunnels_of, underlays_of
 from gateway.scene import CheckContext
 
 ELSEWHERE = "in another network namespace, like the agent"
-MARK = "bicast-tunnel "  # agent/tunnel/device.go begins the alias of what it makes with it
+MARK = "bicast-tunnel "  # prefix of the alias that agent/tunnel/device.go sets
 NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
 
 
@@ -59,7 +59,7 @@ def underlays(context: CheckContext) -> Iterator[Finding]:
 
 
 def apart(context: CheckContext) -> Iterator[Finding]:
-    """At the end that starts: by one device all tunnels may well come in where the other end learns."""
+    """Check the end that starts. At an end that learns its peer, one device may receive all tunnels."""
     for site in context.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
         for uplink in site.uplinks:
@@ -96,7 +96,7 @@ def routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _has_route(tunnel: Tunnel) -> bool:
-    """`ip route get` with a device finds one where there is none: it takes the other end to be its neighbour then."""
+    """Return whether a route exists. `ip route get` with a device always finds one: it assumes an on-link peer."""
     family = f"-{tunnel.remote.version}" if tunnel.remote else "-4"
     if tunnel.device is None:
         try:
@@ -111,7 +111,7 @@ def _has_route(tunnel: Tunnel) -> bool:
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """Only the device of the best route takes in what comes from the other end, where it is strict."""
+    """Check rp_filter. If it is strict, only the device of the best route accepts packets from the other end."""
     for device in (each for each in _devices(context) if each in context.links):
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
@@ -146,16 +146,16 @@ def merging(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ways_in(context: CheckContext) -> list[str]:
-    """Interfaces by which this host is reached from outside."""
+    """Return the interfaces over which other hosts reach this host."""
     return [name for name, link in context.links.items() if link.default_routes and name not in context.ports]
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:
-    """A kernel's socket is of another VXLAN device, of which there may be many with different numbers."""
+    """Check the UDP ports. A kernel socket belongs to another VXLAN device; several with other VNIs may exist."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
     sites = context.config.sites if context.config else context.sites
-    ours = {port for site in sites for port in tunnels_of(site)}  # both ends have one number
+    ours = {port for site in sites for port in tunnels_of(site)}  # both ends use the same port
     others = [link for link in _vxlan() if link["ifname"] not in ours]
     for _, uplink, tunnel in tunnels(context):
         for link in others:
