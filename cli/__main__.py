@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of verbs. A verb's module is imported when that verb is asked for, so that `status` loads no experiment."""
+"""The table of verbs. Only the module of the given verb is imported, so that `status` loads no experiment."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with undisturbed():
             verb, args = _understood(sys.argv[1:] if arguments is None else arguments)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # ./bicast starts us deaf: nobody could answer yet
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # ./bicast blocks SIGINT until Python can handle it
         code: int = verb.run(args)
         sys.stdout.flush()
         return code
@@ -95,13 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough (docs.python.org, signal, "Note on SIGPIPE")
+    except BrokenPipeError:  # the reader closed the pipe (docs.python.org, signal, "Note on SIGPIPE")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 class WholeWords(argparse.ArgumentParser):
-    """A parser that takes no beginning of an option for the option, and whose verbs' parsers do not either."""
+    """A parser that accepts no abbreviated options, and neither do its subparsers."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named, allow_abbrev=False)
@@ -146,5 +146,5 @@ if __name__ == "__main__":
     heard_everywhere()
     ended = main()
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left to do is Python's, which would show it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # during shutdown Python would print a traceback
     sys.exit(ended)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`enroll`, `revoke` and `agents`: who may report to the controller and be ordered by it."""
+"""`enroll`, `revoke` and `agents`: the agents that may report to the controller and get its orders."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _addresses(client: Client, version: int) -> list[str]:
 
 
 def _program(here: bool) -> str:
-    """The agent's program, as a shell finds it: on this machine the one of this tree, where none is installed."""
+    """Return the agent's program for a shell. On this machine it is the one of this tree if none is installed."""
     built = TREE / "build" / PROGRAM
     return shlex.quote(str(built)) if here and shutil.which(PROGRAM) is None and built.exists() else PROGRAM
 

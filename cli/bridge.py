@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bridge`: makes this host's bridges what a gateway.yaml says, and says what it did."""
+"""`bridge`: prepare this host's bridges as gateway.yaml describes them, and report the changes."""
 
 from __future__ import annotations
 

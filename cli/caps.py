@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`caps`: who shares the air, what each may have on its way there, who holds it to that, and why."""
+"""`caps`: the devices of each access point with window limits, enforcing agent and reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a verb finds the controller that it asks."""
+"""The controller that a verb talks to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def api_client(args: argparse.Namespace) -> Iterator[Client]:
-    """The controller that was named; what it will not answer becomes the verb's failure."""
+    """Yield a client of the given controller. Its refusals become a Failure of the verb."""
     try:
         yield Client(_url(args.api), _token(args.token_file))
     except NoAnswer as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`doctor`: what this machine lacks to be a gateway, each with the line that mends it."""
+"""`doctor`: the missing requirements of a gateway, each with the command that repairs it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast experiment NAME`: one of the papers' experiments again, or the bench.
+"""`bicast experiment NAME`: repeat an experiment of the papers, or run the bench.
 
-An experiment is a module that offers `run(args) -> int`; `args` has full and json. It enters a world of its own,
-says how far it is on stderr, and prints what came out on stdout: tables, or with --json one document.
+An experiment is a module with `run(args) -> int`; `args` has full and json. It enters a world of its own, prints its
+progress to stderr, and its results to stdout: tables, or with --json one document.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Experiment:
     module: str
     summary: str
     measures: str
-    takes: str  # what is run unless more is asked for, and how long that lasts
-    full: str | None = None  # the same of --full, where there is more
+    takes: str  # the default runs, and their duration
+    full: str | None = None  # the same with --full; None: there is no longer variant
 
     @property
     def lasts(self) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C, heard wherever it falls.
+"""Ctrl-C that works at any moment.
 
-What is raised in what Python itself calls between two of our lines, before and after a fork or as an object is taken
-away, Python tells and forgets: the program would go on as if nothing had been said.
+Python prints and drops exceptions in code that it calls itself: fork handlers and finalizers. A KeyboardInterrupt there
+would be lost, and the program would continue.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-AGAIN_AFTER_S = 0.01  # when what swallowed it has returned
+AGAIN_AFTER_S = 0.01  # by then the code that dropped it has returned
 
 
 def heard_everywhere() -> None:
-    """From here on, in this process and in none that it starts."""
+    """Install the handler for this process; child processes do not inherit it."""
     others = sys.unraisablehook
 
     def again(swallowed: UnraisableHookArgs) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offer of a running lab: an agent at each end of its connections, and commands to try."""
+"""The commands to try in a running lab, and the agents at both ends of its connections."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from lab.stage.stage import Stage
 from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
 
-OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
-# Slower than LTE. A busy machine delays packets, and an armed failover takes that for a dead path.
+OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's /proc, because a world has its own
+# Below the rate of LTE: a busy machine delays packets, and an armed failover would take that for a dead path.
 DOWNLOAD = "curl --silent --limit-rate 500k --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
-ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab: it speaks for nobody
+ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab has this name, so the agent speaks for none
 STATUS = (
     f"curl --silent --noproxy '*' -H \"Authorization: Bearer $(cat {path_of(DEFAULT_API.port)})\" "
     f"http://{DEFAULT_API}/api/v1/status"
 )
-TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
+TIMES = 999  # downloads over one connection: nginx closes it after the 1000th request
 
 
 @contextmanager
 def manned(net: Stage, controller: Controller) -> Iterator[None]:
-    """The terminal's agent, under its name, and one where its connections are served; both are in session."""
+    """Run the terminal's agent and one at the server, both with a session."""
     with (
         agent(controller, net.machine(TERMINAL), TERMINAL, "terminal"),
         agent(controller, net.machine("server"), "server", "relay"),
@@ -42,7 +42,7 @@ def manned(net: Stage, controller: Controller) -> Iterator[None]:
 
 
 def invitation(net: Stage, controller: Controller, file: WebFile) -> str:
-    """For another terminal of this machine, in the order in which each line shows something."""
+    """Return the commands for another shell of this machine, in the order of their effects."""
     client, server, router = (seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
     brain = seen_outside(controller.process.pid)
     shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"

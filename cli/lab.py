@@ -32,9 +32,9 @@ from lab.traffic.web import WebFile, download, web_server
 from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-LOGS = RESULTS / "lab"  # of what died; others go with the lab
-API_TOKEN = "BICAST_LAB_TOKEN"  # from outside into the lab's world
-REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # when its input ends
+LOGS = RESULTS / "lab"  # of dead processes; other logs are removed with the lab
+API_TOKEN = "BICAST_LAB_TOKEN"  # passes the token into the lab's world
+REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # at the end of its input
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
@@ -81,7 +81,7 @@ def _paper(once: bool) -> int:
     settings = "" if once else SETTINGS
     try:
         with (
-            socket.create_server(ADDRESS, backlog=128) as within,  # the lab itself cannot reach the one out there
+            socket.create_server(ADDRESS, backlog=128) as within,  # the lab cannot reach the outer socket
             controlled(FILE, settings, listeners=(isolate.FIRST_LISTENER, within.fileno())) as controller,
             raised(topology, controller=OPENFLOW) as net,
             watched((controller.needed(), *ovs.needed()), LOGS),
@@ -98,7 +98,7 @@ def _paper(once: bool) -> int:
 
 
 def _enter() -> None:
-    """Into a world of the lab's own. The API's socket and token are made out here, so that people reach it."""
+    """Enter a world. The API's socket and token are made outside of it, so that people can use them."""
     try:
         listener = socket.create_server(ADDRESS, backlog=128)
     except OSError as error:
@@ -116,7 +116,7 @@ def _enter() -> None:
 
 @contextmanager
 def _kept(token: str) -> Iterator[None]:
-    """For clients out here, until this process ends, however it does."""
+    """Keep the token for clients outside of the world until this process ends in any way."""
     with (
         api_token.kept(DEFAULT_API.port, token) as path,
         subprocess.Popen(["sh", "-c", REMOVES, path], stdin=subprocess.PIPE, start_new_session=True) as remover,
@@ -159,7 +159,7 @@ def _stay(net: Stage, controller: Controller, file: WebFile) -> None:
         signal.signal(stop, signal.default_int_handler)
     link = net.uplink("wifi")
     for way in (link.forward, link.backward):
-        way.set(loss_percent=0)  # what happens next is to have one cause
+        way.set(loss_percent=0)  # so that later events have one cause
     with manned(net, controller):
         print(f"\n{invitation(net, controller, file)}\n", flush=True)
         signal.pause()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast lab home`: a home whose terminals are carried to a relay, beside a guest of it who is not."""
+"""`bicast lab home`: a home with relayed terminals, and a guest without a relay."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lab.traffic.web import WebFile, download, sha256, upload
 from topologies.home import WEB
 from topologies.paper import LTE_BPS, WIFI_BPS
 
-LOGS = RESULTS / "lab"  # of what died; others go with the lab
+LOGS = RESULTS / "lab"  # of dead processes; other logs are removed with the lab
 RELAY, TERMINAL = "tokyo", "television"
-SIZE_BYTES = 2_000_000  # half a minute of plain TCP on such Wi-Fi
+SIZE_BYTES = 2_000_000  # plain TCP over this Wi-Fi takes half a minute
 LONG_BYTES = 30_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 
@@ -41,7 +41,7 @@ def run(once: bool) -> int:
             ) as home,
             watched((home.controller.needed(), *ovs.needed()), LOGS),
         ):
-            home.pin(TERMINAL, "bicast", "wifi")  # a machine that stalls looks like a Wi-Fi that is dead
+            home.pin(TERMINAL, "bicast", "wifi")  # a stalled machine looks like dead Wi-Fi
             _compare(home)
             if not once:
                 _stay(home)

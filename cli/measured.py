@@ -17,7 +17,7 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """A row for each direction; what is lost and how long it takes there and back is of both."""
+    """Yield a row per direction. Loss and round trip are those of both directions together."""
     yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
     for path in listed:
         up, down = (path["near"], path["far"]), (path["far"], path["near"])
@@ -30,7 +30,7 @@ def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def is_of_a_phone(path: dict[str, Any]) -> bool:
-    """Without an agent: of its air nothing is known, and there may be hundreds."""
+    """Return whether the path is a terminal's without an agent: it has no data, and there may be hundreds."""
     known = path["health"] is not None or any(way["bps"] is not None or way["running"] for way in path["directions"])
     return "@" in path["uplink"] and path["why_not"] is not None and not known
 

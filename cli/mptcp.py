@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast mptcp`: runs the agent's own command (mptcp/command) in place of this process."""
+"""`bicast mptcp`: replace this process with the agent's command (mptcp/command)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    ours = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so over exec
+    ours = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and exec would keep it ignored
     try:
         os.execv(AGENT, [AGENT.name, "mptcp", *args.words])
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`relay`: which hosts in the Internet carry terminals' connections."""
+"""`relay`: the hosts on the Internet that carry terminals' connections."""
 
 from __future__ import annotations
 

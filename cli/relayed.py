@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a destination is reached: what `why --relay` and `relay test` print of it."""
+"""The route to a destination, as `why --relay` and `relay test` print it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HTTPS = 443
 
 
 def resolved(destination: str) -> str:
-    """An address of it, as this machine's resolver tells."""
+    """Return an address of the destination from this machine's resolver."""
     try:
         found = socket.getaddrinfo(destination, HTTPS, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -27,7 +27,7 @@ def resolved(destination: str) -> str:
 
 
 def explained(one: dict[str, Any]) -> Iterator[str]:
-    """From one site."""
+    """Yield the lines about one site."""
     choice = one["choice"]
     yield f"from {one['gateway']}, {one['prefix']} (by {one['address']}):"
     if choice is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`status`: the whole of one moment as a table, with what needs somebody's attention before it."""
+"""`status`: the current state as tables, after the problems that need attention."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_copied_alone(status: dict[str, Any], terminal: dict[str, Any]) -> bool:
-    """Its packets are copied, and no site of ours is at the other end."""
+    """Return whether its packets are copied without a peer site."""
     gateway = next(each for each in status["gateways"] if each["name"] == terminal["gateway"])
     modes = (terminal, *terminal["classes"])
     return gateway["copies"] is None and len(gateway["uplinks"]) > 1 and any(one["acting"] == "bicast" for one in modes)
@@ -96,13 +96,13 @@ def _is_wished(terminal: dict[str, Any]) -> bool:
 def _enrolled(client: Client) -> list[dict[str, Any]]:
     try:
         agents: list[dict[str, Any]] = client.get("agents")
-    except Denied:  # the controller serves no agents, as its file says
+    except Denied:  # agents are off in gateway.yaml
         return []
     return agents
 
 
 def _standings(enrolled: list[dict[str, Any]]) -> str:
-    """How many agents are connected, and what is with the others."""
+    """Return the number of connected agents, and the states of the others."""
     counts = Counter(one["standing"] for one in enrolled)
     there = [
         EnrolmentState.CONNECTED,
@@ -171,7 +171,7 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Terminals whose TCP goes to relays."""
+    """Yield the table of terminals whose TCP is relayed."""
     yield ("RELAYED", "GATEWAY", "CONNECTIONS", "VIA RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
     for taking in status["taking"]:
         for one in taking["terminals"]:
@@ -209,7 +209,7 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _copied(traffic: dict[str, Any]) -> str:
-    """Packets of the last minute, both ways."""
+    """Return the packets of the last minute in both directions."""
     copied, alone = (sum(each[kind] for each in traffic["passed"]) for kind in ("copied", "alone"))
     return f"{copied} of {copied + alone}" if traffic["passed"] else "-"
 

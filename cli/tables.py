@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tables and spans of time look on a terminal."""
+"""Tables and durations as text."""
 
 from __future__ import annotations
 

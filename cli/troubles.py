@@ -13,7 +13,7 @@ from controller.edges.runtime.version import VERSION
 from controller.model.text import counted
 from controller.protocol.enrolment import EnrolmentState
 
-STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
+STILL_TRIES_S = 1200.0  # twice the longest retry interval of an agent without a valid certificate
 
 
 def troubles(status: dict[str, Any]) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, 
 
 
 def carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
-    """The uplink that has what is not bicast: the switch itself takes the next one that is up, but not in mode off."""
+    """Return the uplink of packets without copies. Except in mode off, the switch uses the next one that is up."""
     uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
     if terminal["mode"] == "off":
         uplinks = uplinks[:1]

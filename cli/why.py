@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`why`: where a terminal is and what led there: how its uplinks fare, and the last decisions. And by which relay a
-destination is reached.
-"""
+"""`why`: the state of a terminal, its uplinks and the last decisions; or the relay of a destination."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ def _agent_result(agent: dict[str, Any]) -> str:
         return f"{agent['agent']}: no answer yet"
     state = "" if agent["done"] else "not done: "
     reached = f"reached {counted(agent['connections'], 'connections')}"
-    if agent["took_us"]:  # unknown where the hand moved by itself
+    if agent["took_us"]:  # unknown after an armed failover
         reached += f" in {agent['took_us']} us"
     again = f", {agent['orders']} orders" if agent["orders"] > 1 else ""
     return f"{agent['agent']}: {state}{answer} ({reached}{again})"

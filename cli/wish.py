@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mode` and `switch`: what people ask of a running controller, and what it says it did."""
+"""`mode` and `switch`: set overrides at a running controller, and print the result."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         print(shortened(sentence, LONGEST))
     if any(len(sentence) > LONGEST for sentence in (*answer["done"], *answer["failed"])):  # an agent's, of one terminal
         print(f"texts that end in{CUT} are cut: `./bicast why {args.terminal} --json`")
-    sys.stdout.flush()  # what was done is read before what was not
+    sys.stdout.flush()  # results appear before errors
     for sentence in answer["failed"]:
         print(f"bicast: {shortened(sentence, LONGEST)}", file=sys.stderr)
     return code
