@@ -4,7 +4,7 @@
 # once. Upgrades begin with the packages of the tag before this commit; before the first tag, with those of the commit
 # before. They are built once.
 #
-#   deploy/packages-test.sh [ARGUMENT ...]     pytest's; -k debian-12: one distribution
+#   deploy/packages-test.sh [DISTRIBUTION ...]      all, if none is named
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -49,21 +49,27 @@ prepare() {
 build_previous() {
     local commit=$1 tree
     tree=$(mktemp -d)
-    trap 'git worktree remove --force "$tree"' EXIT
+    # shellcheck disable=SC2064  # of this tree; it is local
+    trap "git worktree remove --force '$tree'" EXIT
     git worktree add --quiet --detach "$tree" "$commit"
     ln -s "$PWD/.venv" "$PWD/.go" "$tree"
     mkdir "$tree/build"
     cp build/bicast-agent build/link-emulator "$tree/build"
-    "$tree/deploy/packages.sh"
+    "$tree/deploy/packages.sh" "${@:2}"
+    rm -rf "$BICAST_PREVIOUS"
     mkdir -p "${BICAST_PREVIOUS%/*}"
     mv "$tree/build/packages" "$BICAST_PREVIOUS"
 }
 
 setup/packages.sh setup/packages/build.txt
-for distribution in "${!suites[@]}"; do
+(($#)) || set -- "${!suites[@]}"
+for distribution; do
     prepare "$distribution"
 done
 commit=$(git rev-parse --short "$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD^)^{commit}")
 export BICAST_PREVIOUS=$PWD/build/previous/$commit
-[[ -d $BICAST_PREVIOUS ]] || (build_previous "$commit")
-exec .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest tests/packages "$@"
+for distribution; do
+    [[ -d $BICAST_PREVIOUS/$distribution ]] || (build_previous "$commit" "$@")
+done
+chosen=$(printf ' or %s' "$@")
+exec .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest tests/packages -rP -k "${chosen# or }"

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages of this tree: bicast-agent in build/packages for each kind of machine, and bicast for amd64
-# in a directory of each distribution, because each has another Python. The same commit gives the same bytes.
+# Builds the Debian packages of this tree: bicast-agent in build/packages for each kind of machine, and bicast with
+# bicast-lab for amd64 in a directory of each distribution, because each has another Python. The same commit gives the
+# same bytes.
+#
+#   deploy/packages.sh [DISTRIBUTION ...]      only for these, and bicast-agent for amd64 alone
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -37,10 +40,15 @@ package() {
     rm -r "$source" "$place"/*.{buildinfo,changes} "$place/log"
 }
 
-for architecture in amd64 arm64 armhf; do
+architectures=(amd64)
+(($#)) || {
+    architectures+=(arm64 armhf)
+    set -- "${!pythons[@]}"
+}
+for architecture in "${architectures[@]}"; do
     package bicast-agent "$architecture" "$out"
 done
-for distribution in "${!pythons[@]}"; do
+for distribution; do
     BICAST_PYTHON=${pythons[$distribution]} package bicast amd64 "$out/$distribution"
 done
 (cd "$out" && find . -name '*.deb' -printf '%P\n' | sort | xargs sha256sum --)

@@ -12,7 +12,7 @@ scripts() {
         if [[ $file == *.sh || $line =~ ^\#!.*[/\ ](ba|da|)sh($|\ ) ]]; then
             printf '%s\0' "$file"
         fi
-    done < <(find . -path ./.ci -o -name '.?*' -prune -o -path ./results -prune -o -type f -print0)
+    done < <(find . -path ./.ci -o -name '.?*' -prune -o -path ./results -prune -o -path ./build -prune -o -type f -print0)
 }
 
 run() {

@@ -57,7 +57,9 @@ NETWORK = (
     "ip -n server address add 192.168.100.1/24 dev wifi",
     "ip -n server address add 192.168.200.1/24 dev lte",
     "ip -n server route add 192.168.110.0/24 via 192.168.100.2",
-    "ethtool -K eth0 tx off 2>/dev/null || true",
+    # Open vSwitch's userspace datapath completes no checksums.
+    "ip netns exec phone ethtool -K eth0 tx off",
+    *(f"ip netns exec server ethtool -K {name} tx off" for name in ("wifi", "lte")),
 )
 
 
@@ -82,6 +84,7 @@ class Host:
 class GatewayMachine:
     def __init__(self, systemd: Systemd, place: Path) -> None:
         self.systemd, self._place = systemd, place
+        systemd.ctl("start", "systemd-tmpfiles-setup")  # systemd's own files are there before ours
         self.run = systemd.run
         program = self.copied(Path(datagrams.__file__))
         self.phone, self.server = (Host(name, systemd, program) for name in ("phone", "server"))
@@ -113,6 +116,10 @@ class GatewayMachine:
         self.systemd.ctl("enable", "--now", "bicast", "bicast-bridge")
         self.await_steady()
 
+    def resident_kb(self, unit: str) -> int:
+        process = self.run("cat", f"/proc/{self.systemd.property(unit, 'MainPID')}/status")
+        return int(re.search(r"^VmRSS:\s+(\d+) kB$", process, re.MULTILINE)[1])
+
     def status(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run("bicast", "status", "--json"))
         return answer
@@ -141,9 +148,17 @@ class GatewayMachine:
 
         until(reported, f"agent {name} of version {version} reports", SETTLED_S)
 
+    def _reached(self) -> bool:
+        try:
+            self.run("ip", "netns", "exec", "phone", "ping", "-c", "1", "-W", "1", SERVER)
+        except AssertionError:
+            return False
+        return True
+
     @contextmanager
     def call(self) -> Iterator[tuple[Numbered, Numbered]]:
-        """Send datagrams from the phone to the server and back."""
+        """Send datagrams from the phone to the server and back, once the gateway has learned who they are."""
+        until(self._reached, "the phone reaches the server")
         with (
             numbered(self.phone, self.server, SERVER, RATE_PPS) as up,
             numbered(self.server, self.phone, PHONE, RATE_PPS) as down,
