@@ -52,7 +52,7 @@ def test_a_new_outer_address_is_followed_without_loss(dialled: TunnelLab, within
     with pinging(dialled, CLIENT) as answers:
         nat(dialled.net, "wifi").redial(f"{OUTER['wifi']}.77/24")
         until(lambda: dialled.peer("wifi").startswith(f"{OUTER['wifi']}.77"), "it is followed", within_s)
-        until(lambda: dialled.tunnel("far", "wifi")["end"]["moves"] == moves + 1, "and told of")
+        until(lambda: dialled.tunnel("far", "wifi")["end"]["moves"] > moves, "the agent reports the move")
     assert_each_once(answers())
     assert pinged(dialled, CLIENT) == (PINGS, 0)
 
