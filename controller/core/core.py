@@ -128,7 +128,7 @@ class Core:
         self.budgets = Budgets(config, wanted.spent)
         self.copying = CopiesManager(self.steering, self.peer_sites, self.budgets, wanted)
         self.probing = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
-        self.air = CapsManager(
+        self.caps = CapsManager(
             config,
             self._tickets,
             self.steering.speaks_for,
@@ -136,7 +136,7 @@ class Core:
             self.copying.wants_often,
             self.probing.over_air,
         )
-        self.relaying = RelayManager(config, wanted, self._tickets, self.probing.uplink_bps)
+        self.relays = RelayManager(config, wanted, self._tickets, self.probing.uplink_bps)
         self.moves = PendingSettles()
         self._moves_by_switch: set[str] = set()  # homes where the switch has found a dead uplink
         self._kept_at = now
@@ -211,11 +211,11 @@ class Core:
         yield from self.steering.tend(self.wanted, now)
         self.probing.watched = self.copying.watched
         yield from self.probing.tend(now)
-        yield from self.relaying.tend(self.wanted, now)
+        yield from self.relays.tend(self.wanted, now)
 
     def rests_at(self) -> float | None:
         due = [switch.rests_at() for switch in self.switches.values()]
-        due += [self.moves.next_at, self.air.next_at, self.copying.next_at]
+        due += [self.moves.next_at, self.caps.next_at, self.copying.next_at]
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[CoreEffect]:
@@ -226,7 +226,7 @@ class Core:
         if any(switch.dead_changed for switch in self.switches.values()):
             yield from self._leave_dead(now)
         yield from self._follow(now)
-        yield from self.air.tend(now)
+        yield from self.caps.tend(now)
 
     def _opened(self, event: SwitchOpened, now: float) -> Iterator[CoreEffect]:
         switch = self.switches.get(event.dpid)
@@ -258,7 +258,7 @@ class Core:
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
         event = self.steering.checked(event, self.wanted, now)
-        whole = self.air.whole(event, now)
+        whole = self.caps.whole(event, now)
         match whole:
             case Reported():
                 yield from self._steer(self.steering.reported(whole, self.wanted, now), now)
@@ -272,9 +272,9 @@ class Core:
                 self.steering.resulted(whole, now)
             case FailoverFired():
                 yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
-        self.air.on_event(event, now)
+        self.caps.on_event(event, now)
         yield from self.probing.on_event(event, now)
-        yield from self.relaying.on_event(event, self.wanted, now)
+        yield from self.relays.on_event(event, self.wanted, now)
         self._decide_of_copies(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
             self.peer_sites.on_event(whole, self.wanted, self.switches.ports, now)
@@ -398,9 +398,9 @@ class Core:
         self.steering.reconfigure(config, self.wanted, now)
         self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)
-        self.air.reconfigure(config)
+        self.caps.reconfigure(config)
         self.probing.reconfigure(config)
-        self.relaying.reconfigure(config, self.wanted)
+        self.relays.reconfigure(config, self.wanted)
         for switch in self.switches.values():
             if switch.session is not None:
                 yield from self._ports_seen(switch, now)
@@ -420,6 +420,6 @@ class Core:
 
     def vouch(self, vouched: Vouched, now: float) -> Iterator[CoreEffect]:
         """Apply a new list of enrolled agents."""
-        yield from self.relaying.vouch(vouched, self.wanted, now)
+        yield from self.relays.vouch(vouched, self.wanted, now)
         self.peer_sites.tunnels.vouch(vouched)
         yield from self._copy(now)

@@ -171,10 +171,10 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
     """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
-    wanted, sentences = wish(core.config, core.wanted, core.relaying.carries)
+    wanted, sentences = wish(core.config, core.wanted, core.relays.carries)
     changed = core.want(wanted)
     done = sentences if changed else f"{sentences} (no change)"
-    return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
+    return OverrideResult((done,), changed, 0), list(core.relays.tend(core.wanted, now))
 
 
 def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect]]:

@@ -52,10 +52,10 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
-        access_points=core.air.view(now),
+        access_points=core.caps.view(now),
         paths=core.probing.view(now),
-        relays=readout.relay_views(core.relaying, core.wanted, now),
-        taking=readout.interception_views(core.relaying),
+        relays=readout.relay_views(core.relays, core.wanted, now),
+        taking=readout.interception_views(core.relays),
         openflow_unproven=core.config.settings.unproven,
     )
 

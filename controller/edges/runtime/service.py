@@ -242,18 +242,18 @@ class Service:
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
         """Return the relay for a destination and the reason. Wait up to WALKED_WITHIN_S for unknown distances."""
-        return self._measured(lambda now: DestinationQuery(self._core.relaying, address, site, False, now))
+        return self._measured(lambda now: DestinationQuery(self._core.relays, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
         """Measure the distance to a relay now. Return it with the relay's effect for a destination."""
-        return self._measured(lambda now: RelayTrial(self._core.relaying, self._core.wanted, name, address, now))
+        return self._measured(lambda now: RelayTrial(self._core.relays, self._core.wanted, name, address, now))
 
     def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
         answered = threading.Event()
 
         def start() -> MeasuredQuery[T]:
             query = ask(time.monotonic())
-            self._carry_out(self._core.relaying.tend(self._core.wanted, time.monotonic()))
+            self._carry_out(self._core.relays.tend(self._core.wanted, time.monotonic()))
             self._awaited.append((query.inquiries, answered))
             return query
 

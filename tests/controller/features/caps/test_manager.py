@@ -387,7 +387,7 @@ def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     assert (laptop.interval_ms, gateway.interval_ms) == (1000, 1000)
     told = len(laptop.caps)
     air.run(10)
-    assert len(laptop.caps) == told and air.core.air.next_at is None
+    assert len(laptop.caps) == told and air.core.caps.next_at is None
     assert air.view("laptop").reason == "the rule of its access point is off"
     air.reconfigured(document())
     air.run(1.5)

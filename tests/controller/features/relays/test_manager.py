@@ -188,10 +188,10 @@ def test_refused_order_is_repeated_after_a_while() -> None:
     world.join(oslo)
     world.seconds(2)
     assert len(oslo.orders_of(Relay)) == 1
-    assert world.core.relaying.relay_agents["oslo"].why_not == "the kernel has no bbr"
+    assert world.core.relays.relay_agents["oslo"].why_not == "the kernel has no bbr"
     oslo.refuses.clear()
     world.seconds(int(AGAIN_AFTER_S) + 1)
-    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.relay_agents["oslo"].why_not is None
+    assert len(oslo.orders_of(Relay)) == 2 and world.core.relays.relay_agents["oslo"].why_not is None
 
 
 def test_draining_relay_gets_nothing_new_and_a_removed_one_ends() -> None:
@@ -410,7 +410,7 @@ def test_known_uplink_rate_limits_direct_path_and_relays(monkeypatch: pytest.Mon
     monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 20e6)
     world = seeking()
     assert world.chosen() == {PREFIX: ()}
-    place = world.core.relaying.chooser.destination("home", PREFIX)
+    place = world.core.relays.chooser.destination("home", PREFIX)
     assert place is not None and place.choice is not None
     assert place.choice.reason.startswith("direct 20 Mbit/s (the link's 20 Mbit/s); no relay gains enough")
 
@@ -422,7 +422,7 @@ def test_configured_uplink_rates_replace_measured_ones(monkeypatch: pytest.Monke
     for written, reason in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
         uplinks = zip(relaying.uplinks, written, strict=True)
         world = seeking(uplinks=tuple(replace(uplink, bandwidth_bps=bps) for uplink, bps in uplinks))
-        place = world.core.relaying.chooser.destination("home", PREFIX)
+        place = world.core.relays.chooser.destination("home", PREFIX)
         assert place is not None and place.choice is not None and place.choice.reason.startswith(reason), written
 
 
@@ -473,13 +473,13 @@ def test_traceroute_walks_with_routers_and_applies_filters() -> None:
 
 def test_oldest_of_too_many_destinations_is_dropped() -> None:
     world = started()
-    scene = world.core.relaying.context("home")
+    scene = world.core.relays.context("home")
     assert scene is not None
     for number in range(MOST_DESTINATIONS + 10):
         at = f"192.{number // 250}.{number % 250}"
-        world.core.relaying.chooser.seek(scene, PendingDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
-    assert world.core.relaying.chooser.counted("home") == (MOST_DESTINATIONS, 0)
-    assert world.core.relaying.chooser.destination("home", "192.0.0.0/24") is None
+        world.core.relays.chooser.seek(scene, PendingDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
+    assert world.core.relays.chooser.counted("home") == (MOST_DESTINATIONS, 0)
+    assert world.core.relays.chooser.destination("home", "192.0.0.0/24") is None
 
 
 # Random events in any order

@@ -28,8 +28,8 @@ FAR = {("home", str(DEST)): 200, ("home", RELAYS["oslo"]): 100, ("oslo", str(DES
 
 
 def asks(world: RelayedHome, anew: bool = False) -> DestinationQuery:
-    asked = DestinationQuery(world.core.relaying, DEST, None, anew, world.now)
-    world.carry(world.core.relaying.tend(world.core.wanted, world.now))
+    asked = DestinationQuery(world.core.relays, DEST, None, anew, world.now)
+    world.carry(world.core.relays.tend(world.core.wanted, world.now))
     world.drain()
     return asked
 
@@ -63,8 +63,8 @@ def test_trying_a_relay_walks_from_every_gateway_again() -> None:
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
         world.internet.rtt_ms["home", RELAYS["oslo"]] = rtt_ms
-        tried = RelayTrial(world.core.relaying, world.core.wanted, "oslo", None, world.now)
-        world.carry(world.core.relaying.tend(world.core.wanted, world.now))
+        tried = RelayTrial(world.core.relays, world.core.wanted, "oslo", None, world.now)
+        world.carry(world.core.relays.tend(world.core.wanted, world.now))
         world.drain()
         assert not tried.inquiries[0].answered
         world.walk()
@@ -105,7 +105,7 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
     world.tell(replace(phone.report(), taking=InterceptionReport("", reached, (), ())))
-    told = readout.relay_views(world.core.relaying, world.core.wanted, world.now)
+    told = readout.relay_views(world.core.relays, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
@@ -114,7 +114,7 @@ def test_refused_interception_order_is_shown() -> None:
     world.home.refuses["Take"] = "no device rl-wifi"
     world.wish(requests.drained("oslo", True))
     world.seconds(1)
-    (told,) = readout.interception_views(world.core.relaying)
+    (told,) = readout.interception_views(world.core.relays)
     assert told.why_not == "no device rl-wifi"
 
 
@@ -125,9 +125,9 @@ def test_invalid_query_is_refused_with_a_sentence() -> None:
         ("45.0.30.9", "shed", "the site 'shed' has no relayed terminal; sites with relayed terminals: home"),
     ):
         with pytest.raises(Impossible, match=reason):
-            DestinationQuery(world.core.relaying, ip_address(address), site, False, world.now)
+            DestinationQuery(world.core.relays, ip_address(address), site, False, world.now)
     with pytest.raises(UnknownRelay):
-        RelayTrial(world.core.relaying, world.core.wanted, "paris", None, world.now)
+        RelayTrial(world.core.relays, world.core.wanted, "paris", None, world.now)
     world.leave(world.home)
     with pytest.raises(Impossible, match="no gateway agent enrolled as home"):
         asks(world)
