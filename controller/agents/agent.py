@@ -39,8 +39,8 @@ from controller.protocol.reports import (
 
 # Armed failovers of one agent
 #
-# A failover counts once, and only if it was armed. If its message crossed an order on the way, it belongs to the
-# failover that was armed before that order.
+# A failover counts once. If its message crossed an order on the way, it belongs to the failover armed before that
+# order.
 
 CROSSED_S = 5.0  # an agent moves the connections before it reports the failover
 
@@ -53,7 +53,6 @@ class Armed:
     renew: bool = False  # the agent may have restarted and lost it
 
     def stands(self, failover: ArmedFailover, now: float) -> bool:
-        """Return whether the armed failover still serves for `failover`, so that no new order is needed."""
         return not self.renew and not failover.outdates(self.failover) and now - self.at < failover.renewed_after_s
 
 
@@ -62,8 +61,8 @@ class Arms:
 
     def __init__(self) -> None:
         self._armed: dict[str, Armed] = {}
-        self._before: dict[str, Armed] = {}  # what the last order replaced or disarmed, with the time of that order
-        self._known: set[str] = set()  # terminals with an armed or fired failover in this session
+        self._before: dict[str, Armed] = {}  # before the last order, with the time of that order
+        self._known: set[str] = set()  # armed or fired in this session
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._armed)
@@ -72,7 +71,7 @@ class Arms:
         return self._armed.get(terminal)
 
     def opened(self) -> None:
-        """Mark every failover for renewal: the agent keeps them across sessions, but not across a restart."""
+        """Mark every failover for renewal: an agent loses them in a restart."""
         self._known.clear()
         self._armed = {name: replace(armed, renew=True) for name, armed in self._armed.items()}
 
@@ -86,7 +85,6 @@ class Arms:
         self._known.add(failover.terminal)
 
     def disarm(self, terminal: str, now: float) -> bool:
-        """Return whether a failover was armed."""
         armed = self._armed.pop(terminal, None)
         if armed is not None:
             self._before[terminal] = replace(armed, at=now)
@@ -97,7 +95,7 @@ class Arms:
             self._armed[terminal] = replace(self._armed[terminal], refused=why)
 
     def fired(self, terminal: str, arming: bool, now: float) -> ArmedFailover | None:
-        """Return the failover that fired, or None if it is unknown. `arming`: the last order to arm has no answer yet.
+        """Return the failover that fired, or None. `arming`: the last order to arm has no answer yet.
 
         A failover disarmed less than CROSSED_S ago counts: the agent has moved, and the gateway must follow.
         """
@@ -109,7 +107,7 @@ class Arms:
         return before.failover if before and crossed else None
 
     def fired_unknown(self, terminal: str) -> bool:
-        """Return whether an earlier run may have armed it: once per session, before the first order to arm."""
+        """Return True once per session, before the first order to arm: an earlier run may have armed it."""
         first = terminal not in self._known
         self._known.add(terminal)
         return first
@@ -117,10 +115,10 @@ class Arms:
 
 log = logging.getLogger(__name__)
 
-PERIOD_S = 1.0  # requested interval of reports
+PERIOD_S = 1.0
 GONE_AFTER_S = 3 * PERIOD_S
-ANSWERS_WITHIN_S = 60.0  # an agent executes orders one by one, a few seconds each
-REMEMBERED = 8  # fired failovers per terminal; fewer fire between two reports
+ANSWERS_WITHIN_S = 60.0  # orders run one by one, a few seconds each
+REMEMBERED = 8  # per terminal; fewer fire between two reports
 MOVES = "mptcp"  # capability: move connections
 NOT_OF_ROLE = {  # capabilities that the role does not need
     Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
@@ -136,19 +134,19 @@ class Waiting:
 
 
 class Agent:
-    """The state of one agent. Fields are None or empty until the agent sends a value."""
+    """The state of one agent. None or empty: not reported yet."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.session: int | None = None
         self.peer = ""
         self.role = Role.GATEWAY
-        self.terminal = name  # role terminal: the terminal in its certificate
+        self.terminal = name  # in the certificate
         self.path_manager = PathManager.KERNEL
         self.version = ""
         self.capabilities: tuple[Capability, ...] = ()
         self.addresses: tuple[str, ...] = ()
-        self.since = 0.0  # start of the session, or its end
+        self.since = 0.0  # or its end
         self.gone_reason = ""
         self.heard_at: float | None = None
         self.reported_at: float | None = None
@@ -157,18 +155,18 @@ class Agent:
         self.silent = False
         self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
-        self.listed = False  # role relay: listed in gateway.yaml, or added as a relay
+        self.listed = False  # in gateway.yaml, or added as a relay
         self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
-        self.serves_strangers = False  # it has MPTCP connections of hosts outside the configuration
-        self.homes: dict[str, AddressOwner] = {}  # by address: the terminals that this host is
-        self.owns: tuple[str, ...] = ()  # the names of these terminals
-        self.concerns: frozenset[str] = frozenset()  # the terminals whose connections it reports
+        self.serves_strangers = False  # MPTCP connections of hosts outside the configuration
+        self.homes: dict[str, AddressOwner] = {}  # by address: terminals on this host
+        self.owns: tuple[str, ...] = ()  # their names
+        self.concerns: frozenset[str] = frozenset()  # terminals whose connections it reports
         self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
         self.arms = Arms()
-        self._doubted = False  # in this session it reported an unarmed failover
+        self._doubted = False  # it reported an unarmed failover in this session
         self._waiting: dict[int, Waiting] = {}
-        self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
-        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last fired failovers
+        self._preferring: dict[str, int] = {}  # by terminal: the last directive to move it
+        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: last fired failovers
 
     @property
     def alive(self) -> bool:
@@ -208,7 +206,6 @@ class Agent:
     def weigh(
         self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
     ) -> tuple[Mapping[tuple[str, str], UplinkReading], Mapping[str, TerminalUplinks]]:
-        """Return readings by terminal and uplink, and the way of each terminal."""
         ways: dict[str, TerminalUplinks] = {}
 
         def way_of(home: AddressOwner) -> TerminalUplinks:
@@ -223,13 +220,12 @@ class Agent:
         return weighed.readings, ways
 
     def report_again(self, now: float) -> None:
-        """Count a report as received. Its content is not needed: the next report includes it."""
+        """Count a report without its content: the next report includes it."""
         self.seen(now)
         self.reported_at = now
         self.reports += 1
 
     def falls_silent(self, now: float) -> bool:
-        """Return whether the agent has just become silent."""
         if not self.alive or self.heard_at is None or now - self.heard_at <= GONE_AFTER_S:
             return False
         self.silent = True
@@ -239,8 +235,6 @@ class Agent:
     def _forget(self) -> None:
         self.ledger, self.standings, self.serves_strangers = None, {}, False
         self.unconfirmed = frozenset()
-
-    # Orders
 
     def order(self, order: Directive, terminal: str, tickets: Tickets, now: float) -> Direct:
         assert self.session is not None
@@ -256,18 +250,16 @@ class Agent:
         return waiting.order if waiting else None
 
     def overdue(self, now: float) -> list[int]:
-        """Remove and return the directives that a live agent has not answered in time."""
+        """Remove and return the directives without an answer in time."""
         late = [number for number, each in self._waiting.items() if now - each.since >= ANSWERS_WITHIN_S]
         for number in late:
             del self._waiting[number]
         return late
 
     def preferring(self, terminal: str) -> bool:
-        """Return whether an order to move this terminal has no answer yet."""
         return self._preferring.get(terminal) in self._waiting
 
     def ordered_of(self, directive: int) -> str | None:
-        """Return the terminal whose last move this directive is, or None."""
         return next((terminal for terminal, last in self._preferring.items() if last == directive), None)
 
     def arm(self, failover: ArmedFailover, where: Paths, tickets: Tickets, now: float) -> Direct:
@@ -279,7 +271,7 @@ class Agent:
             yield self.order(Disarm(terminal), terminal, tickets, now)
 
     def repeats(self, event: FailoverFired) -> bool:
-        """Return whether this is a repetition: agents repeat what a broken stream left unacknowledged."""
+        """Return whether this is a repetition: agents repeat unacknowledged events after a broken stream."""
         before = self._fired_at_us.get(event.name, ())
         if event.at_us in before:
             return True
@@ -287,7 +279,7 @@ class Agent:
         return False
 
     def fired(self, terminal: str, now: float) -> ArmedFailover | None:
-        """Return the failover that fired, or None. A terminal's agent can only fire for its own terminals."""
+        """Return the failover that fired. A terminal's agent can only fire for its own terminals."""
         if self.role is Role.TERMINAL and terminal not in self.owns:
             return None
         waiting = (each.order for each in self._waiting.values())
@@ -295,7 +287,7 @@ class Agent:
         return self.arms.fired(terminal, arming, now)
 
     def doubt(self, event: FailoverFired) -> None:
-        """Log the report of an unarmed failover once per session: the agent controls how often it sends one."""
+        """Log an unarmed failover once per session, as the agent controls how often it reports one."""
         if not self._doubted:
             message = (
                 "agent %s reports that the failover %r fired, which is not armed there; this report and "
@@ -304,17 +296,14 @@ class Agent:
             log.warning(message, self.name, event.name)
         self._doubted = True
 
-    # Capabilities
-
     @property
     def missing(self) -> tuple[Capability, ...]:
-        """Missing capabilities that the role needs. features/caps/readout.py reports those for caps."""
+        """Missing capabilities that the role needs, except those for caps (features/caps/readout.py)."""
         expected = NOT_OF_ROLE[self.role]
         return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
 
     @property
     def unable(self) -> str | None:
-        """The reason why the agent cannot move connections, or None."""
         if self.session is None:
             return "it is not connected"
         if self.silent:
@@ -325,7 +314,6 @@ class Agent:
         return f"it does not report the capability to move connections ({MOVES})"
 
     def tokens(self, terminal: str) -> Iterable[int]:
-        """Return the tokens of the terminal's connections in the last report."""
         standing = self.standings.get(terminal)
         return standing.connections if standing else ()
 

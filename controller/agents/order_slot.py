@@ -24,10 +24,10 @@ class OrderSlot(Generic[Order]):
         self.refused: str | None = None  # the reason
         self._ordered: Order | None = None
         self._ordered_at = 0.0
-        self._directive: int | None = None  # not answered yet
+        self._directive: int | None = None  # unanswered
 
     def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
-        """Return whether the order must be sent. `idle`: it is empty and undoes nothing, so no first order is due."""
+        """Return whether the order is due. `idle`: it is empty and undoes nothing, so no first order is."""
         if order != self._ordered:
             return not ((self._ordered is None and idle) or self.unable)
         return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S

@@ -13,14 +13,12 @@ from controller.model.known import RelayOverride
 from controller.policy.paths.uplinks import AddressOwner, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
-# Addresses of terminals, of a gateway's host, and of a server's peers
-
 
 class AgentScope(NamedTuple):
-    """The side of the connections that an agent reports, and the terminals concerned."""
+    """The side of the connections that an agent reports."""
 
-    sends: bool  # `homes` are local addresses of the connections; otherwise remote ones
-    homes: Mapping[str, AddressOwner]  # terminals by address
+    sends: bool  # `homes` are local addresses, otherwise remote ones
+    homes: Mapping[str, AddressOwner]  # by address
 
     @property
     def terminals(self) -> set[str]:
@@ -34,7 +32,7 @@ class AddressIndex:
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home
-        self._of_site: dict[str, dict[str, AddressOwner]] = {}  # by site: addresses of its terminals
+        self._of_site: dict[str, dict[str, AddressOwner]] = {}  # by site
         for address, found in self._homes.items():
             for home in found:
                 self._of_site.setdefault(home.site.name, {})[address] = home
@@ -42,7 +40,7 @@ class AddressIndex:
         self.alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
 
     def speaker(self, role: Role, name: str, itself: Mapping[str, AddressOwner]) -> AgentScope | None:
-        """Return the scope of an agent's reports, or None if it has none. `itself`: the terminals of its own host."""
+        """Return the scope of an agent's reports. `itself` holds the terminals of its own host."""
         match role:
             case Role.TERMINAL:
                 return AgentScope(True, itself)
@@ -53,14 +51,11 @@ class AddressIndex:
                 return AgentScope(False, self.alone)
 
     def own_side(self, role: Role, name: str, itself: Mapping[str, AddressOwner]) -> Mapping[str, AddressOwner]:
-        """Return the addresses that an agent is authoritative for: its site's for a gateway, otherwise its host's."""
+        """Return the addresses that an agent is authoritative for: its site's or its host's."""
         return self._of_site.get(name, {}) if role is Role.GATEWAY else itself
 
     def at_host(self, terminal: str, addresses: Iterable[str]) -> dict[str, AddressOwner]:
-        """Return all addresses of the terminal if the host has at least one of them; the others may come up later.
-
-        Otherwise return nothing.
-        """
+        """Return all addresses of the terminal if the host has at least one; the others may come up later."""
         for address in addresses:
             for home in self._homes.get(address, ()):
                 if home.terminal.name == terminal and not home.by_relay:
@@ -80,10 +75,10 @@ class AddressIndex:
         }
 
 
-# Arbitration between several agents that were enrolled for one terminal and have its addresses
+# Arbitration between agents with one terminal's addresses
 #
 # An agent speaks only for the terminal in its certificate. The agent named like the terminal wins while it is
-# connected, otherwise the first to connect. The others do not own the terminal until the winner leaves.
+# connected, otherwise the first to connect.
 
 
 class OwnershipArbiter:
@@ -92,12 +87,12 @@ class OwnershipArbiter:
     def __init__(self, residents: AddressIndex) -> None:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
-        self._bound: dict[str, str] = {}  # by agent: the terminal in its certificate
-        self._homes: dict[str, dict[str, AddressOwner]] = {}  # by agent: the terminal that it claims, by address
-        self._claimants: dict[str, dict[str, None]] = {}  # by terminal: agents in order of connection
+        self._bound: dict[str, str] = {}  # by agent, from the certificate
+        self._homes: dict[str, dict[str, AddressOwner]] = {}  # by agent: the claimed terminal, by address
+        self._claimants: dict[str, dict[str, None]] = {}  # by terminal, in order of connection
 
     def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
-        """Add an agent. Return the agents whose terminals may have changed."""
+        """Return the agents whose terminals may have changed."""
         changed = self.go(agent) | {agent}
         self._addresses[agent], self._bound[agent] = addresses, terminal
         self._homes[agent] = self._residents.at_host(terminal, addresses)
@@ -108,7 +103,7 @@ class OwnershipArbiter:
         return changed
 
     def go(self, agent: str) -> set[str]:
-        """Remove an agent. Return the other agents whose terminals may have changed."""
+        """Return the other agents whose terminals may have changed."""
         changed: set[str] = set()
         for terminal in self._wanted(agent):
             claimants = self._claimants[terminal]
@@ -125,7 +120,6 @@ class OwnershipArbiter:
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 
     def why_not(self, agent: str) -> str | None:
-        """Return why the agent does not speak for its terminal, or None if it does."""
         wanted = self._wanted(agent)
         if not wanted:
             return self._residents.why_nobody(self._bound[agent], self._addresses[agent])
@@ -150,23 +144,23 @@ class OwnershipArbiter:
 
 # Confirmation: a server's report counts if the agent of the terminal or of its gateway reports the same connection
 #
-# Both addresses and both ports must agree, and the server's address must be the claimant's own. Servers that
-# gateway.yaml lists need no confirmation.
+# Both addresses and ports must agree, and the server's address must be the claimant's own. Servers in gateway.yaml need
+# no confirmation.
 #
-# A claim is one connection in a server's reports. It counts from its second report on, because a reading is the
-# difference of two. If the terminal's own side reports, but not that connection, the claim was a guess. Guesses are
-# remembered, so that a server cannot find an existing connection by new guesses in each report.
+# A connection counts from its second report on, because a reading is the difference of two. A claim that the terminal's
+# own side does not report was a guess. Guesses are remembered, so that a server cannot find a connection by new guesses
+# in each report.
 
-KEPT_S = 3.5  # both ends report once per second, but not simultaneously
+KEPT_S = 3.5  # both ends report each second, but not simultaneously
 GUESSES_KEPT_S = 300.0
 AT_RANDOM, TIMES = 16, 8  # above AT_RANDOM + TIMES * confirmed claims, a server is guessing
-MOST_GUESSES = 512  # remembered per server and terminal
+MOST_GUESSES = 512  # per server and terminal
 
 
 def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
-    """Return the addresses that are known to be a server's. Addresses that it reports itself prove nothing.
+    """Return a server's proved addresses. Addresses that it reports itself prove nothing.
 
-    `peer` is the source of its session as ADDRESS:PORT; `relay` holds the arguments of `relay add`.
+    `peer` is the source of its session as ADDRESS:PORT.
     """
     proved = {str(relay.address)} if relay is not None else set()
     with contextlib.suppress(ValueError):
@@ -176,33 +170,32 @@ def proved_addresses(peer: str, relay: RelayOverride | None) -> frozenset[str]:
 
 
 class ConnectionClaim:
-    """A connection with a terminal, as a server reports it."""
+    """A server's claim of a connection with a terminal."""
 
     __slots__ = ("agrees", "confirmed", "first", "last", "repeated")
 
     def __init__(self, now: float) -> None:
         self.first = self.last = now
         self.repeated = False  # in more than one report
-        self.agrees = False  # with a recent report of the terminal's own side
-        self.confirmed = False  # such a report agreed at some time
+        self.agrees = False  # with a recent report of the terminal's side
+        self.confirmed = False  # by such a report at some time
 
 
 class OwnSideReports:
     def __init__(self) -> None:
-        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal; keys begin with its end, values are times
-        self._reported_at: dict[str, float] = {}  # by terminal: time of its own side's last report
+        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: times by key, its own end first
+        self._reported_at: dict[str, float] = {}  # by terminal, its own side
         self._claims: dict[
             tuple[str, str], dict[SubflowKey, ConnectionClaim]
         ] = {}  # by server and terminal, oldest first
 
     def keep(self, terminals: Iterable[str]) -> None:
-        """Forget other terminals."""
         self._seen = {name: self._seen.get(name, {}) for name in terminals}
         self._reported_at = {name: at for name, at in self._reported_at.items() if name in self._seen}
         self._claims = {pair: claims for pair, claims in self._claims.items() if pair[1] in self._seen}
 
     def report(self, event: Reported, homes: Mapping[str, AddressOwner], now: float) -> None:
-        """Record a report of the terminals' own side. `homes`: the addresses that the agent speaks for."""
+        """Record a report of the terminals' own side. `homes`: addresses that the agent speaks for."""
         keys = [subflow.key for connection in event.connections for subflow in connection.subflows]
         if event.capping is not None:
             keys += [
@@ -227,10 +220,7 @@ class OwnSideReports:
         homes: Mapping[str, AddressOwner],
         now: float,
     ) -> tuple[frozenset[SubflowKey], frozenset[str]]:
-        """Return the subflows of a server's report that count, and the terminals without any such subflow.
-
-        `own` are the addresses that are known to be the server's.
-        """
+        """Return the subflows that count, and the terminals without any. `own`: the server's proved addresses."""
         keys_by_terminal: dict[str, list[SubflowKey]] = {}
         for subflow in (each for connection in connections for each in connection.subflows):
             home = homes.get(subflow.remote_address)
@@ -261,7 +251,7 @@ class OwnSideReports:
         return counting if guesses < AT_RANDOM + TIMES * len(counting) else []
 
     def _forget(self, claims: dict[SubflowKey, ConnectionClaim], terminal: str, now: float) -> int:
-        """Forget claims that ended, except guesses, which are remembered. Return the number of guesses."""
+        """Forget claims that ended. Return the number of guesses, which are remembered."""
         reported_at = self._reported_at.get(terminal)
         guesses = 0
         for key, claim in reversed(list(claims.items())):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core turns events into effects. It holds every switch, agent and override, and the configuration in force.
+"""The core: events in, effects out. It holds every switch, agent and override, and the configuration in force.
 
-The core runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, gRPC or HTTP.
+It runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, gRPC or HTTP.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ log = logging.getLogger(__name__)
 
 # Decisions that gateways have not applied yet
 #
-# A gateway's program is compiled once for many decisions: a dead path may move hundreds of terminals, and each
-# compilation covers all of them.
+# One compilation serves many decisions: a dead path may move hundreds of terminals.
 
 APART_S = 0.05
 
@@ -65,7 +64,7 @@ class PendingSettles:
         self._followed_at: dict[int, float] = {}
 
     def owe(self, dpids: tuple[int, ...], entry: LogEntry) -> None:
-        """Schedule both ends, by dpid. The entry records the result at the first one, the terminal's own gateway."""
+        """Schedule both ends. The entry records the result at the first, the terminal's own gateway."""
         own, *others = dpids
         self._owed.setdefault(own, []).append(entry)
         for other in others:
@@ -85,7 +84,6 @@ class PendingSettles:
 
 
 def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Logbook, now: float) -> Iterator[Effect]:
-    """Settle a gateway and record the result in the entries."""
     entries, name = list(entries), switch.site.name
     for entry in entries:
         entry.gateway.done, entry.gateway.answer = True, f"gateway {name}: its groups did not have to change"
@@ -115,7 +113,7 @@ class Core:
     def __init__(
         self, config: Config, wanted: Wanted, now: float, measured: Mapping[PathDirection, PathEstimate] | None = None
     ) -> None:
-        """`measured` holds the estimates of the controller's last run, with times of this run's clock."""
+        """`measured` holds the last run's estimates, with times of this run's clock."""
         self.config = config
         self.wanted = wanted
         self.config_failures = 0
@@ -138,7 +136,7 @@ class Core:
         )
         self.relays = RelayManager(config, wanted, self._tickets, self.probing.uplink_bps)
         self.moves = PendingSettles()
-        self._moves_by_switch: set[str] = set()  # homes where the switch has found a dead uplink
+        self._moves_by_switch: set[str] = set()  # homes where the switch found a dead uplink
         self._kept_at = now
 
     def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[CoreEffect]:
@@ -148,8 +146,6 @@ class Core:
             self.probing.estimated(event, now)
         else:
             yield from self._switch(event, now)
-
-    # Switches
 
     def _switch(self, event: SwitchEvent, now: float) -> Iterator[CoreEffect]:
         if isinstance(event, SwitchOpened):
@@ -219,7 +215,7 @@ class Core:
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[CoreEffect]:
-        """Do the work that one run does for many events. Called between bursts of events and at rests_at()."""
+        """Do work once for many events, between bursts and at rests_at()."""
         self._decide_of_copies(self.copying.rest(self.wanted, now), now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
@@ -254,8 +250,6 @@ class Core:
         yield from self._steer(self.steering.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
         yield from self.steering.tend(self.wanted, now)
 
-    # Agents
-
     def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
         event = self.steering.checked(event, self.wanted, now)
         whole = self.caps.whole(event, now)
@@ -285,7 +279,6 @@ class Core:
         return way(home.site, home.terminal, self.wanted)
 
     def _rides(self, terminal: str) -> str:
-        """Return a short description of the uplinks that carry the terminal's packets."""
         steered = self.steering.steered[terminal]
         site, switch = steered.site, self.switches[steered.site.dpid]
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
@@ -315,8 +308,8 @@ class Core:
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
         """Return the dead uplinks of a site with the reasons.
 
-        None: the switch is not connected, or it never found a dead uplink. Then policies leave terminals without an
-        agent alone.
+        None: the switch is not connected, or never found a dead uplink. Policies then leave terminals without an agent
+        alone.
         """
         switch = self.switches.get(site.dpid)
         if switch is None or switch.session is None:
@@ -327,21 +320,21 @@ class Core:
         return found if site.home in self._moves_by_switch else None
 
     def _others_eliminate(self, now: float) -> bool:
-        """Store which sites eliminate copies and return whether that changed since the last call."""
+        """Return whether the sites that eliminate copies changed since the last call."""
         changed = self.peer_sites.changed(now)
         if changed:
             self.wanted = replace(self.wanted, once=self.peer_sites.once)
         return changed
 
     def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
-        """Carry out moves: order agents now, and gateways once no other event waits."""
+        """Order agents now, and gateways once no other event waits."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
             self.moves.owe(self.config.dpids(self.steering.steered[entry.terminal].site), entry)
             yield from self.steering.moved(entry, self.wanted, now)
 
     def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
-        """Carry out decisions about copies. The gateways at both ends copy; agents get no order."""
+        """The gateways at both ends copy; agents get no order."""
         for decision in decisions:
             name = decision.terminal
             does, reason = "copies" if decision.copies else "one path", decision.reason
@@ -352,7 +345,7 @@ class Core:
             self.moves.owe(self.config.dpids(self.steering.steered[name].site), entry)
 
     def tells_time(self, moment: Moment, now: float) -> None:
-        """Pass the time of day to the budgets, which are per day. Called once a second."""
+        """Called once a second: budgets are per day."""
         self.budgets.tells_time(moment)
         if now - self._kept_at >= SPENT_KEPT_EVERY_S:
             self.keep_spent(now)
@@ -360,14 +353,14 @@ class Core:
     def keep_spent(self, now: float) -> None:
         """Save the use of budgets.
 
-        After a restart the switches' counters supply the rest, except for switches that restart as well.
+        After a restart the switches' counters supply the rest, unless a switch restarts too.
         """
         self._kept_at = now
         if self.budgets.spent != self.wanted.spent:
             self.wanted = replace(self.wanted, spent=self.budgets.spent)
 
     def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
-        """Apply budgets. A changed meter restarts its counter, so it changes only right after the switch was read."""
+        """A changed meter restarts its counter, so it changes only right after the switch was read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)
@@ -387,10 +380,7 @@ class Core:
             if dpid in self.switches:
                 yield from follow(self.switches[dpid], entries, self.wanted, self.steering.logbook, now)
 
-    # Configuration
-
     def reconfigure(self, config: Config, now: float) -> Iterator[CoreEffect]:
-        """Apply a new configuration."""
         self.peer_sites.reconfigure(config)
         self._others_eliminate(now)
         yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.wanted, now)
@@ -410,16 +400,13 @@ class Core:
         self.config_error = error
         log.error("the configuration was refused; the last valid one stays in force: %s", error)
 
-    # People
-
     def want(self, wanted: Wanted) -> bool:
-        """Apply overrides and return whether they changed anything."""
+        """Return whether the overrides changed anything."""
         wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # decisions may have changed since
         changed, self.wanted = wanted != self.wanted, wanted
         return changed
 
     def vouch(self, vouched: Vouched, now: float) -> Iterator[CoreEffect]:
-        """Apply a new list of enrolled agents."""
         yield from self.relays.vouch(vouched, self.wanted, now)
         self.peer_sites.tunnels.vouch(vouched)
         yield from self._copy(now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The execution of overrides: modes, active uplinks and relays take effect at gateways and agents at once."""
+"""The execution of overrides: modes, active uplinks and relays take effect at once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from controller.protocol.switch_messages import Effect
 
 log = logging.getLogger(__name__)
 
-# Modes of terminals, or of one class of their traffic
-
-Placed = tuple[Site, Terminal]  # a terminal and where it is
+Placed = tuple[Site, Terminal]
 
 
 def having(terminals: list[Placed], traffic: str) -> list[Placed]:
-    """Return the terminals whose site has the class. Raise UnknownClass if there are none."""
+    """Raise UnknownClass if no site of the terminals has the class."""
     found = [(site, terminal) for site, terminal in terminals if traffic in (each.name for each in site.named)]
     if not found:
         there = dict.fromkeys(each.name for site, _ in terminals for each in site.named)
@@ -44,7 +42,7 @@ def set_mode(
 ) -> tuple[Wanted, list[tuple[Site, str]]]:
     """Return the new state and a sentence for each terminal.
 
-    Without a class, the mode is for all traffic outside classes with their own mode. Without a mode, the configuration
+    Without a class, the mode is for traffic outside classes with their own mode. Without a mode, the configuration
     decides, also after it changes.
     """
     keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
@@ -65,7 +63,7 @@ def set_mode(
 
 
 def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
-    """Return whether all of the terminal's traffic is in mode off, so that none follows the active uplink."""
+    """Return whether none of the terminal's traffic follows the active uplink."""
     modes = (wanted.mode(terminal), *(wanted.mode_of(terminal, each.name) for each in site.named))
     return all(mode is Mode.OFF for mode in modes)
 
@@ -86,25 +84,22 @@ def _except(wanted: Wanted, site: Site, terminal: Terminal) -> str:
 
 
 def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
-    """Yield the modes of the classes that do not follow the terminal's mode."""
+    """Yield the modes of classes that do not follow the terminal's mode."""
     for each in site.named:
         if in_class(terminal.name, each.name) in wanted.modes or each.name in dict(terminal.modes):
             yield each.name, wanted.mode_of(terminal, each.name)
 
 
-# Active uplinks
-
-
 @dataclass(frozen=True, slots=True)
 class Done:
     wanted: Wanted
-    sentences: list[tuple[Placed, str]]  # a sentence for each terminal
+    sentences: list[tuple[Placed, str]]
     entries: list[LogEntry]
-    moved: list[Placed]  # the terminals concerned
+    moved: list[Placed]
 
 
 def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
-    """Set the active uplink of terminals. Raise Impossible, and change nothing, if one of them cannot have it."""
+    """Raise Impossible, and change nothing, if one of the terminals cannot have the uplink."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
         choice = steering.choice(terminal.name, uplink, now)
@@ -141,15 +136,12 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
     return Done(after, sentences, entries, moved)
 
 
-# Execution: the core and a request in, an answer and effects out
-#
 # features/relays/requests.py decides what a request about relays changes; of_relays() applies it.
 
 
 def mode(
     core: Core, name: str, wished: Mode | None, now: float, traffic: str | None = None
 ) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Set the mode of terminals, or of one class of their traffic. `traffic` is the name of the class."""
     terminals = named(core.config.sites, name)
     if traffic is not None:
         terminals = having(terminals, traffic)
@@ -158,7 +150,7 @@ def mode(
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
-    """Set the active uplink of terminals. The entries show the agents' results once they have answered."""
+    """The entries show the agents' results once they have answered."""
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
         done = left_to_policies(core.wanted, core.steering, terminals, now)
@@ -170,7 +162,7 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
 
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Apply a request about relays. Raise Impossible or UnknownRelay, and change nothing."""
+    """Raise Impossible or UnknownRelay, and change nothing."""
     wanted, sentences = wish(core.config, core.wanted, core.relays.carries)
     changed = core.want(wanted)
     done = sentences if changed else f"{sentences} (no change)"
@@ -178,7 +170,7 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
 
 
 def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Forget what copies have used of an uplink. Raise UnknownUplink or Impossible, and change nothing."""
+    """Raise UnknownUplink or Impossible, and change nothing."""
     site = site_of_uplink(core.config.sites, gateway, uplink)
     if core.budgets.account(site.home, uplink) is None:
         keys = "budget_bytes_per_day or max_share"
@@ -195,7 +187,6 @@ def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[Ove
 
 
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
-    """Return the gateways that have not confirmed an override for this terminal yet."""
     switches = [core.switches[dpid] for dpid in _gateways(core, named(core.config.sites, name))]
     orders = ((each.site.name, core.steering.logbook.unconfirmed(each.session)) for each in switches)
     return [(gateway, moved) for gateway, moved in orders if moved is not None]
@@ -204,7 +195,7 @@ def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
 def _granted(
     core: Core, wanted: Wanted, terminals: list[Placed], sentences: tuple[str, ...], entries: list[LogEntry], now: float
 ) -> tuple[OverrideResult, list[CoreEffect]]:
-    learned: list[CoreEffect] = list(core.rest(now))  # these messages do not belong to the override
+    learned: list[CoreEffect] = list(core.rest(now))  # not part of the override
     changed = core.want(wanted)
     effects: list[Effect] = []
     for dpid in _gateways(core, terminals):

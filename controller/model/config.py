@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of gateway.yaml as frozen values, and the error that a bad configuration raises.
+"""The contents of gateway.yaml as frozen values, and the error of a bad configuration.
 
         terminals                    site                        uplinks
+
     phone ──┐                ┌───────────────────┐          ┌── wifi ── next hop ──►
             ├─ inside port ──┤ bridge            ├── port ──┤
     laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
                              └───────────────────┘
 
-A site has an inside and uplinks. A subnet that has an uplink of its own is a subflow subnet: MPTCP opens one subflow
-from each. A site may mirror another one: it is then the far end of that site's uplinks, and packets to that site's
-terminals return by the uplinks on which their packets left.
+A subnet with an uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A site that mirrors another
+is the far end of its uplinks: packets to its terminals return by the uplinks on which their packets left.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from controller.model.settings import Settings
 from controller.model.traffic import REST, Address, Family, Interface, Network, TrafficClass
 from controller.model.uplink import Uplink
 
-SHORT = Repr()  # aliases in YAML let a few lines expand to a huge value
+SHORT = Repr()  # YAML aliases expand a few lines to a huge value
 
 
 class ConfigError(Exception):
-    """A bad configuration: the place in the file, the value found there and the value expected."""
+    """A bad configuration: place, found value and expected value."""
 
     def __init__(self, file: str, where: str, value: object, expected: str) -> None:
         self.file, self.value = file, value
@@ -38,22 +38,22 @@ class ConfigError(Exception):
 
 
 def _speakable(text: str) -> str:
-    """Escape unprintable characters: a key may hold a lone surrogate or a terminal control sequence."""
+    """Escape unprintable characters: a key may hold lone surrogates or terminal control sequences."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-EVERYBODY = "all"  # stands for every terminal where a name is expected
-AUTO = "auto"  # stands for an uplink: policies choose
-WRITTEN = "file"  # stands for a mode: the one in gateway.yaml
+EVERYBODY = "all"  # every terminal, in place of a name
+AUTO = "auto"  # an uplink: policies choose
+WRITTEN = "file"  # a mode: the one in gateway.yaml
 
 
 class Mode(StrEnum):
     """How a terminal's uplink packets leave."""
 
-    BICAST = "bicast"  # the bicast class leaves by every usable uplink, the rest by the active one
-    SINGLE = "single"  # everything leaves by the active uplink; the others are its fallback
-    OFF = "off"  # each subflow subnet leaves by its own uplink, as without this controller
-    AUTO = "auto"  # bicast while copies are worth their bytes, and single while one path is clean
+    BICAST = "bicast"  # the bicast class by every usable uplink, the rest by the active one
+    SINGLE = "single"  # by the active uplink; the others are its fallback
+    OFF = "off"  # each subflow subnet by its own uplink, as without this controller
+    AUTO = "auto"  # bicast while copies are worth their bytes, single while one path is clean
 
 
 class Datapath(StrEnum):
@@ -63,11 +63,11 @@ class Datapath(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """Inside addresses behind one gateway address a family."""
+    """Inside addresses behind one gateway address per family."""
 
     name: str
     gateways: tuple[Interface, ...]
-    mac: str | None  # None: that of the terminal's port
+    mac: str | None  # None: the terminal's port's
     uplink: str | None  # set: a subflow subnet
 
     def gateway(self, family: Family) -> Interface | None:
@@ -83,31 +83,31 @@ class TerminalAddress:
     subnet: str
     port: str
     mac: str | None  # None: learned
-    by_relay: bool = False  # the host has this address and relays for the terminal
+    by_relay: bool = False  # the host has it and relays for the terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
     name: str
     addresses: tuple[TerminalAddress, ...]
-    mode: Mode  # while no override is in force
+    mode: Mode  # without an override
     default_uplink: str
     access_point: str | None
-    modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; other classes follow `mode`
-    exit: bool = False  # a router that leads the peer site's terminals to the internet
+    modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; others follow `mode`
+    exit: bool = False  # a router to the internet for the peer site's terminals
     relayed: bool = False  # its TCP is intercepted
 
     @property
     def own(self) -> tuple[TerminalAddress, ...]:
-        """Return the terminal's own addresses, without those of the host that relays for it."""
+        """Return the addresses without those of the host that relays."""
         return tuple(at for at in self.addresses if not at.by_relay)
 
 
 class CapRule(StrEnum):
-    """The rule that bounds the congestion windows of an access point's terminals."""
+    """The rule for congestion windows at an access point."""
 
     OFF = "off"
-    PAPER = "paper"  # the two tables of paper 000
+    PAPER = "paper"  # two tables of paper 000
     IDEAL = "ideal"  # an equal share of the bandwidth-delay product
 
 
@@ -120,18 +120,18 @@ class CapTables(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccessPoint:
-    """The air that terminals share; its bandwidth is not the uplink's."""
+    """A shared radio; its bandwidth is not the uplink's."""
 
     name: str
     bandwidth_bps: int | None
     rule: CapRule = CapRule.OFF
     tables: CapTables = CapTables.JELLY_BEAN  # of the rule `paper`
-    measure: Address | None = None  # host at the gateway that terminals' agents probe; None: no probes
+    measure: Address | None = None  # host at the gateway that agents probe; None: no probes
 
 
 @dataclass(frozen=True, slots=True)
 class CopyWindow:
-    """Limits of the time after the first copy within which later copies are recognized."""
+    """Limits of the time in which copies after the first are recognized."""
 
     floor_ms: int
     ceiling_ms: int
@@ -139,12 +139,11 @@ class CopyWindow:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An address of a terminal of the peer site. Packets to it leave by the terminal's mode: a mode is for both
-    directions."""
+    """An address of a peer site's terminal, whose mode applies to both directions."""
 
     terminal: Terminal
     address: Address
-    uplink: str  # by which packets to it leave in mode off
+    uplink: str  # for packets to it in mode off
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +152,23 @@ class Site:
     dpid: int
     bridge: str
     datapath: Datapath
-    bicast: TrafficClass  # traffic that mode bicast copies
-    bicast_once: TrafficClass  # traffic that it copies while the peer site eliminates duplicates
+    bicast: TrafficClass  # copied in mode bicast
+    bicast_once: TrafficClass  # copied while the peer site eliminates duplicates
     copies: CopyWindow
     uplinks: tuple[Uplink, ...]
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
-    peer_of: str | None = None  # the peer site whose terminals it serves at the far end of the uplinks
-    other_end: str | None = None  # the peer site: the mirrored one, or the one that mirrors this site
-    returned: tuple[Returned, ...] = ()  # addresses of the mirrored site's terminals
-    named: tuple[TrafficClass, ...] = ()  # disjoint classes with modes of their own; `bicast` has the rest
-    named_there: tuple[TrafficClass, ...] = ()  # the named classes of the mirrored site
-    networks_there: tuple[Network, ...] = ()  # networks of the peer site's uplinks and subnets
+    peer_of: str | None = None  # the peer site that this site mirrors
+    other_end: str | None = None  # the peer site, in either direction
+    returned: tuple[Returned, ...] = ()  # of the mirrored site's terminals
+    named: tuple[TrafficClass, ...] = ()  # disjoint classes with own modes; `bicast` has the rest
+    named_there: tuple[TrafficClass, ...] = ()  # of the mirrored site
+    networks_there: tuple[Network, ...] = ()  # of the peer site's uplinks and subnets
     relaying: RelayConfig | None = None  # None: no TCP is relayed
 
     def __hash__(self) -> int:
-        """Hash two fields: caches look sites up at every compilation, and hashing 250 terminals is slow."""
+        """Hash two fields: caches look sites up often, and hashing 250 terminals is slow."""
         return hash((self.dpid, self.name))
 
     def uplink(self, name: str) -> Uplink:
@@ -180,12 +179,11 @@ class Site:
 
     @property
     def home(self) -> str:
-        """Return the name of the site that both ends of the uplinks share."""
+        """Return the name that both ends of the uplinks share."""
         return self.peer_of or self.name
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Return the networks of the addresses on the site's uplinks and subnets."""
         between = (own.network for uplink in self.uplinks for own in uplink.addresses)
         return (*between, *(own.network for subnet in self.subnets for own in subnet.gateways))
 
@@ -195,7 +193,7 @@ class Site:
 
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
-        """Return the classes of traffic that the site's terminals send, highest priority first."""
+        """Return the classes, highest priority first."""
         return (*self.named, *self._others)
 
     @property
@@ -214,14 +212,14 @@ class Site:
 
     @property
     def inside_ports(self) -> tuple[str, ...]:
-        """Return the ports that lead to terminals, or to the host that relays for them."""
+        """Return the ports to terminals, or to the host that relays for them."""
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
 
 
 def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple[tuple[str, tuple[Address, ...]], ...]:
-    """Return the addresses with which the host relays for a terminal, for each uplink.
+    """Return the host's addresses for a relayed terminal, by uplink.
 
-    The uplink `first` comes first, or else the terminal's default uplink. The others keep the site's order.
+    The uplink `first` or the default one leads. The others keep the site's order.
     """
     if site.relaying is None or not terminal.relayed:
         return ()
@@ -233,19 +231,18 @@ def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple
     )
 
 
-@dataclass(frozen=True)  # no slots: its sites are found by name at every compilation
+@dataclass(frozen=True)  # no slots: sites are found by name at every compilation
 class Config:
     settings: Settings
     sites: tuple[Site, ...]
-    servers: tuple[str, ...] = ()  # agents whose reports on the connections that they serve need no confirmation
+    servers: tuple[str, ...] = ()  # agents whose reports need no confirmation
 
     def dpids(self, site: Site) -> tuple[int, ...]:
-        """Return the dpids that an override for this site's terminals concerns: its own, and a mirroring site's."""
+        """Return the dpids that an override for this site's terminals concerns."""
         other = self.other_end(site)
         return (site.dpid, other.dpid) if other is not None and other.peer_of else (site.dpid,)
 
     def other_end(self, site: Site) -> Site | None:
-        """Return the peer site, if this controller has it."""
         return self._by_name.get(site.other_end) if site.other_end is not None else None
 
     @cached_property

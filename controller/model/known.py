@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state beside the configuration: overrides of people, decisions that are kept, and observations."""
+"""The state beside the configuration: overrides, kept decisions, and observations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeVar
 from controller.model.config import Mode, Site, Terminal
 from controller.model.traffic import Address
 
-# Relays are overrides: they are in the state file, not in gateway.yaml.
+# Relays are overrides: in the state file, not in gateway.yaml.
 
-MOST_RELAYS = 64  # per gateway, the limit in api/agent.proto
-MOST_RANGES = 64  # port ranges per relay
-ONWARD_PORTS = range(8700, 8700 + MOST_RELAYS)  # TCP ports at each relay that lead on to another relay, by its number
-PREFIXES = {4: 24, 6: 48}  # prefix lengths that share a relay choice, by IP version
+MOST_RELAYS = 64  # per gateway (api/agent.proto)
+MOST_RANGES = 64  # per relay
+ONWARD_PORTS = range(8700, 8700 + MOST_RELAYS)  # at each relay, TCP ports that lead on to another relay, by its number
+PREFIXES = {4: 24, 6: 48}  # of a shared relay choice, by IP version
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,17 @@ WEB = (PortRange(80, 80), PortRange(443, 443))
 
 @dataclass(frozen=True, slots=True)
 class RelayOverride:
-    """A relay that a person added. Its name is its agent's."""
+    """A relay that a person added, named like its agent."""
 
-    address: Address  # at which gateways reach it
+    address: Address  # for gateways
     port: int  # TCP
-    allowed: tuple[PortRange, ...] = WEB  # destination ports that it may connect to
-    congestion: str | None = None  # congestion control; None: the kernel's default
+    allowed: tuple[PortRange, ...] = WEB  # destination ports
+    congestion: str | None = None  # None: the kernel's default
     draining: bool = False  # it gets no new connections
     number: int = 0  # unique among relays
 
     @property
     def onward_port(self) -> int:
-        """The port at other relays that leads on to this one."""
         return ONWARD_PORTS[self.number]
 
 
@@ -57,50 +56,49 @@ class Port:
     up: bool
 
 
-Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80::1 may be on two uplinks
+Neighbour = tuple[str, Address]  # port and address: fe80::1 may be on two uplinks
 
 
 @dataclass(frozen=True, slots=True)
 class CopyCounter:
-    """One switch's counter of copies on an uplink with limits."""
+    """A switch's counter of copies on an uplink with limits."""
 
     passed_bytes: int  # with a meter: since its last modification
-    rate_kbps: int = 0  # the meter's rate; a new rate resets the counter
+    rate_kbps: int = 0  # of the meter; a new rate resets the counter
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The bytes that copies have used on an uplink with a budget."""
+    """The bytes of copies on an uplink with a budget."""
 
     day: str
     copied_bytes: int = 0
-    used_up: int | None = None  # budget in bytes, used up until the day ends; a larger budget is not
-    counted: Mapping[str, CopyCounter] = field(default_factory=dict)  # counters as last read, by switch and table
+    used_up: int | None = None  # budget that is used up until the day ends; a larger budget is not
+    counted: Mapping[str, CopyCounter] = field(default_factory=dict)  # last reading, by switch and table
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Overrides of people and decisions of policies, by terminal name unless noted. Overrides come first."""
+    """Overrides and decisions of policies, by terminal unless noted. Overrides come first."""
 
-    modes: Mapping[str, Mode] = field(default_factory=dict)  # overrides; the key of a named class is from in_class
+    modes: Mapping[str, Mode] = field(default_factory=dict)  # in_class() makes the key of a named class
     active: Mapping[str, str] = field(default_factory=dict)
-    decided: Mapping[str, str] = field(default_factory=dict)  # uplinks that policies chose
+    decided: Mapping[str, str] = field(default_factory=dict)  # uplinks chosen by policies
     once: frozenset[str] = frozenset()  # sites that eliminate duplicates; their peers copy `bicast_once`
-    copies: Mapping[str, bool] = field(default_factory=dict)  # decisions in mode auto; a missing one means copies
+    copies: Mapping[str, bool] = field(default_factory=dict)  # in mode auto; a missing one means copies
     spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, for uplinks with a budget
-    barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks barred from copies now
+    barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks barred from copies
     relays: Mapping[str, RelayOverride] = field(default_factory=dict)  # by name
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
 
     def mode_of(self, terminal: Terminal, traffic: str) -> Mode:
-        """Return the mode of a named class: its own, or else the terminal's."""
         wished = self.modes.get(in_class(terminal.name, traffic))
         return wished or dict(terminal.modes).get(traffic) or self.mode(terminal)
 
     def acting(self, site: Site, terminal: Terminal) -> Mode:
-        """Return the mode in force: auto is resolved, and bicast becomes single if no uplink may carry copies."""
+        """Return the mode in force. Auto is resolved; bicast becomes single if no uplink may carry copies."""
         return self._acting(site, terminal, self.mode(terminal))
 
     def acting_of(self, site: Site, terminal: Terminal, traffic: str) -> Mode:
@@ -112,7 +110,7 @@ class Wanted:
         return Mode.SINGLE if mode is Mode.BICAST and not self.may_copy(site, terminal) else mode
 
     def keeps_apart(self, site: Site, terminal: Terminal) -> bool:
-        """Return whether relayed subflows leave by their own uplinks: a NAT there may know no other address."""
+        """Return whether relayed subflows keep their own uplinks: a NAT there may know no other address."""
         return terminal.relayed and site.other_end is None and self.mode(terminal) is Mode.SINGLE
 
     def may_copy(self, site: Site, terminal: Terminal) -> bool:
@@ -123,14 +121,13 @@ class Wanted:
         return any(uplink.name not in barred for uplink in site.uplinks if uplink.name != active)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
-        """Return the override, the decision or the default. An override without its uplink in the file waits for it."""
+        """Return the override, the decision or the default. An override waits for an uplink that is not in the file."""
         return self.standing(site, terminal) or terminal.default_uplink
 
     def wished(self, site: Site, terminal: Terminal) -> str | None:
         return _there(site, self.active.get(terminal.name))
 
     def standing(self, site: Site, terminal: Terminal) -> str | None:
-        """Return the uplink that a person or a policy has chosen, or None."""
         return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
 
 
@@ -157,13 +154,13 @@ class Observed:
     macs: Mapping[Neighbour, str] = field(default_factory=dict)
 
     def port_name(self, number: int) -> str:
-        """Return the name of a port, or "" if the port is gone."""
+        """Return "" if the port is gone."""
         return next((name for name, port in self.ports.items() if port.number == number), "")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRateLimit:
-    """The rate limit of copies. It keeps a budget until the next reading."""
+    """The rate limit that keeps a budget until the next reading."""
 
     kbps: int  # 1000 bit/s
     burst_kbits: int
@@ -173,5 +170,5 @@ class CopyRateLimit:
 class Known:
     wanted: Wanted = Wanted()
     observed: Observed = Observed()
-    screened: frozenset[str] = frozenset()  # uplinks that get no copies, because none arrive at the other end
+    screened: frozenset[str] = frozenset()  # no copies arrive at their other end
     rates: Mapping[str, CopyRateLimit] = field(default_factory=dict)  # by uplink with a budget

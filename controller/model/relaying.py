@@ -3,9 +3,8 @@
 
     terminal ── bridge ── port ═ host ═ a port for each uplink ── bridge ── uplinks ── relays
 
-The agent makes each port as one end of a pair of devices. The host has an address for each relayed terminal in the
-relaying network of each uplink. The bridge treats these as addresses of the terminal: its mode, active uplink and
-classes apply.
+Each port is one end of a pair of devices, which the agent makes. The host has an address for each relayed terminal in
+each uplink's relaying network. The bridge treats these as the terminal's: its mode, active uplink and classes apply.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from enum import StrEnum
 
 from controller.model.traffic import Family, Interface, Network
 
-RELAYING = "relay/"  # prefix of relaying networks' names; no other name may begin so
-HOST_END = "-h"  # suffix: the host's end of a pair is named after the port
-HOST_MAC = "02:62:69:63:61:73"  # the host's end of every pair; each pair is a separate link
+RELAYING = "relay/"  # reserved prefix of relaying networks' names
+HOST_END = "-h"  # suffix of the host's end of a pair
+HOST_MAC = "02:62:69:63:61:73"  # at every pair; each pair is a separate link
 
 
 class Fallback(StrEnum):
@@ -30,7 +29,7 @@ class Fallback(StrEnum):
 class Choosing(StrEnum):
     """The rule that chooses a connection's relay."""
 
-    NEAREST = "nearest"  # the relay with the shortest round trip, never direct
+    NEAREST = "nearest"  # shortest round trip, never direct
     PING = "ping"
     TRACEROUTE = "traceroute"
     PREDICTED = "predicted"
@@ -41,7 +40,7 @@ class Choosing(StrEnum):
 class RelayingUplink:
     name: str
     port: str
-    gateways: tuple[Interface, ...]  # the bridge's addresses, at most one per family
+    gateways: tuple[Interface, ...]  # the bridge's, at most one per family
     bandwidth_bps: int | None = None  # downlink to the site; None: measured, or unknown
 
     @property
@@ -52,18 +51,18 @@ class RelayingUplink:
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
     port: str
-    uplinks: tuple[RelayingUplink, ...]  # all uplinks of the site, in its order
+    uplinks: tuple[RelayingUplink, ...]  # all of the site, in its order
     fallback: Fallback
     choose: Choosing
     excepted: tuple[Network, ...]  # configured networks and the peer site's: TCP to them is not relayed
 
     @property
     def bandwidth_bps(self) -> int | None:
-        """Return the bandwidth of the fastest uplink, or None if gateway.yaml lacks one uplink's."""
+        """Return the fastest uplink's bandwidth. None: gateway.yaml lacks one uplink's."""
         written = [each.bandwidth_bps for each in self.uplinks if each.bandwidth_bps is not None]
         return max(written) if len(written) == len(self.uplinks) else None
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Return the address families whose TCP is intercepted."""
+        """Return the families whose TCP is intercepted."""
         return tuple(Family.of(own) for own in self.uplinks[0].gateways)

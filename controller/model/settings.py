@@ -17,7 +17,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class LocalSocket:
-    """A Unix socket of this host. Its directory's permissions decide who may listen there."""
+    """A Unix socket. Its directory's permissions decide who may listen there."""
 
     path: str
 
@@ -34,7 +34,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class AgentService:
-    """The listeners that serve (`listen`) and enrol (`join`) agents, and the directory of their identities."""
+    """The listeners that serve (`listen`) and enrol (`join`) agents, and their identities' directory."""
 
     listen: Endpoint
     join: Endpoint
@@ -50,11 +50,11 @@ class Settings:
     api: Endpoint
     token_file: str | None
     state_file: str
-    agents: AgentService | None = None  # None: no agents are served
+    agents: AgentService | None = None  # None: not served
 
     @property
     def unproven(self) -> str | None:
-        """Return a sentence if switches cannot tell the controller from another local process, or None."""
+        """Return a sentence if switches cannot tell the controller from another local process."""
         if isinstance(self.openflow, LocalSocket) or self.tls is not None:
             return None
         return (

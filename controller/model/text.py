@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def counted(number: int, things: str) -> str:
-    """Return a number with its noun. `things` is an English plural in -s."""
+    """Return a number with its noun, an English plural in -s."""
     return f"{number} {things.removesuffix('s') if number == 1 else things}"
 
 
@@ -13,7 +13,7 @@ CUT = " …"
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text, cut between words to at most `most` characters."""
+    """Return the text, cut between words."""
     if len(text) <= most:
         return text
     room = most - len(CUT)

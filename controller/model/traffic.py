@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Family(Enum):
-    """The differences between the two families, so that no code is written twice."""
+    """The differences between address families."""
 
     IPV4 = (
         4,
@@ -73,7 +73,7 @@ class Family(Enum):
 
 
 class Protocol(Enum):
-    """A protocol that classes distinguish, with its number in each family."""
+    """A protocol that classes distinguish."""
 
     TCP = ("tcp", 6, 6)
     UDP = ("udp", 17, 17)
@@ -90,10 +90,10 @@ class Protocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """A set of traffic that shares its uplinks. A packet must match one value of each kind that has values.
+    """A set of traffic. A packet must match one value of each kind that has values.
 
-    A class without any values takes the packets that no other class takes. Ports and networks are those of the other
-    end: the destination of packets that a terminal sends, and the source of packets that it receives.
+    A class without values takes the rest. Ports and networks are the other end's: destinations of sent packets, sources
+    of received ones.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An uplink in gateway.yaml: its port, next hops and tunnel, and the limits of its copies."""
+"""An uplink: its port, next hops, tunnel, and limits of copies."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class NextHop:
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """One end of a tunnel. The end that knows the other's address starts; the other end authenticates it."""
+    """One end of a tunnel. The end that knows the other's address starts; the other authenticates it."""
 
-    device: str | None  # outgoing device; None: by the host's routes
+    device: str | None  # None: by the host's routes
     remote: Address | None  # None: learned
-    udp_port: int  # of both ends
-    vni: int  # of both ends, unique in this file
+    udp_port: int  # both ends'
+    vni: int  # both ends', unique in this file
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the bytes that copies may use on one uplink. None: no such limit."""
+    """Limits of the bytes of copies on one uplink. None: no limit."""
 
     budget_bytes_per_day: int | None
-    max_share: float | None  # highest share (0 to 1) of this uplink's copies in all that the site sends
+    max_share: float | None  # 0 to 1, of all that the site sends
 
 
 UNLIMITED = Limits(None, None)
@@ -43,7 +43,7 @@ UNLIMITED = Limits(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Addresses of the two hosts between which probes take this uplink, if its port does not determine it."""
+    """Addresses of two hosts whose probes take this uplink, if its port does not determine it."""
 
     local: Address
     remote: Address
@@ -53,17 +53,17 @@ class Measure:
 class Uplink:
     name: str
     port: str
-    mac: str | None  # None: the port's MAC
+    mac: str | None  # None: the port's
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHop, ...]
-    tunnel: Tunnel | None = None  # if set, the site's agent creates the port's device
+    tunnel: Tunnel | None = None  # the site's agent creates the port's device
     limits: Limits = UNLIMITED
-    measure: Measure | None = None  # kind ethernet only
-    reach: tuple[Address, ...] = ()  # addresses beyond the next hop that answer echo requests, in the uplink's families
+    measure: Measure | None = None  # only kind ethernet
+    reach: tuple[Address, ...] = ()  # beyond the next hop, answer echo requests, in the uplink's families
 
     @property
     def outer_bytes(self) -> int:
-        """Return the tunnel's overhead per frame: IP, UDP and VXLAN headers. An unknown family counts as IPv6."""
+        """Return the tunnel's overhead per frame: IP, UDP and VXLAN. An unknown family counts as IPv6."""
         if self.tunnel is None:
             return 0
         over_ipv4 = self.tunnel.remote is not None and Family.of(self.tunnel.remote) is Family.IPV4

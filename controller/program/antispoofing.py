@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forged sources (RFC 2827): inside sources from an uplink or from the exit, and terminals with another MAC."""
+"""Forged sources (RFC 2827): inside sources from an uplink or the exit, and terminals with another MAC."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from controller.program.program import Value, written
 
 
 def own(site: Site) -> tuple[Address, ...]:
-    """Return the gateway's own addresses, those of its uplinks first."""
+    """Return the gateway's own addresses, uplinks first."""
     outside = (each.ip for uplink in site.uplinks for each in uplink.addresses)
     inside = (each.ip for subnet in site.subnets for each in subnet.gateways)
     return (*outside, *inside)
 
 
 def written_mac(place: TerminalAddress) -> dict[str, Value]:
-    """Return the match on the source MAC of a terminal's frames. A learned MAC is not matched."""
+    """Match the source MAC of a terminal. A learned MAC is not matched."""
     return {"eth_src": place.mac} if place.mac else {}
 
 
 @lru_cache(maxsize=256)
 def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
-    """Return source networks that an uplink must not bring: the inside, the gateway, and unroutable ones."""
+    """Return forbidden sources of an uplink: the inside, the gateway, and unroutable ones."""
     return apart(_nowhere_outside(site, family), family)
 
 
 @lru_cache(maxsize=256)
 def of_no_stranger(site: Site, family: Family) -> tuple[str, ...]:
-    """Return these networks, and those of the uplinks and the peer site."""
+    """Return these, and the networks of the uplinks and the peer site."""
     return apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
 
 
@@ -42,7 +42,7 @@ def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
 
 
 def apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
-    """Return a family's networks, merged: no packet may match two flows of the same priority."""
+    """Merge a family's networks: no packet may match two flows of the same priority."""
     found: Iterator[IPv4Network] | Iterator[IPv6Network]
     if family is Family.IPV4:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))

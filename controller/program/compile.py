@@ -14,8 +14,7 @@ Flows depend on the configuration and the ports' numbers alone. Frequent changes
 uplink's state, a learned MAC) and in meters (the rest of a budget). So a change is one message for each group, and no
 packet meets half a change.
 
-The compiler is pure: it imports no OpenFlow library and reads no clock. It caches what did not change since the last
-compilation.
+The compiler is pure: no OpenFlow library and no clock. It caches what did not change.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ from controller.program.tables import (
     UPLINK_FORGED_PRIORITY,
 )
 
-TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: packets with a VLAN tag are neither forwarded nor answered
+TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: VLAN-tagged packets are neither forwarded nor answered
 
-Wire = tuple[str, int, str]  # a port's name, number and MAC: all that flows depend on
+Wire = tuple[str, int, str]  # name, number and MAC: all that flows depend on
 
 
 def compile(site: Site, known: Known) -> Program:
@@ -144,7 +143,7 @@ class _Groups:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group, ...]:
-    """Return groups of deliveries. Output by number to the ingress port is not allowed (OpenFlow 1.3.5, 7.2.5)."""
+    """Output by number to the ingress port is not allowed (OpenFlow 1.3.5, 7.2.5)."""
     there: tuple[Bucket, ...] = ()
     back: tuple[Bucket, ...] = ()
     if port and mac:
@@ -155,7 +154,7 @@ def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group
 
 
 class _Flows:
-    """The flows, which lead packets to groups. They depend on the configuration and the ports' numbers only."""
+    """The flows, which lead packets to groups."""
 
     def __init__(self, site: Site, wires: tuple[Wire, ...]) -> None:
         self._site = site
@@ -250,7 +249,7 @@ class _Flows:
         for own in inside:
             yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))
         for own in outside:
-            if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: directed broadcasts are dropped
+            if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: no directed broadcasts
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.IPV4, str(own.network.broadcast_address)))
         for family in Family:
             for network in family.never_routed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fewest changes that turn one program into another, in an order that leaves no dangling reference."""
+"""The fewest changes from one program to another, ordered to leave no dangling reference."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Change = AddMeter | ModifyMeter | DeleteMeter | AddGroup | ModifyGroup | DeleteG
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Groups and meters are added before the flows that use them, and deleted after those flows.
+# Groups and meters precede the flows that use them, and outlive them.
 ORDER: tuple[type[Change], ...] = (
     AddMeter,
     ModifyMeter,
@@ -79,7 +79,7 @@ def diff(installed: Program, wanted: Program) -> tuple[Change, ...]:
 
 
 def _step(change: Change) -> tuple[int, int]:
-    """Return the order of a change. A new flow without a group goes first: a bucket may resubmit to its table."""
+    """Order a new flow without a group first: a bucket may resubmit to its table."""
     if isinstance(change, AddFlow) and not any(isinstance(action, ToGroup) for action in change.flow.actions):
         return ORDER.index(AddGroup), -1
     return ORDER.index(type(change)), 0
@@ -109,13 +109,13 @@ def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
 
 
 def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
-    if these.keys() <= those.keys():  # the usual case
+    if these.keys() <= those.keys():  # usual
         return iter(())
     return (value for key, value in these.items() if key not in those)
 
 
 def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
-    """Yield changed values. Most are the same object, so identity is compared first: equality is slower."""
+    """Yield changed values. Identity is compared first: equality is slower."""
     for key, value in wanted.items():
         there = installed.get(key, value)
         if there is not value and there != value:

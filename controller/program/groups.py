@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The groups of a terminal's address: stable numbers, delivery to it, and the uplinks by which its packets leave.
+"""The groups of a terminal's address: delivery to it, and the uplinks by which its packets leave.
 
 Groups have names for people and ids for switches. Both stay when other terminals come and go.
 """
@@ -21,7 +21,7 @@ from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKi
 def numbered(names: Iterable[str]) -> dict[str, int]:
     """Return a group id for each name. It is drawn from the name, so it stays when other terminals come and go.
 
-    Names that draw the same id are resolved in alphabetical order.
+    Names with the same id are resolved in alphabetical order.
     """
     taken: dict[int, str] = {}
     for name in sorted(names):
@@ -43,7 +43,7 @@ class Served:
     """An address of a terminal, with its groups.
 
     `back` is set if the port has several terminals in several subnets: packets between them leave by their ingress
-    port. Each site's values are made once and compared by identity, which keeps cache look-ups fast.
+    port. Values are made once per site and compared by identity, for fast caches.
     """
 
     terminal: Terminal
@@ -58,7 +58,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MirroredAddress:
-    """An address of the mirrored site, with the groups of packets to it."""
+    """An address of the mirrored site, with its groups."""
 
     returned: Returned
     family: Family
@@ -101,7 +101,7 @@ def served(site: Site) -> tuple[Served, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """One family of a subnet with terminals behind several ports: they do not receive each other's broadcasts."""
+    """One family of a subnet behind several ports: its terminals do not receive each other's broadcasts."""
 
     subnet: Subnet
     gateway: Interface
@@ -128,7 +128,6 @@ def divided(site: Site) -> tuple[Divided, ...]:
 
 @lru_cache(maxsize=256)
 def _named(site: Site) -> Mapping[str, GroupName]:
-    """Return all groups of the site by name."""
     shared = _shared_ports(site)
     names = [_returning(each, traffic) for each in site.returned for traffic in site.returned_classes]
     for terminal in site.terminals:
@@ -170,25 +169,25 @@ def _returning(returned: Returned, traffic: TrafficClass) -> str:
 
 # Groups of uplinks, one for each class of a terminal's address
 
-MOST_KEPT = 1 << 15  # addresses whose groups are cached: most changes concern one address
+MOST_KEPT = 1 << 15  # cached addresses: most changes concern one
 
 
 @dataclass(frozen=True, slots=True)
 class UsableUplink:
-    """An uplink that can carry a family: its port is there and its next hop's MAC is known."""
+    """An uplink that can carry a family: its port and its next hop's MAC are known."""
 
     uplink: Uplink
     up: bool
     screened: bool
     port: int
     actions: tuple[Action, ...]
-    copied: tuple[Action, ...]  # for packets that leave by another uplink too
-    barred: bool = False  # its budget of copies is used up
+    copied: tuple[Action, ...]  # if packets leave by another uplink too
+    barred: bool = False  # its budget is used up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsableUplinks:
-    """The usable uplinks of one family. Equal values are one object, compared by identity."""
+    """The usable uplinks of one family. Equal values are one object."""
 
     usable: tuple[UsableUplink, ...]
 
@@ -202,9 +201,9 @@ def paths(*usable: UsableUplink) -> UsableUplinks:
 def leaving(
     each: Served | MirroredAddress, named: tuple[Mode, ...], mode: Mode, own: str, active: str, paths: UsableUplinks
 ) -> tuple[Group, ...]:
-    """Return the groups of an address, one per class: named classes, then the bicast class, then the rest.
+    """Return the groups of an address: named classes with the modes `named`, the bicast class, the rest.
 
-    `named` are the modes of the named classes. `own` is the uplink in mode off.
+    `own` is the uplink in mode off.
     """
     groups: list[Group] = []
     for (_, name), its in zip(each.leaving, chain(named, repeat(mode)), strict=False):
@@ -225,13 +224,13 @@ def _way(mode: Mode, active: str, paths: UsableUplinks, copied: bool) -> tuple[G
         paid = [path for path in of_use if not path.barred or path.uplink.name == active]
         if len(paid) > 1 or len(paid) == len(of_use):
             return GroupKind.ALL, _copies(paid, active)
-    # A port that is down keeps its bucket: the switch skips it and returns to it without a controller.
+    # The bucket of a port that is down stays: the switch returns to it without a controller.
     in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
     return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
 
 
 def _copies(paths: list[UsableUplink], active: str) -> tuple[Bucket, ...]:
-    """Return a bucket per uplink. The first, the active one's if usable, is no copy; metered ones are last."""
+    """Return a bucket per uplink. The first, if possible the active one's, is no copy; metered ones are last."""
     if all(path.copied is path.actions for path in paths):
         return tuple(Bucket(path.actions) for path in paths)
     first, *others = sorted(paths, key=lambda path: (path.uplink.name != active, path.copied is not path.actions))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interception of terminals' TCP: to the host, which relays it, and back from the host.
+"""The interception of terminals' TCP: to the host, which relays it, and back.
 
     ENTRY   at the host's port: TCP to a relayed terminal, and TCP with its source, which the host could not relay and
             passes on. Nothing else is accepted there
     ROUTE   TCP of a relayed terminal that leaves the site goes to the host, except to the other site and to excepted
             networks. What the host passed on came by its port, and is not intercepted again
 
-While that port is missing or down nothing is intercepted. Where the fallback is `block`, such TCP is dropped then.
+While that port is missing or down nothing is intercepted. With the fallback `block`, such TCP is dropped then.
 """
 
 from __future__ import annotations
@@ -37,14 +37,12 @@ def by(site: Site, port: str) -> bool:
 
 
 def taken(site: Site) -> tuple[Served, ...]:
-    """Return the addresses whose TCP is intercepted."""
     families = site.relaying.families if site.relaying else ()
     relayed = (each for each in served(site) if each.terminal.relayed and not each.place.by_relay)
     return tuple(each for each in relayed if each.family in families)
 
 
 def entering(site: Site, in_port: int) -> Iterator[Flow]:
-    """Yield flows for packets from the host."""
     for each in taken(site):
         family, tcp = each.family, _tcp(each.family, in_port=in_port)
         yield Flow(ENTRY, TO_TERMINAL_PRIORITY, fields(**tcp, **{family.destination: each.address}), goto=ROUTE)

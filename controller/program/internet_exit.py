@@ -5,7 +5,7 @@
             other site's terminals
     LEAVE   packets of the other site's terminals to the internet go to the exit
 
-An address at either site or between the two is never a source or a destination on the internet.
+Addresses at either site or between the two are never on the internet.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from controller.program.tables import (
 
 
 def exits(site: Site) -> tuple[Served, ...]:
-    """Return the addresses of the site's exit, at most one per family."""
+    """Return the addresses of the exit, at most one per family."""
     return tuple(each for each in served(site) if each.terminal.exit)
 
 
 def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]:
-    """Yield flows for packets from the internet. `mac` is the gateway's at the exit's port."""
+    """`mac` is the gateway's at the exit's port."""
     family = each.family
     for network in of_no_stranger(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
@@ -42,7 +42,7 @@ def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]
 
 
 def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
-    """Yield flows to the exit. Peer sources arrive by uplinks only, so the flows do not match a port."""
+    """Peer sources arrive by uplinks only, so the flows do not match a port."""
     to = {each.family: (DecTtl(), ToGroup(each.delivery.group_id)) for each in exits(site)}
     for family in to:
         for in_port in uplinks:

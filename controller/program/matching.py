@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The match fields of a traffic class: one match for each combination of its values.
+"""The match fields of a traffic class: one match per combination of values.
 
-A range of ports becomes blocks that one mask covers. Open vSwitch masks any bits of a port; OpenFlow 1.3.5 (7.2.3.7)
-matches whole ports only.
+A port range becomes masked blocks. Open vSwitch masks any bits of a port; OpenFlow 1.3.5 (7.2.3.7) matches whole ports
+only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ class Direction(Enum):
 
 @lru_cache(maxsize=4096)
 def matches(traffic: TrafficClass, family: Family, direction: Direction) -> tuple[Criteria, ...]:
-    """Return the matches of a class. Empty: no packet of this family is in the class."""
+    """Return the matches. Empty: no packet of this family is in the class."""
     chosen = product(*_kinds(traffic, family, direction))
     return tuple({name: value for each in one for name, value in each.items()} for one in chosen)
 
 
 def count(traffic: TrafficClass, family: Family) -> int:
-    """Return the number of matches. The kinds multiply."""
     return prod(map(len, _kinds(traffic, family, Direction.SENT)))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables that count and meter copies, one for each uplink with limits.
 
-Only copies pass through such a table. Its one flow counts them, or its meter, which bounds them and counts what passes.
-A meter that drops a packet ends all later buckets too, so metered copies leave last.
+Only copies pass here. The one flow counts them, or its meter, which counts what passes. A meter that drops a packet
+ends all later buckets too, so metered copies leave last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until the remaining budget is known
 
 
 def through(site: Site) -> dict[str, Resubmit]:
-    """Return, for each uplink with limits, the resubmit of its copies."""
+    """Return the resubmit of copies, by uplink with limits."""
     return {
         uplink.name: Resubmit(FIRST_COPIES + number)
         for number, uplink in enumerate(site.uplinks)
@@ -42,9 +42,9 @@ def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
 
 
 def counted(site: Site, installed: Installed) -> dict[str, CopyCounter]:
-    """Return the copied bytes of each uplink with limits, including tunnel headers.
+    """Return the copied bytes by uplink, including tunnel headers.
 
-    With a budget the meter counts: its counter is current, while a flow's counter lags and includes drops.
+    With a budget the meter counts: a flow's counter lags and includes drops.
     """
     found = {}
     for number, uplink in enumerate(site.uplinks):

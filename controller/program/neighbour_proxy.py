@@ -5,8 +5,8 @@
     NEIGHBOUR  by the address asked for: the second half, and back out of the port. The address's own port gets no
                reply: the terminal answers there, also in duplicate address detection (RFC 5227)
 
-Such terminals believe that they share a link, and the gateway routes between them: it replies with its own MAC, with
-no controller alive. One flow for each port and two for each address are enough.
+Such terminals believe that they share a link. The gateway replies with its own MAC and routes between
+them, even with no controller alive. One flow for each port and two for each address are enough.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
 
 
 def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
-    """Return the subnet for which the gateway answers for `target` at this port, or None."""
+    """Return the subnet for which the gateway answers at this port."""
     for link in divided(site):
         if port in link.ports and any(each.place.address == target and each.place.port != port for each in link.places):
             return link.subnet
@@ -53,7 +53,7 @@ def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
 def proxy_asked(
     family: Family, in_port: int, mac: str, network: str, datapath: Datapath, *, learns: bool
 ) -> Iterator[Flow]:
-    """Yield the first half of replies at a port. `learns`: the controller sees the questions too."""
+    """Yield first halves at a port. `learns`: the controller sees the questions too."""
     shown = (ToController(),) if learns else ()
     if family is Family.IPV4:
         yield _asked_by_arp(in_port, mac, network, shown)
@@ -62,7 +62,6 @@ def proxy_asked(
 
 
 def proxy_answered(family: Family, address: str, own_port: int, datapath: Datapath) -> Iterator[Flow]:
-    """Yield the second half of replies for an address."""
     if family is Family.IPV4:
         question, answer = _arp_answer(address)
     elif datapath is Datapath.NETDEV:
@@ -100,7 +99,7 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
         turned += (Move("ipv6_src", "ipv6_dst"), SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT))
     else:
         shown = (ToController(),)
-        # A solicitation in a neighbour's name causes an advertisement to it, which it did not ask for.
+        # A solicitation in a neighbour's name causes an unrequested advertisement to it.
         announced = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
         yield Flow(ENTRY, PROXY_ANNOUNCED_PRIORITY, fields(**announced))
         yield Flow(ENTRY, PROXY_ALONE_PRIORITY, fields(**question), shown)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a switch as plain values: flows, groups, meters and their counters.
+"""The program of a switch as plain values: flows, groups, meters and counters.
 
-Field names are OpenFlow's own (`eth_dst`, `ipv4_src`, ...). Field values have one canonical form, so
-that a program read back from a switch compares equal to the one that was sent:
+Field names are OpenFlow's (`eth_dst`, `ipv4_src`, ...). Values have one canonical form, so that a program read back
+compares equal to the one that was sent:
 
     numbers            int
     MAC addresses      "08:00:27:81:6b:cf"
@@ -17,17 +17,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast", in every flow of this controller
+COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast"
 COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00  # the low 16 bits are free
-GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # reserved: groups have no cookie
-METER_IDS = range(0x6200, 0x6300)  # reserved: meters have none either
+GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # groups have no cookie
+METER_IDS = range(0x6200, 0x6300)  # meters have none either
 
 Value = int | str
 Fields = tuple[tuple[str, Value], ...]
 
 
 def fields(**values: Value) -> Fields:
-    """Return the canonical form of a match: sorted by name."""
     return tuple(sorted(values.items()))
 
 
@@ -73,7 +72,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class OutputInPort:
-    """Output to the ingress port. OpenFlow allows it only as the reserved port IN_PORT."""
+    """Output to the ingress port, which OpenFlow allows only as IN_PORT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class ToGroup:
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Process a packet in another table (Open vSwitch extension): for buckets, which have no goto."""
+    """Continue in another table (Open vSwitch extension): buckets have no goto."""
 
     table: int
 
@@ -98,7 +97,7 @@ Action = SetField | Move | DecTtl | Output | OutputInPort | ToController | ToGro
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One line of a table. `meter` limits what matches; `goto` continues in a later table."""
+    """One line of a table. `goto` continues in a later one."""
 
     table: int
     priority: int
@@ -122,7 +121,7 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket. `watch_port` is set in FAST_FAILOVER groups only: the first bucket with a live port applies."""
+    """A bucket. `watch_port` is for FAST_FAILOVER only: the first bucket with a live port applies."""
 
     actions: tuple[Action, ...]
     watch_port: int | None = None
@@ -138,7 +137,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Drops packets above `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`. Ethernet headers count."""
+    """A limit of `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`. Ethernet headers count."""
 
     meter_id: int
     rate_kbps: int
@@ -147,7 +146,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All flows, groups and meters of this controller on one switch."""
+    """This controller's flows, groups and meters on one switch."""
 
     flows: Mapping[FlowKey, Flow] = field(default_factory=dict)
     groups: Mapping[int, Group] = field(default_factory=dict)
@@ -173,15 +172,15 @@ class PacketCounters:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A switch as read: this controller's program, foreign flows in places that it may need, and counters."""
+    """A switch as read: our program, foreign flows where ours may go, and counters."""
 
     program: Program
     foreign_flows: frozenset[FlowKey] = frozenset()
     flow_counters: Mapping[FlowKey, PacketCounters] = field(default_factory=dict)
     bucket_counters: Mapping[int, tuple[PacketCounters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
-    meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
-    meter_packets: Mapping[int, int] = field(default_factory=dict)  # packets of meter_passed
+    meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes since the meter's last modification
+    meter_packets: Mapping[int, int] = field(default_factory=dict)  # likewise
 
 
 @dataclass(frozen=True, slots=True)

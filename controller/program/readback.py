@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that installed groups reveal: learned MACs, and the terminal whose packets a group counts."""
+"""The state in installed groups: learned MACs, and the terminal whose packets a group counts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from controller.program.program import Bucket, Group, Output, Resubmit, SetField
 
 @dataclass(frozen=True, slots=True)
 class LeavingGroup:
-    """The terminal and class of the packets that a group sends to uplinks."""
+    """The terminal and class of a group's packets."""
 
     terminal: str
-    traffic: str  # the name of the class
-    sent: bool  # sent by the terminal; else sent to it from the other end
+    traffic: str
+    sent: bool  # by the terminal, otherwise to it
 
 
 @lru_cache(maxsize=256)
 def leaving_ways(site: Site) -> Mapping[int, LeavingGroup]:
-    """Return the terminal and class of each group."""
     own = {
         name.group_id: LeavingGroup(each.terminal.name, traffic.name, sent=True)
         for each in served(site)
@@ -40,7 +39,7 @@ def leaving_ways(site: Site) -> Mapping[int, LeavingGroup]:
 
 
 def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group]) -> dict[Neighbour, str]:
-    """Return the learned MACs that installed groups contain. It is the inverse of `compile`."""
+    """Return the learned MACs in installed groups: the inverse of `compile`."""
     macs: dict[Neighbour, str] = {}
     numbers = {port.number: name for name, port in ports.items()}
     uplinks = {uplink.port: uplink for uplink in site.uplinks}
@@ -58,7 +57,7 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
 
 
 def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return, by terminal, the groups of packets that it sends to uplinks and of those that it receives."""
+    """Return, by terminal, the groups of sent and of received packets."""
     ids: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {terminal.name: ((), ()) for terminal in site.terminals}
     for each in served(site):
         sends, receives = ids[each.terminal.name]
@@ -70,14 +69,14 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
-    """Return buckets in this controller's form: a person may have written others into its range."""
+    """Skip buckets of another form: a person may have written them into this range."""
     found = groups[group_id].buckets if group_id in groups else ()
     led = (bucket for bucket in found if _sent_to(bucket) or _led_to(bucket))
     return tuple(bucket for bucket in led if _written(bucket, "eth_dst"))
 
 
 def _led_to(bucket: Bucket) -> int:
-    """Return the table to which a metered copy goes, or 0."""
+    """Return the table of a metered copy, or 0."""
     return next((action.table for action in bucket.actions if isinstance(action, Resubmit)), 0)
 
 

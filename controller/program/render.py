@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs and changes in the syntax of ovs-ofctl, for a bridge without a controller and for people.
 
-Ports are written by name, so a file fits every bridge that has ports of these names.
+Ports are written by name, so a file fits every bridge with these names.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from controller.program.program import (
     Value,
 )
 
-# Fields that ovs-ofctl calls by another name, and the registers that `move` needs.
+# Names in ovs-ofctl that differ, and the registers that `move` needs.
 NAMES = {
     "ipv4_src": "ip_src",
     "ipv4_dst": "ip_dst",
@@ -73,14 +73,11 @@ REGISTERS = {
 
 
 class Unwritten(Exception):
-    """A site that needs a controller: without one, a switch learns no MACs, counts no copies and relays nothing.
-
-    The file must give every MAC, and neither budgets nor relaying.
-    """
+    """A site that needs a controller: to learn MACs, count copies or relay."""
 
 
 def wholly_written(site: Site) -> Known:
-    """Return the state of a site from its file alone, with ports numbered in the order of the file."""
+    """Return the state from the file alone, with ports numbered in its order."""
     if site.relaying is not None:
         raise Unwritten(f"site {site.name}: relaying needs a controller and an agent; remove `relaying`")
     if missing := list(_missing_macs(site)):
@@ -110,7 +107,7 @@ def _missing_macs(site: Site) -> Iterator[str]:
 
 
 class Renderer:
-    """Writes flows and groups with the names of a bridge's ports, or with numbers for unknown ports."""
+    """A writer of flows and groups with a bridge's port names."""
 
     def __init__(self, ports: Mapping[str, Port] | None = None) -> None:
         self._names = {port.number: name for name, port in (ports or {}).items()}
@@ -128,7 +125,7 @@ class Renderer:
         return f"cookie={COOKIE:#x},{self.place(flow.key)} actions={self._does(flow)}"
 
     def place(self, key: FlowKey) -> str:
-        """Return the table, priority and match of a flow, which identify it on its bridge."""
+        """Return the key that identifies a flow on its bridge."""
         table, priority, match = key
         return f"table={table},priority={priority}" + "".join(f",{self._field(*each)}" for each in match)
 
@@ -193,7 +190,6 @@ def _register(name: str) -> str:
 
 
 def describe(change: Change, ports: Mapping[str, Port]) -> str:
-    """Return a change in the syntax of dump-flows and dump-groups."""
     render = Renderer(ports)
     match change:
         case AddFlow(flow):

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows that answer ARP, neighbour discovery and pings for the gateway's own addresses.
 
-A flow turns a question into its answer and sends it back. A neighbour solicitation takes two tables: OpenFlow writes
-the fields of an advertisement only after a flow has matched an advertisement. Duplicate address detection is left to
-the app: its answer needs an option that the question lacks.
+A neighbour solicitation takes two tables: OpenFlow writes the fields of an advertisement only after a flow has matched
+an advertisement. Duplicate address detection is left to the app: its answer needs an option that the question lacks.
 
 Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation goes to the
-app, which advertises, and is also sent back as the gateway's own solicitation of the asker. The asker learns the MAC
-from its source link-layer address (RFC 4861, 7.2.3), even with no controller alive. That entry is unconfirmed, so the
-asker asks again after a while. Only a solicitation to a solicited-node group is sent back so, and only by unicast: two
-gateways would otherwise solicit each other for ever. The app answers unicast solicitations. A host that gets no answer
-to one asks the group.
+app, which advertises, and returns as the gateway's own solicitation of the asker. The asker learns the MAC from its
+source link-layer address (RFC 4861, 7.2.3), even with no controller alive. That entry is unconfirmed, so the asker asks
+again. Only a solicitation to a solicited-node group returns so, and only by unicast: two gateways would otherwise
+solicit each other for ever. The app answers unicast solicitations. A host without an answer to one asks the group.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
 ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, 2.7.1
-UNROUTED_HOP_LIMIT = 255  # a solicitation with any other came through a router: discarded (RFC 4861, 7.1.1)
+UNROUTED_HOP_LIMIT = 255  # any other came through a router: discarded (RFC 4861, 7.1.1)
 FRESH_TTL = 64
 
 
 def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
-    """Answer for `own`. Packets that show the MACs of `learn`, an address or a network, go to the controller too."""
+    """Answer for `own`. Packets that show the MACs of `learn` go to the controller too."""
     family = Family.of(own)
     if family is Family.IPV4:
         yield from _arp(in_port, mac, own, learn)
@@ -53,7 +51,7 @@ def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath:
 
 
 def from_ourselves(in_port: int, own: Address) -> Iterator[Flow]:
-    """Drop solicitations that name the gateway as their source: another host sent them."""
+    """Drop solicitations in the gateway's name: another host sent them."""
     if Family.of(own) is Family.IPV6:
         solicitation = {**_discovery_of(in_port), "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_src": str(own)}
         yield Flow(ENTRY, OURSELVES_PRIORITY, fields(**solicitation))

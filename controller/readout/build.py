@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the Snapshot: the state of the core at one moment."""
+"""Build the snapshot of the core."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from controller.switches.switch import Switch
 
 
 def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset_s: float) -> Snapshot:
-    """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
+    """`wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
         version=version,
         gateways=tuple(
@@ -204,7 +204,7 @@ def _counted(by_group: dict[int, list[PacketCounters]], group_ids: tuple[int, ..
 
 
 def _flows_counted(switch: Switch) -> dict[int, list[PacketCounters]]:
-    """Return the counters of the flows to each group. A group's own counters restart when it is modified."""
+    """Return the counters of flows to each group: a group's own restart when it is modified."""
     by_group: dict[int, list[PacketCounters]] = {}
     for key, counters in switch.installed.flow_counters.items():
         flow = switch.installed.program.flows.get(key)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot: the readable state of the controller at one moment. The core replaces the whole value.
+"""The snapshot: the readable state of the controller. The core replaces the whole value.
 
-`sent` and `received` of a terminal are from its point of view. `sent` is counted by the flows that match its packets,
-`received` by the flows to its delivery groups. Times are Unix seconds. Counters are those of the switch's last reading.
+`sent` and `received` are from the terminal's point of view. `sent` is counted by flows that match its packets,
+`received` by flows to its delivery groups. Times are Unix seconds. Counters are those of the switch's last reading.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from controller.switches.switch import GatewayState
 
 class AgentState(StrEnum):
     HERE = "here"
-    SILENT = "silent"  # no message for three periods: its last report no longer counts
+    SILENT = "silent"  # three periods without a message: its last report no longer counts
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class NextHopView:
     address: Address
-    mac: str | None  # None: neither configured nor learned yet
+    mac: str | None  # None: neither configured nor learned
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelView:
     up: bool
-    reason: str | None  # why the tunnel is down
+    reason: str | None  # why it is down
     end: TunnelEnd | None  # None: no agent reports it
 
 
@@ -61,13 +61,13 @@ class UplinkView:
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHopView, ...]
     counters: PortCounters | None
-    tunnel: TunnelView | None  # None: the uplink is no tunnel
+    tunnel: TunnelView | None  # None: no tunnel
     budget: BudgetView | None = None  # None: no budget, or the peer site counts it
 
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    uplink: str | None  # None: it delivers to a terminal
+    uplink: str | None  # None: to a terminal
     counters: PacketCounters | None
 
 
@@ -99,11 +99,11 @@ class UnidentifiedView:
 class CopiesView:
     """The copies of a site with a peer site."""
 
-    copied: tuple[str, ...]  # protocols copied to every uplink in mode bicast, or "all"
-    eliminated: bool  # only the first copy of an incoming packet passes
-    reason: str | None  # why copies are not eliminated
-    window_us: int | None  # time in which copies are recognised; None: no report
-    paths: tuple[PathCopies, ...]  # counted since the order; empty: no report
+    copied: tuple[str, ...]  # protocols copied in mode bicast, or "all"
+    eliminated: bool  # only the first copy passes
+    reason: str | None  # why not
+    window_us: int | None  # in which copies are recognised; None: no report
+    paths: tuple[PathCopies, ...]  # since the order; empty: no report
     silent: tuple[SilentView, ...]
     unidentified: tuple[UnidentifiedView, ...]
 
@@ -112,28 +112,28 @@ class CopiesView:
 class FittingView:
     """The packet size of tunnels that hosts inside learn."""
 
-    largest_bytes: int | None  # of an IP packet; None: not known
-    missing: tuple[tuple[str, str], ...]  # ports where hosts do not learn it, with the reason
+    largest_bytes: int | None  # of an IP packet; None: unknown
+    missing: tuple[tuple[str, str], ...]  # ports, with the reason
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayView:
     name: str
-    dpid: str  # 16 hex digits, as in gateway.yaml
+    dpid: str  # 16 hex digits
     bridge: str
     state: GatewayState
     since: float  # of the state
     peer: str | None  # None: not connected
-    rival: str | None  # another peer with this dpid, rejected while the first one answers
+    rival: str | None  # another peer with this dpid, rejected while the first answers
     last_error: str | None
     reconciles: int
     changes_sent: int
-    last_changes: int  # sent by the last reconcile
+    last_changes: int  # by the last reconcile
     refusals: int
-    conflicts: tuple[str, ...]  # foreign flows that block flows of this controller
+    conflicts: tuple[str, ...]  # foreign flows that block flows of ours
     uplinks: tuple[UplinkView, ...]
     groups: tuple[GroupView, ...]
-    copies: CopiesView | None  # None: the site has no peer site
+    copies: CopiesView | None  # None: no peer site
     fitting: FittingView | None  # None: no tunnels, or no report
 
 
@@ -142,7 +142,7 @@ class AddressView:
     address: Address
     subnet: str
     port: str
-    mac: str | None  # None: neither configured nor learned yet
+    mac: str | None  # None: neither configured nor learned
 
 
 class ActiveBy(StrEnum):
@@ -150,7 +150,7 @@ class ActiveBy(StrEnum):
 
     PEOPLE = "people"
     POLICIES = "policies"
-    DEFAULT = "default"  # the configuration
+    DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ class ClassView:
 
     name: str
     mode: Mode
-    mode_overridden: bool  # an override set it
-    acting: Mode  # the mode that is in force now; never auto
+    mode_overridden: bool
+    acting: Mode  # in force; never auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class PassedView:
     """Packets of one class of a terminal's traffic, in one direction."""
 
     traffic: str  # a named class, protocols, "everything" or "everything else"
-    sent: bool  # by the terminal; otherwise to the terminal
+    sent: bool  # by the terminal; otherwise to it
     copied: int  # over several uplinks
     alone: int  # over one uplink
 
@@ -177,7 +177,7 @@ class PassedView:
 class TrafficView:
     """Recent traffic, from the switches' counters."""
 
-    seconds: float  # the interval, which ends at the last reading
+    seconds: float  # up to the last reading
     passed: tuple[PassedView, ...]
 
 
@@ -186,12 +186,12 @@ class TerminalView:
     name: str
     gateway: str
     mode: Mode  # of traffic outside `classes`
-    acting: Mode  # the mode that is in force now; never auto
+    acting: Mode  # in force; never auto
     active_uplink: str
     default_uplink: str
     access_point: str | None
     active_by: ActiveBy
-    mode_overridden: bool  # an override set the mode and takes precedence over the file, as active_by "people" does
+    mode_overridden: bool  # it precedes the file
     addresses: tuple[AddressView, ...]
     sent: PacketCounters | None
     received: PacketCounters | None
@@ -210,11 +210,11 @@ class AgentView:
     name: str
     role: Role
     state: AgentState
-    since: float  # start of the session, or its end
+    since: float  # or its end
     peer: str
     version: str
     path_manager: PathManager
-    reported_at: float | None  # time of the last report; None: no report yet
+    reported_at: float | None  # None: no report yet
     reports: int
     terminals: tuple[str, ...]  # whose connections it reports
     missing: tuple[MissingView, ...]
@@ -230,7 +230,7 @@ class HealthView:
     health: UplinkHealth
     reason: str
     since: float
-    addresses: tuple[str, ...]  # the terminal's addresses there; none: its connections have no path of their own there
+    addresses: tuple[str, ...]  # none: no path of their own there
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class HandView:
     said: str
     connections: int
     took_us: int
-    orders: int  # later orders move connections opened since
+    orders: int  # later ones move connections opened since
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,11 @@ class DecisionView:
     uplink: str
     left: str
     reason: str
-    hard: bool  # data in flight on the old path is retransmitted
-    copies: bool | None  # mode auto starts or ends copies; None: the decision is about the uplink
-    hands: tuple[HandView, ...]  # the gateway comes first
+    hard: bool  # in-flight data is retransmitted
+    copies: bool | None  # by mode auto; None: about the uplink
+    hands: tuple[HandView, ...]  # gateway first
     unmoved: str | None  # why no agent got an order
-    reporters: tuple[str, ...] = ()  # agents whose reports caused it; empty: a person, a port or a timer did
+    reporters: tuple[str, ...] = ()  # empty: a person, a port or a timer caused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class ArmedFailoverView:
     fallback: str
     no_progress_ms: int
     until: float
-    refused: str | None  # why the agent refused it
+    refused: str | None  # the agent's reason
     away: str | None  # why the agent is unreachable: it keeps the failover until `until`, unless it has ended
 
 
@@ -286,8 +286,8 @@ class CopyingView:
     mode: Mode
     acting: Mode  # never auto
     reason: str
-    since: float | None  # time of the decision; None: no decision
-    copied: tuple[str, ...] = ()  # traffic copied in mode bicast: named classes and protocols, or "everything"
+    since: float | None  # None: no decision
+    copied: tuple[str, ...] = ()  # in mode bicast: named classes and protocols, or "everything"
     whole: str | None = None  # why not everything is copied; None: everything is, or the file limits it
     traffic: TrafficView = TrafficView(0.0, ())
 
@@ -301,24 +301,24 @@ class CourseView:
     active_uplink: str
     active_by: ActiveBy
     movers: tuple[str, ...]  # agents that move its connections
-    unmoved: str | None  # why there is no such agent
+    unmoved: str | None  # why there is none
     own_end: EndView
     other_end: EndView
     uplinks: tuple[HealthView, ...]
     armed_failovers: tuple[ArmedFailoverView, ...]
-    decisions: tuple[DecisionView, ...]  # the newest first
+    decisions: tuple[DecisionView, ...]  # newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    version: str  # of the controller
+    version: str
     gateways: tuple[GatewayView, ...]
     terminals: tuple[TerminalView, ...]
     agents: tuple[AgentView, ...]
     config_path: str
     config_loaded_at: float
     config_failures: int
-    config_error: str | None  # why the current file was refused; the previous one stays in force
+    config_error: str | None  # why the file was refused; the previous one stays in force
     access_points: tuple[AccessPointView, ...]
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()

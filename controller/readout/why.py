@@ -117,7 +117,7 @@ def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 
 def _reason(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
-    """Return why packets are copied or not, and the time of the decision by the core's clock."""
+    """Return why packets are copied or not, and the decision's time by the core's clock."""
     watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
     if mode is Mode.BICAST and barred is not None:
         return barred, None
@@ -154,7 +154,6 @@ def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -
 
 
 def _named(site: Site, traffic: TrafficClass) -> str:
-    """Return the name of a class for people."""
     if traffic in site.named:
         return traffic.name
     if traffic.protocols:
@@ -178,7 +177,7 @@ def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 
 def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
-    """Return the agents at the terminal's end. For relayed traffic, this end is the gateway's host."""
+    """For relayed traffic, the terminal's end is the gateway's host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
     telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
@@ -210,7 +209,6 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
 
 
 def _away(agent: Agent) -> str | None:
-    """Return why the agent is unreachable, or None."""
     if agent.session is None:
         return f"disconnected ({agent.gone_reason})"
     return "is silent" if agent.silent else None

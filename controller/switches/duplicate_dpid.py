@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arbitration between two connections with one dpid: the second waits until the first proves alive or dead.
 
-If the first answers a barrier, two bridges share a dpid, or one bridge has two targets that both lead here. Then the
-first stays: if each newcomer replaced it, both would lose their controller repeatedly. If the first does not answer,
-its TCP connection is dead, and the newcomer is the same switch.
+If the first answers a barrier, two bridges share a dpid, or one bridge has two targets that lead here. The first stays:
+if each newcomer replaced it, both would lose their controller repeatedly. Otherwise its TCP connection is dead, and the
+newcomer is the same switch.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ TOLD_FOR_S = 30.0  # Open vSwitch reconnects at least every 8 s
 
 class DuplicateDpid:
     def __init__(self, tickets: Tickets) -> None:
-        self.rival: str | None = None  # the peer last rejected, while it may still reconnect
+        self.rival: str | None = None  # last rejected peer, while it may still reconnect
         self._sent_away_at = 0.0
         self._tickets = tickets
         self._waiting: SwitchOpened | None = None
-        self._question: int | None = None  # the ticket of the barrier
+        self._question: int | None = None  # ticket of the barrier
         self._asked_at = 0.0
 
     def knock(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
-        """Send a barrier to session `served`. Only the newest newcomer waits; an older one is closed."""
+        """Send a barrier to session `served`. Only the newest newcomer waits."""
         if self._waiting is not None:
             yield Close(self._waiting.session, f"the same switch reconnected, from {newcomer.peer}")
         self._waiting = newcomer
@@ -37,7 +37,6 @@ class DuplicateDpid:
             yield Apply(served, self._question, ())
 
     def answered(self, ticket: int, peer: str | None, now: float) -> Iterator[Effect]:
-        """Close the newcomer, because the served switch at `peer` has answered the barrier."""
         if ticket != self._question:
             return
         gone = self.leave()
@@ -50,16 +49,13 @@ class DuplicateDpid:
             )
 
     def silent(self, now: float) -> bool:
-        """Return whether a newcomer waits and the served switch did not answer in time."""
         return self._waiting is not None and now - self._asked_at >= ANSWERS_WITHIN_S
 
     def enter(self) -> SwitchOpened | None:
-        """Return the newcomer that is served next, or None. The old connection has ended."""
         self.rival = None
         return self.leave()
 
     def leave(self) -> SwitchOpened | None:
-        """Return the waiting newcomer, or None, and stop waiting."""
         gone, self._waiting, self._question = self._waiting, None, None
         return gone
 
@@ -68,7 +64,6 @@ class DuplicateDpid:
             self.rival = None
 
     def on_event(self, event: SwitchEvent) -> None:
-        """Apply an event of the waiting newcomer."""
         if self._waiting is None or self._waiting.session != event.session:
             return
         if isinstance(event, SwitchClosed):

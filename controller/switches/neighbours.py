@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neighbours of a bridge: the schedule of MAC requests, the answers that count, and proxy replies."""
+"""The neighbours of a bridge: MAC requests, the answers that count, and proxy replies."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CHANGE_EVERY_S = 1.0
 class NeighbourDamping:
     def __init__(self) -> None:
         self._changed_at: dict[Neighbour, float] = {}
-        self._waiting: dict[Neighbour, str] = {}  # the newest MAC that came too early
+        self._waiting: dict[Neighbour, str] = {}  # newest MACs that came too early
 
     def accepts(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
-        """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
+        """Return whether `mac` replaces the known MAC. A MAC that comes too early may be due() later."""
         self._waiting.pop(where, None)
         if mac == known:
             return False
@@ -36,7 +36,7 @@ class NeighbourDamping:
         return True
 
     def due(self, now: float) -> dict[Neighbour, str]:
-        """Remove and return the MACs that waited long enough. One tick takes them all: one compilation serves many."""
+        """Remove and return the MACs that waited long enough. One compilation serves many."""
         due = {where: mac for where, mac in self._waiting.items() if now - self._changed_at[where] >= CHANGE_EVERY_S}
         for where in due:
             del self._waiting[where]
@@ -44,7 +44,7 @@ class NeighbourDamping:
         return due
 
 
-# Schedule of requests: frequent until an answer comes, then rare, to notice a change
+# Schedule: frequent until an answer comes, then rare, to notice a change
 
 NEXT_HOP_EVERY_S = 1.0  # no packet leaves by an uplink until its next hop has answered
 TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # backoff: an absent phone is not worth a broadcast per second
@@ -53,12 +53,12 @@ KNOWN_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WantedNeighbour:
-    """A neighbour to ask for its MAC or for a sign of life, with the source address and MAC of the request."""
+    """A neighbour to ask for its MAC or for a sign of life."""
 
     where: Neighbour
     source: Address
     source_mac: str
-    uplink: str | None  # the uplink of a next hop; None: a terminal
+    uplink: str | None  # of a next hop; None: a terminal
 
 
 def wanted_neighbours(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[WantedNeighbour]:
@@ -78,7 +78,7 @@ def wanted_neighbours(site: Site, observed: Observed, doubted: frozenset[str]) -
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
-    """Return every address whose MAC is not in gateway.yaml."""
+    """Return the addresses whose MACs are not in gateway.yaml."""
     hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
     places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
     return frozenset((*hops, *places))
@@ -122,7 +122,7 @@ class Schedule:
         return pause
 
     def at_once(self, port: str) -> None:
-        """Ask every neighbour on a changed port again: other hosts may be behind it now."""
+        """Ask again on a changed port: other hosts may be behind it now."""
         for where in [where for where in self._next if where[0] == port]:
             del self._next[where]
             self._pause_s.pop(where, None)
@@ -140,21 +140,18 @@ class Neighbourhood:
         self._site, self._learnable = site, learnable(site)
 
     def opened(self) -> None:
-        """Forget all answers: over a new connection no neighbour has answered yet."""
         self._schedule = Schedule()
 
     def port_changed(self, port: str) -> None:
         self._schedule.at_once(port)
 
     def accepts(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
-        """Return whether `mac` replaces the known MAC now. If not, due() may return it later."""
         if where not in self._learnable:
             return False
         self._schedule.answered(where)
         return self._learning.accepts(where, mac, known, now)
 
     def due(self, now: float) -> Mapping[Neighbour, str]:
-        """Remove and return the MACs that are due."""
         return self._learning.due(now)
 
     def requests(self, session: int, observed: Observed, doubted: frozenset[str], now: float) -> Iterator[Ask]:
@@ -163,10 +160,8 @@ class Neighbourhood:
             yield Ask(session, observed.ports[name].number, each.source_mac, each.source, address)
 
 
-# Advertisements that the controller sends where no flow can answer
-#
-# These answer duplicate address detection, and on Open vSwitch's kernel datapath every solicitation
-# (program/responders.py).
+# Advertisements where no flow can answer: duplicate address detection, and on Open vSwitch's kernel datapath every
+# solicitation (program/responders.py).
 
 EVERY_S = 0.9  # per asker, which asks again after 1 s (RFC 4861, 10)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pace of a switch: the schedule of readings, the timeouts of answers, and the rate of compilations."""
+"""The pace of a switch: readings, timeouts of answers, and the rate of compilations."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ class ReadSchedule:
         return now >= self._next_at
 
     def taken(self, session: int, now: float) -> None:
-        """Schedule the next reading at a second that depends on the session, so that switches take turns."""
+        """Schedule the next reading at a second that depends on the session: switches take turns."""
         soon = math.floor(now) + 1
         self._next_at = soon + (session - soon) % self.every_s
 
     def hasten(self, now: float) -> None:
-        """Make the next reading due within a second."""
         self._next_at = min(self._next_at, math.floor(now) + 1)
 
     def postponed(self, now: float) -> None:
         self._next_at = now + EVERY_S
 
 
-# Cache: a program that was read and verified is not compared field by field again
+# Cache: a verified program is not compared field by field again
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,7 +53,7 @@ class ReadCache:
     def recognised(self, read: Program) -> Program:
         """Replace each value that is identical to the earlier reading by its compiled value.
 
-        edges/openflow/multipart.py keeps the objects, so thousands of equal values compare by identity.
+        edges/openflow/multipart.py keeps the objects, so thousands of values compare by identity.
         """
         return replace(
             read,
@@ -67,7 +66,7 @@ def _recognised(found: Mapping[K, V], before: Mapping[K, V], meant: Mapping[K, V
     return {key: meant[key] if before.get(key) is value else value for key, value in found.items()}
 
 
-# Timeouts: a switch may answer echoes and nothing else
+# A switch may answer echoes and nothing else.
 
 ANSWERS_WITHIN_S = 10.0
 
@@ -82,11 +81,11 @@ class ReplyTimeouts:
         self._since: dict[SwitchQuery, float] = {}
 
     def question_sent(self, question: SwitchQuery, now: float) -> None:
-        """Start the timeout. A repeated question does not restart it."""
+        """A repeated question does not restart the timeout."""
         self._since.setdefault(question, now)
 
     def progressed(self, question: SwitchQuery, now: float) -> None:
-        """Restart the timeout: an answer to an earlier question shows progress."""
+        """An answer to an earlier question shows progress."""
         if question in self._since:
             self._since[question] = now
 
@@ -94,7 +93,7 @@ class ReplyTimeouts:
         self._since.pop(question, None)
 
     def ended(self, now: float) -> str | None:
-        """Return which answer is overdue, as part of a sentence, or None."""
+        """Return which answer is overdue, as part of a sentence."""
         late = (question for question, since in self._since.items() if now - since >= ANSWERS_WITHIN_S)
         return next(
             (f"has not answered {question} for {ANSWERS_WITHIN_S:g} s, but answers echo requests" for question in late),
@@ -129,7 +128,7 @@ class Compilations:
     The next tick compiles in any case.
     """
 
-    AT_ONCE, AT_REST, PER_S = 4, 4, 15.0  # so that a delayed change is in the buckets within 100 ms
+    AT_ONCE, AT_REST, PER_S = 4, 4, 15.0  # a delayed change is in the buckets within 100 ms
 
     def __init__(self) -> None:
         self._left = float(self.AT_ONCE + self.AT_REST)
@@ -138,11 +137,9 @@ class Compilations:
 
     @property
     def next_at(self) -> float | None:
-        """The time from which at_rest() may return True, or None if no change waits."""
         return self._at + max(0.0, 1 - self._left) / self.PER_S if self.owed else None
 
     def at_once(self, now: float) -> bool:
-        """Record a port change and return whether to compile now."""
         self.owed = True
         return self._take(now, keep=self.AT_REST)
 

@@ -71,10 +71,10 @@ class GatewayState(StrEnum):
     """The progress of a switch towards its program."""
 
     ABSENT = "absent"  # not connected
-    READING = "reading"  # connected; the reading has no answer yet
-    INSTALLING = "installing"  # changes are sent; their barrier has no answer yet
-    STEADY = "steady"  # the installed program is the wanted one
-    REFUSED = "refused"  # the switch refused a change; see `last_error`
+    READING = "reading"  # no answer yet
+    INSTALLING = "installing"  # no answer to the barrier yet
+    STEADY = "steady"
+    REFUSED = "refused"  # see `last_error`
 
 
 LOST_EVERY_S = 1.0  # readings after lost flows
@@ -89,8 +89,8 @@ class Switch:
         self.site = site
         self.observed = Observed()
         self.screened: frozenset[str] = frozenset()  # excluded uplinks; the next settle() applies a change
-        self.rates: Mapping[str, CopyRateLimit] = {}  # limits of copies, set by the core
-        self.installed = Installed(EMPTY)  # the last reading, for its counters
+        self.rates: Mapping[str, CopyRateLimit] = {}  # of copies, set by the core
+        self.installed = Installed(EMPTY)  # last reading
         self.session: int | None = None
         self.peer: str | None = None
         self.since = now
@@ -103,9 +103,9 @@ class Switch:
         self._reach: dict[str, UplinkReach] = {}  # by uplink, for this connection; empty with one uplink
         self._reach_at = self._count_at = now
         self._echo_number = 0
-        self.dead_changed = False  # the set of dead uplinks changed since the core last read it
-        self._learned = False  # there are MACs that no program contains yet
-        self._port_changes = Compilations()  # port changes that no program contains yet
+        self.dead_changed = False  # since the core last read it
+        self._learned = False  # MACs that no program contains yet
+        self._port_changes = Compilations()  # in no program yet
         self._advertised = Seldom(neighbours.EVERY_S)
         self._log_limit = Seldom(TOLD_EVERY_S)
         self._doubted = Seldom(EVERY_S)
@@ -114,18 +114,16 @@ class Switch:
         self._expected: Program | None = None
         self._agreed = ReadCache()
         self._read_ticket: int | None = None  # None: no reading is open
-        self._read_asked_at = self.installed_asked_at = now  # times of the last request, and of the last answered one
-        self._apply_ticket = 0  # the last one sent
+        self._read_asked_at = self.installed_asked_at = now  # last request, and last answered one
+        self._apply_ticket = 0
         self._applied = True
         self._verified = False
         self._refused = False
-        self._corrected = False  # the last reading differed from the wanted program
-        self._flows_deleted = False  # by others, since the last reading was requested
-        self._compared_at = float("-inf")  # time of the last full comparison
+        self._corrected = False  # last reading differed from the wanted program
+        self._flows_deleted = False  # by others, since the last request
+        self._compared_at = float("-inf")  # last full comparison
         self._looks, self._often = ReadSchedule(now), False
         self._counts()
-
-    # State
 
     @property
     def state(self) -> GatewayState:
@@ -139,8 +137,6 @@ class Switch:
 
     def expected(self) -> Program | None:
         return self._expected
-
-    # Events of the switch
 
     def opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
         self.session, self.peer, self.since = event.session, event.peer, now
@@ -161,7 +157,6 @@ class Switch:
         self.session, self.peer, self._expected, self.since = None, None, None, now
 
     def silent(self, now: float) -> str | None:
-        """Return why to close the connection, or None."""
         if self.duplicate_dpid.silent(now):
             return "did not answer, and the same switch reconnected"
         why = self._timeouts.ended(now)
@@ -176,7 +171,7 @@ class Switch:
         self._timeouts.answered(SwitchQuery.READ)
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
         self.installed_asked_at = self._read_asked_at
-        if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
+        if event.ticket < self._apply_ticket:  # a change went out behind the question
             if not self._verified and self._applied:
                 yield self._read(now)
             return
@@ -189,7 +184,7 @@ class Switch:
         before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
         as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected
         if as_it_was and now - self._compared_at < EVERY_S:
-            return  # this reading was for its counters
+            return  # only for its counters
         self._compared_at = now
         changes = yield from self.settle(wanted, now)
         if not changes:
@@ -210,7 +205,7 @@ class Switch:
             return
         self._timeouts.answered(SwitchQuery.APPLY)
         self._applied = True
-        # After a deletion the next reading is at most a second away. Otherwise deletions would set its pace.
+        # At most a second away after a deletion. Otherwise deletions would set the pace.
         if not self._verified and not self._refused and self._read_ticket is None and not self._flows_deleted:
             yield self._read(now)
 
@@ -220,7 +215,7 @@ class Switch:
             self._read_ticket = None
             self._timeouts.answered(SwitchQuery.READ)
             self._fail(f"the switch refused a read request: {event.reason}", now)
-        elif event.change is None:  # no installed state, for example a packet to a removed port
+        elif event.change is None:  # for example a packet to a removed port
             level = logging.WARNING if self._log_limit.allows(SwitchRefused, now) else logging.DEBUG
             log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
         elif not self._refused:  # later errors follow from the first
@@ -232,8 +227,8 @@ class Switch:
     def flows_lost(self, now: float) -> Iterator[Effect]:
         """Read the switch after others deleted flows of ours: at once, or within a second of the last reading.
 
-        The switch announces further deletions only after the next reading (edges/openflow/speaker.py), so that
-        reading must not be postponed.
+        The reading must not be postponed: the switch announces further deletions only after it
+        (edges/openflow/speaker.py).
         """
         if self._log_limit.allows(FlowsLost, now):
             log.warning(
@@ -246,7 +241,7 @@ class Switch:
             self._looks.hasten(now)
 
     def _fail(self, error: str, now: float) -> None:
-        """Log an error once, keep it as `last_error` and try again at the next reading."""
+        """Log an error once and try again at the next reading."""
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
@@ -276,7 +271,7 @@ class Switch:
         return where
 
     def _learn(self, macs: Mapping[Neighbour, str]) -> None:
-        """Record MACs. The next rest or tick compiles them together, as hundreds may answer at once."""
+        """Record MACs for the next rest or tick: hundreds may answer at once."""
         for where, mac in macs.items():
             known = where in self.observed.macs  # a MAC that keeps changing must not fill the log
             log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, where[1], mac)
@@ -312,17 +307,14 @@ class Switch:
         if self._looks.due(now) and self._read_ticket is None:
             yield self._read(now)
 
-    # The program
-
     def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
-        """Send the difference to the wanted program and return it."""
         if self._expected is None or self.session is None:
             return ()
         self._learned = self._port_changes.owed = False
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened, self.rates)))
         changes = diff(self._expected, target)
-        self._expected = target  # even if equal: the next diff then compares identical objects
+        self._expected = target  # even if equal: the next diff compares identical objects
         self.last_changes = len(changes)
         if not changes:
             return ()
@@ -336,7 +328,7 @@ class Switch:
         return changes
 
     def count_often(self, often: bool) -> None:
-        """Set whether the switch is read each second, for decisions that use its counters."""
+        """Read the switch each second, for decisions that use its counters."""
         self._often = often
         self._counts()
 
@@ -360,11 +352,8 @@ class Switch:
         kept = {key: flow for key, flow in program.flows.items() if key not in conflicts}
         return replace(program, flows=kept)
 
-    # Dead uplinks whose ports are up
-
     @property
     def brings_nothing(self) -> dict[str, str]:
-        """The dead uplinks, with the reasons."""
         return {name: one.dead for name, one in self._reach.items() if one.dead is not None}
 
     @property
@@ -373,7 +362,7 @@ class Switch:
         return {name: one.doubt for name, one in self._reach.items() if one.doubt is not None}
 
     def _reached(self, before: Mapping[str, UplinkReach]) -> dict[str, UplinkReach]:
-        """Return the state of each uplink, or nothing with one uplink. A state survives if its targets are the same."""
+        """Return the states, or nothing with one uplink. A state survives if its targets are the same."""
         if len(self.site.uplinks) < 2:
             return {}
         targets = {uplink.name: tuple(map(str, uplink.reach)) for uplink in self.site.uplinks}
@@ -401,7 +390,6 @@ class Switch:
                 self._reached_by(uplink, partial(reachability.far_answered, number=event.number, now=now))
 
     def _look_for_dead(self, now: float) -> Iterator[Effect]:
-        """Judge the answers, send probes and request counters, each when due."""
         if self.session is None or not self._reach:
             return
         before = self.brings_nothing
@@ -440,8 +428,6 @@ class Switch:
             if self.session is not None and own and hop_mac:
                 yield Echo(self.session, port.number, mac, hop_mac, own.ip, target, self._echo_number)
 
-    # Steps
-
     def _read(self, now: float) -> Read:
         assert self.session is not None
         self._read_ticket, self._flows_deleted, self._read_asked_at = self._tickets.draw(), False, now
@@ -478,11 +464,10 @@ class Switches(dict[int, Switch]):
         return next((each for each in self.values() if each.session == session), None)
 
     def ports(self) -> dict[int, Mapping[str, Port]]:
-        """Return the ports of the connected switches, by dpid."""
         return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
 
     def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
-        """Apply new sites. A removed site's switch keeps its flows and is disconnected."""
+        """A removed site's switch keeps its flows and is disconnected."""
         old = dict(self)
         self.clear()
         for site in sites:
