@@ -236,6 +236,8 @@ class Agent:
         self.ledger, self.standings, self.serves_strangers = None, {}, False
         self.unconfirmed = frozenset()
 
+    # Orders
+
     def order(self, order: Directive, terminal: str, tickets: Tickets, now: float) -> Direct:
         assert self.session is not None
         directive = tickets.draw()
@@ -295,6 +297,8 @@ class Agent:
             )
             log.warning(message, self.name, event.name)
         self._doubted = True
+
+    # Capabilities
 
     @property
     def missing(self) -> tuple[Capability, ...]:

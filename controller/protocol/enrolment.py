@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enrolment: the role and the terminal that a token binds, and what people may ask about agents.
+"""Enrolment: the role and terminal that a token binds, and requests about agents.
 
 | the name is                                            | its role |
 |---|---|
@@ -24,23 +24,23 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 PREFIX = "urn:bicast:agent:"
 
-Vouched = Mapping[str, "Credential"]  # by the agent's name
-Bind = Callable[[str, Role | None, str | None], "Binding"]  # name, role and terminal asked for; may raise Impossible
+Vouched = Mapping[str, "Credential"]  # by agent
+Bind = Callable[[str, Role | None, str | None], "Binding"]  # name, requested role and terminal; may raise Impossible
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The valid certificate of an agent."""
+    """An agent's valid certificate."""
 
     role: Role
-    sha256: bytes  # of the certificate, in DER
-    key_sha256: bytes  # of its public key (SubjectPublicKeyInfo, in DER)
+    sha256: bytes  # certificate, DER
+    key_sha256: bytes  # SubjectPublicKeyInfo, DER
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
     role: Role
-    terminal: str | None = None  # role terminal only: the terminal that the agent reports for
+    terminal: str | None = None  # role terminal: the one that the agent reports for
 
     @property
     def uri(self) -> str:
@@ -52,7 +52,7 @@ class Binding:
 
 
 def parsed(uri: str) -> Binding | None:
-    """Return the binding of a certificate's URI, or None for another kind of URI."""
+    """Return None for another kind of URI."""
     if not uri.startswith(PREFIX):
         return None
     role, colon, terminal = uri.removeprefix(PREFIX).partition(":")
@@ -62,12 +62,12 @@ def parsed(uri: str) -> Binding | None:
 
 
 def of_agent(name: str, role: Role, terminal: str | None = None) -> Binding:
-    """Return a binding. A terminal's agent is bound to the terminal of its own name by default."""
+    """Bind a terminal's agent to the terminal of its own name by default."""
     return Binding(role, terminal or name) if role is Role.TERMINAL else Binding(role)
 
 
 def bound(config: Config, relays: Collection[str], name: str, role: Role | None, terminal: str | None) -> Binding:
-    """Return the binding of a new token, or raise Impossible. `role` and `terminal` are what a person asked for."""
+    """Return a new token's binding, or raise Impossible. `role` and `terminal` are requested ones."""
     known = dict(_roles(config, relays, name))
     if terminal is not None:
         _check_terminal(config, name, role, terminal)
@@ -87,7 +87,7 @@ def bound(config: Config, relays: Collection[str], name: str, role: Role | None,
 
 
 def _roles(config: Config, relays: Collection[str], name: str) -> list[tuple[Role, str]]:
-    """Return the roles that a name already has, each with its place."""
+    """Return the roles of a name, each with its place."""
     found = []
     if any(terminal.name == name for site in config.sites for terminal in site.terminals):
         found.append((Role.TERMINAL, "a terminal of gateway.yaml"))
@@ -110,10 +110,10 @@ def _check_terminal(config: Config, name: str, role: Role | None, terminal: str)
         raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for it, not for {terminal}")
 
 
-# Requests about agents, independent of HTTP and gRPC
+# Requests about agents
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # of an agent
-CONTROLLER = "bicast-controller"  # the controller's TLS name for agents, independent of its addresses
+CONTROLLER = "bicast-controller"  # TLS name for agents, independent of addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +133,10 @@ class Invited:
 
 
 class EnrolmentState(StrEnum):
-    INVITED = "invited"  # it has a token and has never joined
-    AWAY = "away"  # it has joined but is not connected
+    INVITED = "invited"  # it has a token and never joined
+    AWAY = "away"  # joined, not connected
     CONNECTED = "connected"
-    REVOKED = "revoked"  # revoked, and not joined again since
+    REVOKED = "revoked"  # and not joined again
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,11 @@ class EnrolledView:
 
 
 class UnknownAgent(Exception):
-    """An unknown agent. The message names it and the known ones."""
+    """An unknown agent. The message lists the known ones."""
 
 
 class Enroller(Protocol):
-    """Enrols agents. A bad name or a failure to write the ledger raises Impossible."""
+    """Enrolment of agents. A bad name or an unwritable ledger raises Impossible."""
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited: ...
 
@@ -173,13 +173,11 @@ class Enroller(Protocol):
 
     def enrolled(self) -> tuple[EnrolledView, ...]: ...
 
-    def refusals(self) -> Mapping[str, int]:
-        """Return the number of refusals by reason."""
-        ...
+    def refusals(self) -> Mapping[str, int]: ...
 
 
 class NoAgents:
-    """The Enroller of a controller without agents. It raises, because an empty list would look enrollable."""
+    """The Enroller without agents. It raises, because an empty list would look enrollable."""
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         raise _off()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders of the core to agents, as values, and the numbers of all orders, including those to switches.
+"""Orders to agents, as values, and the numbers of all orders, including those to switches.
 
 `directive` numbers one order and comes back with its result.
 """
@@ -13,7 +13,7 @@ from controller.model.known import PortRange
 
 
 class Tickets:
-    """Numbers of orders. Each is higher than the one before, so an answer shows its age."""
+    """Increasing numbers of orders: an answer shows its age."""
 
     def __init__(self) -> None:
         self._next = count(1)
@@ -29,7 +29,7 @@ class ReportEvery:
 
 @dataclass(frozen=True, slots=True)
 class Prefer:
-    """Move connections to a path. Paths are given as the terminal's addresses on them."""
+    """Move connections to a path, given by the terminal's addresses on it."""
 
     path: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
@@ -53,11 +53,11 @@ class Disarm:
 
 @dataclass(frozen=True, slots=True)
 class Eliminate:
-    """Pass only the first of several copies. Without paths, everything passes."""
+    """Pass only the first of several copies. Without paths, pass everything."""
 
-    # An uplink's name, its port, and its configured MAC address. None: the device's own
+    # Uplink, port, and configured MAC address. None: the device's own
     paths: tuple[tuple[str, str, str | None], ...] = ()
-    numbered_ports: tuple[str, ...] = ()  # ports by which traffic arrives before it is copied
+    numbered_ports: tuple[str, ...] = ()  # ports of traffic that is not copied yet
     window_floor_ms: int = 0
     window_ceiling_ms: int = 0
 
@@ -65,15 +65,15 @@ class Eliminate:
 @dataclass(frozen=True, slots=True)
 class TunnelOrder:
     name: str  # the uplink's
-    port: str  # the network device to create
+    port: str  # network device to create
     vni: int
     udp_port: int
-    device: str | None  # outgoing device; None: by the routes
+    device: str | None  # None: by the routes
     remote: str | None  # None: learned from the authenticated peer
-    key: bytes = field(default=b"", repr=False)  # shared by the two ends; the core does not know it
+    key: bytes = field(default=b"", repr=False)  # of both ends; the core does not know it
     certificates: tuple[
         bytes, ...
-    ] = ()  # SHA-256 of the certificates of both sites' agents; a new certificate means a new key
+    ] = ()  # SHA-256 of both sites' agents' certificates; a new certificate means a new key
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,18 @@ class Tunnels:
     """Have exactly these tunnels."""
 
     tunnels: tuple[TunnelOrder, ...] = ()
-    fitted_ports: tuple[str, ...] = ()  # ports by which traffic for the tunnels arrives
+    fitted_ports: tuple[str, ...] = ()  # ports of traffic for the tunnels
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The window of each connection between two addresses. The subflows of an MPTCP connection share one."""
+    """A window per connection between two addresses. The subflows of an MPTCP connection share one."""
 
     terminal_address: str
     other_address: str
     most_segments: int
     least_segments: int = 0  # 0: none
-    pace_bps: int = 0  # if two segments per connection are too many; 0: no pace
+    pace_bps: int = 0  # if two segments per connection are too many; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class Caps:
     lease_ms: int
     caps: tuple[Cap, ...] = ()
     sharers: int = 0  # active terminals of the access point; 0: unknown
-    block_bytes: int = 0  # recommended size of a local program's writes; 0: none
-    ports: tuple[str, ...] = ()  # gateways only: ports of the terminals
+    block_bytes: int = 0  # recommended write size of a local program; 0: none
+    ports: tuple[str, ...] = ()  # of the terminals; gateways only
 
 
 # Probing. The core does not know the keys: each belongs to one numbered meeting of two agents.
@@ -112,7 +112,7 @@ class Caps:
 @dataclass(frozen=True, slots=True)
 class AnswerSession:
     number: int
-    health_port: int  # UDP, on any address; sessions may share it
+    health_port: int  # UDP; sessions may share it
     probe_port: int  # UDP, for this session alone
     meeting: int
     key: bytes = field(default=b"", repr=False)
@@ -120,7 +120,7 @@ class AnswerSession:
 
 @dataclass(frozen=True, slots=True)
 class AnswerProbes:
-    """Answer the probes of exactly these sessions."""
+    """Answer exactly these sessions' probes."""
 
     sessions: tuple[AnswerSession, ...] = ()
 
@@ -129,8 +129,8 @@ class AnswerProbes:
 class MeasuredWay:
     """The route of an agent's probes."""
 
-    device: str | None  # outgoing device; None: by the routes
-    local: str | None  # source address; None: the device's, or by the routes
+    device: str | None  # None: by the routes
+    local: str | None  # None: the device's, or by the routes
     remote: str
 
 
@@ -140,7 +140,7 @@ class HealthPath:
     way: MeasuredWay
     port: int  # the other end's
     number: int  # of the session
-    pause_ms: int  # between two packets
+    pause_ms: int  # between packets
     meeting: int
     key: bytes = field(default=b"", repr=False)
 
@@ -154,12 +154,12 @@ class HealthProbes:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Measure a path once: `tries` packets of each length, and trains of the longest packets."""
+    """Measure a path once: `tries` packets of each length, and trains of the longest."""
 
     name: str  # the uplink's
     way: MeasuredWay
     port: int  # the other end's
-    down: bool  # direction: from the other end to this agent
+    down: bool  # from the other end to this agent
     shortest_bytes: int
     longest_bytes: int
     step_bytes: int
@@ -182,19 +182,19 @@ class RelayClient:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """A port that forwards further subflows of gateways' connections to another relay, packet by packet."""
+    """A port that forwards gateways' further subflows to another relay, packet by packet."""
 
-    port: int  # at this relay
-    address: str  # the other relay's
+    port: int  # here
+    address: str  # of the other relay
     other_port: int
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Serve as a relay at this port, or stop with port 0."""
+    """Serve as a relay at this port; 0: stop."""
 
     port: int = 0
-    gateways: tuple[RelayClient, ...] = ()  # the only clients that are served
+    gateways: tuple[RelayClient, ...] = ()  # the only clients
     allowed: tuple[PortRange, ...] = ()
     congestion: str | None = None  # None: the kernel's default
     draining: bool = False
@@ -211,15 +211,15 @@ class LocalAddress:
 @dataclass(frozen=True, slots=True)
 class InterceptedTerminal:
     name: str
-    addresses: tuple[str, ...]  # of the terminal itself
-    locals: tuple[LocalAddress, ...]  # the host's addresses for this terminal, best first
+    addresses: tuple[str, ...]  # the terminal's own
+    locals: tuple[LocalAddress, ...]  # the host's, best first
 
 
 @dataclass(frozen=True, slots=True)
 class InterceptUplink:
     name: str
     port: str
-    gateways: tuple[str, ...]  # the bridge's addresses there, ADDRESS/LENGTH
+    gateways: tuple[str, ...]  # the bridge's, ADDRESS/LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,26 +229,26 @@ class InterceptRelay:
     port: int
     draining: bool = False
     onward: tuple[Onward, ...] = ()
-    key_sha256: bytes = b""  # of the public key in the relay's certificate
+    key_sha256: bytes = b""  # public key in the relay's certificate
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Relay the TCP connections of these terminals. Without terminals, relay nothing."""
+    """Relay the TCP of exactly these terminals."""
 
     port: str = ""
     terminals: tuple[InterceptedTerminal, ...] = ()
     uplinks: tuple[InterceptUplink, ...] = ()
     relays: tuple[InterceptRelay, ...] = ()
     block: bool = False  # reset what cannot be relayed; else the gateway's host connects
-    left_alone: tuple[str, ...] = ()  # networks whose TCP is not relayed
+    left_alone: tuple[str, ...] = ()  # TCP to these networks is not relayed
 
 
 @dataclass(frozen=True, slots=True)
 class RelayChoice:
     prefix: str
     relays: tuple[str, ...]  # none: direct
-    together: bool = False  # spread connections over all of them
+    together: bool = False  # spread connections over all
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +259,8 @@ class Choices:
 @dataclass(frozen=True, slots=True)
 class DistanceTarget:
     address: str
-    port: int = 0  # TCP port to try if pings are not answered; 0: none
-    routers: bool = False  # find the routers on the way too
+    port: int = 0  # TCP, if pings are not answered; 0: none
+    routers: bool = False  # find routers too
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class Direct:
 class HangUp:
     session: int
     reason: str
-    fault: bool = False  # a report of this agent made the core fail
+    fault: bool = False  # the core failed at a report of this agent
 
 
 AgentEffect = Direct | HangUp

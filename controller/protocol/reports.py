@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of agents, as values: connections, measured paths, relayed connections, and results of orders.
+"""Reports of agents, as values.
 
-`session` numbers one stream of one agent, so that a late message of an old stream is recognized. `directive` numbers
+`session` numbers one stream of one agent, so that late messages of an old stream are recognized. `directive` numbers
 one order of the core and comes back with its result.
 """
 
@@ -12,24 +12,24 @@ from enum import StrEnum
 
 # Measured paths
 
-LATE_S = 10  # length of a window that contains packets at any probing rate
+LATE_S = 10  # a window with packets at any probing rate
 
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Counters of the probes that a host answers."""
+    """Counters of a host's answers to probes."""
 
-    reason: str  # why no probes are answered; empty: they are
-    probes: int  # answered probes
-    health_packets: int  # answered health packets
-    strangers: int  # packets of no session, or with a bad authenticator
+    reason: str  # empty: probes are answered
+    probes: int
+    health_packets: int  # answered
+    strangers: int  # of no session, or with a bad authenticator
     replays: int
-    too_many: int  # packets above the rate limit
+    too_many: int  # above the rate limit
 
 
 @dataclass(frozen=True, slots=True)
 class HealthWindow:
-    """Health of a path over one window. One-way delays are above the last minute's minimum: clocks differ."""
+    """Health over one window. One-way delays are above the last minute's minimum: clocks differ."""
 
     seconds: int
     sent: int
@@ -40,7 +40,7 @@ class HealthWindow:
     rtt_least_us: int  # without the far end's processing; 0: no answer
     rtt_median_us: int
     rtt_p95_us: int
-    reason: str  # why the one-way figures are unknown; empty: they are known
+    reason: str  # empty: one-way figures are known
     there_median_us: int
     there_p95_us: int
     there_jitter_us: int
@@ -51,20 +51,20 @@ class HealthWindow:
 
 @dataclass(frozen=True, slots=True)
 class PathHealth:
-    """Health of one path by small packets. An order restarts the counts."""
+    """Health of one path. An order restarts the counts."""
 
     name: str  # the uplink's
-    reason: str  # why nothing is sent; empty: packets are sent
-    sent: int  # more than a second ago, so each is answered or lost
+    reason: str  # empty: packets are sent
+    sent: int  # over a second ago: each is answered or lost
     lost: int
-    lost_there: int  # lost on the way there; the direction of some losses is unknown
+    lost_there: int  # on the way there; some losses have no known direction
     lost_back: int
-    late: int  # answered noticeably later than the last minute's minimum
+    late: int  # noticeably later than the last minute's minimum
     windows: tuple[HealthWindow, ...]
 
     @property
     def answers(self) -> bool:
-        """Return whether the other end has answered within LATE_S."""
+        """Return whether the other end answered within LATE_S."""
         late = next((window for window in self.windows if window.seconds == LATE_S), None)
         return late is not None and late.sent > late.lost
 
@@ -73,12 +73,12 @@ class PathHealth:
 class ProbePacket:
     """One probe packet. Times are nanoseconds since an unspecified moment; None: unknown.
 
-    `sent_ns` and `heard_ns` are by the sender's clock, the others by the receiver's. A packet without `received_ns` and
-    `heard_ns` was lost, or its answer was.
+    `sent_ns` and `heard_ns` are by the sender's clock, the others by the receiver's. Without `received_ns` and
+    `heard_ns` the packet or its answer was lost.
     """
 
-    train: int  # from 1; 0: a single packet
-    length: int  # of UDP payload
+    train: int  # 0: a single packet
+    length: int  # UDP payload
     sent_ns: int | None
     received_ns: int | None
     answered_ns: int | None
@@ -86,7 +86,7 @@ class ProbePacket:
 
     @property
     def came(self) -> bool:
-        """Return whether the packet arrived. Kernels miss the first timestamps, so either time is proof."""
+        """Either time is proof: kernels miss the first timestamps."""
         return self.received_ns is not None or self.heard_ns is not None
 
     @property
@@ -100,10 +100,10 @@ class ProbeReport:
 
     session: int
     directive: int
-    reason: str  # why fewer packets than ordered were sent; empty: all were
-    transport: str  # udp or udp6; empty: no packet was sent
-    hardware: bool  # both ends use timestamps of their network cards
-    packets: tuple[ProbePacket, ...]  # in the order of sending
+    reason: str  # why packets are missing; empty: none are
+    transport: str  # udp or udp6; empty: nothing was sent
+    hardware: bool  # both ends use their network cards' timestamps
+    packets: tuple[ProbePacket, ...]  # as sent
 
 
 # Relayed connections and distances
@@ -113,35 +113,35 @@ class ProbeReport:
 class RelayReport:
     """The state and counters of a relay."""
 
-    reason: str  # why the relay does not serve; empty: it does
+    reason: str  # empty: it serves
     draining: bool
-    connections: int  # relayed now
-    waiting: int  # opened without a request yet
-    carried: int  # connections relayed so far, including ended ones
-    refused: int  # requests to disallowed destinations, or beyond a limit
-    failed: int  # requests for destinations that did not answer
+    connections: int  # now
+    waiting: int  # without a request yet
+    carried: int  # so far, including ended connections
+    refused: int  # disallowed destinations, or beyond a limit
+    failed: int  # destinations did not answer
     strangers: int
     bytes_up: int  # to servers
     bytes_down: int
-    overhead_us: int  # delay that the relay adds to an answer; 0: unknown
-    busy_percent: int  # load of the host's busiest processor
-    congestion: str  # congestion control in use
+    overhead_us: int  # added to an answer; 0: unknown
+    busy_percent: int  # the busiest processor
+    congestion: str  # in use
 
 
 @dataclass(frozen=True, slots=True)
 class RelayReached:
     name: str
-    reason: str  # why the relay cannot be reached; empty: it can
+    reason: str  # empty: it can be reached
     connections: int  # by this relay now
-    opened: int  # connections opened in advance
-    setup_us: int  # TCP and TLS handshakes of the last one opened; 0: none
+    opened: int  # in advance
+    setup_us: int  # TCP and TLS handshakes of the last one; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalInterception:
     name: str
     connections: int  # open now
-    relayed: int  # connections since the order
+    relayed: int  # since the order
     direct: int
     reset: int
     bytes_up: int
@@ -150,18 +150,18 @@ class TerminalInterception:
 
 @dataclass(frozen=True, slots=True)
 class PendingDestination:
-    """A destination prefix for which no choice is in force."""
+    """A destination prefix without a choice."""
 
     prefix: str  # a /24 or a /48
-    address: str  # a destination that a terminal asked for
+    address: str  # requested by a terminal
     port: int
 
 
 @dataclass(frozen=True, slots=True)
 class InterceptionReport:
-    """Terminals' connections that a gateway intercepts."""
+    """A gateway's intercepted connections."""
 
-    reason: str  # why nothing is intercepted; empty: it is
+    reason: str  # empty: it intercepts
     relays: tuple[RelayReached, ...]
     terminals: tuple[TerminalInterception, ...]
     pending: tuple[PendingDestination, ...]  # newest first
@@ -169,15 +169,15 @@ class InterceptionReport:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    address: str  # empty: the router does not answer
+    address: str  # empty: no answer
     rtt_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     address: str
-    reason: str  # why the distance is unknown; empty: it is known
-    rtt_us: int  # the shortest; 0: unknown
+    reason: str  # empty: the distance is known
+    rtt_us: int  # shortest; 0: unknown
     routers: tuple[Router, ...]  # nearest first
 
 
@@ -187,25 +187,25 @@ class DistancesMeasured:
 
     session: int
     directive: int
-    ways: tuple[Distance, ...]  # in the order of the order
+    ways: tuple[Distance, ...]  # as ordered
 
 
 # Capabilities of a gateway's agent
 ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
-PROBE = "probe"  # measures paths, and answers such probes
+PROBE = "probe"  # measures paths, and answers probes
 TAKES = "take"
 # Capabilities of a relay's agent
 RELAYS = "relay"
 # Capabilities of every agent
 WALKS = "walk"
 # Capabilities of a terminal's agent
-REPORTS = "report"  # reports the host's connections
+REPORTS = "report"  # of the host's connections
 CAPS = "caps"
 CLAMPS = "clamp"
 
-MOST_SUBFLOWS = 1024  # read per host's report; the most recently active come first
+MOST_SUBFLOWS = 1024  # per host's report, most recently active first
 
 
 class Role(StrEnum):
@@ -215,8 +215,8 @@ class Role(StrEnum):
 
 
 class PathManager(StrEnum):
-    KERNEL = "kernel"  # flags by endpoint, for every connection of the namespace
-    USERSPACE = "userspace"  # flags by connection
+    KERNEL = "kernel"  # by endpoint, for the whole namespace
+    USERSPACE = "userspace"  # by connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Capability:
     reason: str  # why it is unavailable, and what to do
 
 
-SubflowKey = tuple[str, int, str, int]  # address and port of this end, and of the other
+SubflowKey = tuple[str, int, str, int]  # address and port of this end, then of the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Subflow:
     retransmits: int  # segments in total
     bytes_acked: int
     bytes_received: int
-    since_ack_ms: int  # since the last acknowledgement for sent data arrived
+    since_ack_ms: int  # since sent data was last acknowledged
 
     @property
     def key(self) -> SubflowKey:
@@ -256,7 +256,7 @@ class Subflow:
 @dataclass(frozen=True, slots=True)
 class Connection:
     token: int  # 0: plain TCP
-    serves: bool  # this end accepted it
+    serves: bool  # accepted by this end
     subflows: tuple[Subflow, ...]
 
 
@@ -265,15 +265,15 @@ class PathCopies:
     """Counters of arrivals by one path since the order to eliminate."""
 
     name: str
-    native: bool  # the port's own driver runs the program
-    first: int  # passed: the first copy
+    native: bool  # in the port's own driver
+    first: int  # first copies, passed
     eliminated: int
-    late: int  # passed: another path delivered it before the window
-    rogue: int  # passed: this path delivered it within the window
-    evicted: int  # delivered first by this path, and forgotten because the table was full
+    late: int  # passed: delivered by another path before the window
+    rogue: int  # passed: delivered by this path within the window
+    evicted: int  # delivered first by this path, then forgotten: the table was full
     unidentified: int  # passed: too long, with IPv4 options, or damaged
-    not_forwarded: int  # passed: no IP, not for the port's MAC address, or with an expiring hop limit
-    skew: tuple[int, ...]  # [n]: copies that came 2^n to 2^(n+1) ns after the first
+    not_forwarded: int  # no IP, not for the port's MAC address, or an expiring hop limit
+    skew: tuple[int, ...]  # [n]: 2^n to 2^(n+1) ns after the first copy
 
     @property
     def arrived(self) -> int:
@@ -294,43 +294,43 @@ class TunnelEnd:
     """The state of a tunnel at one of its ends."""
 
     name: str  # the uplink's
-    reason: str  # why there is no device, or no peer is heard; empty: the peer is heard
-    peer: str  # the peer's outer address and port; empty: never heard
-    heard_ms: int | None  # since the peer was last heard; None: never
-    rtt_us: int  # 0: no probe was answered
-    mtu_bytes: int  # the longest IP packet that passes in both directions; 0: unknown yet
-    moves: int  # changes of the peer's outer address
-    strangers: int  # unauthenticated packets to this tunnel
+    reason: str  # empty: the peer is heard
+    peer: str  # outer address and port; empty: never heard
+    heard_ms: int | None  # None: never
+    rtt_us: int  # 0: no probe answered
+    mtu_bytes: int  # of IP packets, both directions; 0: unknown
+    moves: int  # of the peer's outer address
+    strangers: int  # unauthenticated packets
 
 
 @dataclass(frozen=True, slots=True)
 class Tunnelling:
     ends: tuple[TunnelEnd, ...]
-    largest_bytes: int  # longest IP packet that fits every tunnel that is up; 0: unknown
-    missing: tuple[tuple[str, str], ...]  # ports where senders do not learn of it, with the reason
+    largest_bytes: int  # IP packet that fits every tunnel that is up; 0: unknown
+    missing: tuple[tuple[str, str], ...]  # ports where senders do not learn it, with the reason
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A terminal's connection as its gateway observes it."""
+    """A terminal's connection, seen by its gateway."""
 
     terminal_address: str
     terminal_port: int
     other_address: str
     other_port: int
-    bytes_sent: int  # acknowledged to the terminal since the connection was first seen
-    srtt_us: int  # terminal to other end and back; 0: unknown yet
+    bytes_sent: int  # acknowledged to the terminal since first seen
+    srtt_us: int  # from the terminal and back; 0: unknown
     min_rtt_us: int
-    since_data_ms: int  # since the terminal's last data
-    joined: bool  # a further subflow of an MPTCP connection
-    has_scale: bool  # its handshake was seen, so its window can be lowered
+    since_data_ms: int  # from the terminal
+    joined: bool  # a further subflow of MPTCP
+    has_scale: bool  # the handshake was seen: the window can be lowered
 
 
 @dataclass(frozen=True, slots=True)
 class Capping:
-    """The enforcement of caps at a host, and its observations."""
+    """Caps at a host: enforcement and observations."""
 
-    method: str  # congestion-control, clamp or window; empty: none, only reports
+    method: str  # congestion-control, clamp or window; empty: reports only
     held_sockets: int  # connections with a cap now
     missing: tuple[tuple[str, str], ...]  # ports without a program, and why
     passing: tuple[Passing, ...] = ()  # at a gateway
@@ -338,7 +338,7 @@ class Capping:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    cpu_us: int  # since the agent was started
+    cpu_us: int  # since the agent's start
     rss_bytes: int
 
 
@@ -355,7 +355,7 @@ class AgentOpened:
     version: str
     capabilities: tuple[Capability, ...]
     addresses: tuple[str, ...]
-    terminal: str | None = None  # the terminal in its certificate; None: the one of its name
+    terminal: str | None = None  # in the certificate; None: the one of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,14 +371,14 @@ class Reported:
     interval_ms: int
     connections: tuple[Connection, ...]
     cost: Cost
-    elimination: Elimination | None = None  # None: no elimination was ordered
-    tunnelling: Tunnelling | None = None  # None: no tunnels were ordered
-    capping: Capping | None = None  # None: no caps were ordered
-    answering: Answering | None = None  # None: no answering was ordered
+    elimination: Elimination | None = None  # None, here and below: not ordered
+    tunnelling: Tunnelling | None = None
+    capping: Capping | None = None
+    answering: Answering | None = None
     health: tuple[PathHealth, ...] = ()
-    relaying: RelayReport | None = None  # None: the agent is no relay
-    taking: InterceptionReport | None = None  # None: no interception was ordered
-    cut: bool = False  # it had more than MOST_SUBFLOWS
+    relaying: RelayReport | None = None  # None: no relay
+    taking: InterceptionReport | None = None
+    cut: bool = False  # there were more than MOST_SUBFLOWS
     confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 
 
@@ -388,7 +388,7 @@ class Resulted:
     directive: int
     done: bool
     answer: str  # what was done, or why not
-    connections: int  # that the order reached
+    connections: int  # reached
     took_us: int
 
 
@@ -399,7 +399,7 @@ class FailoverFired:
     answer: str
     stalled_ms: int
     connections: int
-    at_us: int  # by the agent's clock; equal times are one firing
+    at_us: int  # agent's clock; equal times are one firing
 
 
 AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | DistancesMeasured

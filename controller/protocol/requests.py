@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of people to the core, and the errors that refuse them, independent of HTTP and OpenFlow."""
+"""Requests of people to the core, and the errors that refuse them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class OverrideResult:
 
 
 class UnknownTerminal(Exception):
-    """An unknown terminal. The message names it and the known ones."""
+    """An unknown terminal. The message lists the known ones."""
 
 
 def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
-    """Return the error. With too many terminals to list, the message names similar ones."""
+    """With too many terminals to list, the message names similar ones."""
     known = sorted(there)
     if len(known) <= MOST_NAMED:
         return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")
@@ -53,11 +53,11 @@ def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
 
 
 class UnknownRelay(Exception):
-    """An unknown relay. The message names it and the known ones."""
+    """An unknown relay. The message lists the known ones."""
 
 
 class UnknownClass(Exception):
-    """An unknown class. The message names it and the known ones."""
+    """An unknown class. The message lists the known ones."""
 
 
 def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> UnknownClass:
@@ -67,11 +67,11 @@ def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> Unkn
 
 
 class UnknownUplink(Exception):
-    """An unknown gateway or uplink. The message names it and the known ones."""
+    """An unknown gateway or uplink. The message lists the known ones."""
 
 
 def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
-    """Return the site of this name, which has this uplink. Raise UnknownUplink."""
+    """Return the site that has this uplink, or raise UnknownUplink."""
     there = {site.name: site for site in sites}
     if gateway not in there:
         raise UnknownUplink(f"no gateway is named {gateway!r}; there are: {', '.join(sorted(there)) or 'none'}")
@@ -82,7 +82,7 @@ def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
 
 
 class Impossible(Exception):
-    """A request that cannot be met. The message says why."""
+    """A request that cannot be met, with the reason."""
 
 
 class NotAnswered(Exception):
@@ -98,10 +98,10 @@ class Writer(Protocol):
     def set_active(self, terminal: str, uplink: str) -> OverrideResult: ...
 
     def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
-        """Forget what copies have used of an uplink today."""
+        """Forget today's use of an uplink by copies."""
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """Probe a path. The result appears in the readout of paths."""
+        """Probe a path, for the readout of paths."""
 
     def set_relay(self, name: str, relay: RelayOverride) -> OverrideResult:
         """Add or change a relay. Its draining state stays."""

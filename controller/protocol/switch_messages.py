@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the core and the switches, as values: events from a switch, and orders to it.
+"""Messages between the core and the switches: events and orders.
 
-`session` numbers one connection of one switch, so that a late message of an old connection is recognized. `ticket`
-numbers one order of the core and comes back with its answer.
+`session` numbers one connection of one switch, so that late messages of an old connection are recognized. `ticket`
+numbers one order and comes back with its answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.program.program import Installed, PortCounters
 
 @dataclass(frozen=True, slots=True)
 class SwitchOpened:
-    """The handshake is done and the ports are known. No read or change was ordered yet."""
+    """The handshake is done and the ports are known. No order was sent yet."""
 
     session: int
     dpid: int
@@ -42,7 +42,7 @@ class SwitchRead:
 
 @dataclass(frozen=True, slots=True)
 class SwitchApplied:
-    """The switch has answered the barrier after the last change of this ticket."""
+    """The switch has answered the barrier after this ticket's last change."""
 
     session: int
     ticket: int
@@ -50,7 +50,7 @@ class SwitchApplied:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRefused:
-    """The switch refused a message. `change` is None if the message was no change."""
+    """The switch refused a message. `change` is None for other messages."""
 
     session: int
     ticket: int | None
@@ -60,7 +60,7 @@ class SwitchRefused:
 
 @dataclass(frozen=True, slots=True)
 class FlowsLost:
-    """The controller's flows vanished without an order. Sent once, until the next Read."""
+    """Our flows vanished without an order. Sent once, until the next Read."""
 
     session: int
 
@@ -84,7 +84,7 @@ class NeighbourSeen:
 
 @dataclass(frozen=True, slots=True)
 class Solicited:
-    """A host asks for the MAC of `target` (IPv6; flows answer ARP)."""
+    """A host asks for the MAC of `target`. IPv6 only: flows answer ARP."""
 
     session: int
     in_port: int
@@ -96,12 +96,12 @@ class Solicited:
 @dataclass(frozen=True, slots=True)
 class PortsCounted:
     session: int
-    counters: Mapping[int, PortCounters]  # by the port's number
+    counters: Mapping[int, PortCounters]  # by port number
 
 
 @dataclass(frozen=True, slots=True)
 class EchoAnswered:
-    """An address beyond a next hop has answered the controller's echo request."""
+    """An address beyond a next hop answered an echo request."""
 
     session: int
     in_port: int
@@ -123,6 +123,7 @@ SwitchEvent = (
     | EchoAnswered
 )
 
+
 # Orders
 
 
@@ -134,7 +135,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Apply the changes in order, with a barrier between kinds of changes and one after the last."""
+    """Apply the changes in order, with a barrier between kinds and one at the end."""
 
     session: int
     ticket: int
@@ -154,7 +155,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """Answer a neighbour solicitation: `target` is at `mac`. `proxied`: it is a terminal's address."""
+    """Answer a neighbour solicitation: `target` is at `mac`. `proxied`: `target` is a terminal's."""
 
     session: int
     out_port: int
@@ -167,14 +168,14 @@ class Advertise:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Read the counters of all ports, and nothing else."""
+    """Read the counters of all ports only."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Send an echo request out of a port, to an address beyond the next hop with this MAC."""
+    """Send an echo request to an address beyond the next hop with this MAC."""
 
     session: int
     out_port: int

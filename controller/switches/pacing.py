@@ -66,7 +66,7 @@ def _recognised(found: Mapping[K, V], before: Mapping[K, V], meant: Mapping[K, V
     return {key: meant[key] if before.get(key) is value else value for key, value in found.items()}
 
 
-# A switch may answer echoes and nothing else.
+# Timeouts: a switch may answer echoes and nothing else
 
 ANSWERS_WITHIN_S = 10.0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder of agents' messages: api/agent.proto into values of protocol/reports.py. It names each breach."""
+"""The decoder of agents' messages: api/agent.proto into protocol/reports.py. It names each breach."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ from controller.protocol.reports import (
     Tunnelling,
 )
 
-# Texts and addresses: a text is short and printable, an address has one spelling, and anything else is refused
+# A text is short and printable, an address has one spelling, and anything else is refused
 
 LONGEST_TEXT = 400
-LONGEST_ACCOUNT = 4000  # an agent's account of an order: one sentence for each of some forty paths
+LONGEST_ACCOUNT = 4000  # one sentence for each of some forty paths
 
 
 @lru_cache(maxsize=1 << 14)
 def canonical_address(spelling: str) -> str:
-    """Return the address in its canonical spelling. Empty stays empty: the kernel reported none."""
+    """Return the canonical spelling. Empty stays empty: the kernel reported none."""
     try:
         if "%" in spelling:
             raise ValueError("an address here must not have a zone")
@@ -75,10 +75,8 @@ def breach(sentence: str) -> Refused:
     return Refused(Reason.SPEECH, sentence)
 
 
-# Copies, tunnels and caps
-
 MOST_OF_A_KIND = 64  # paths, tunnels, ports
-MOST_PASSING = 4096  # at a gateway; its agent reports no more
+MOST_PASSING = 4096  # at a gateway
 MOST_PORTS = 257  # ports without the window program: as many as one order names, and "all"
 
 
@@ -160,10 +158,10 @@ def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
     return tuple((checked_text(each.port), checked_text(each.reason)) for each in ports)
 
 
-# Measured paths: counts that contradict each other are refused
+# Counts that contradict each other are refused
 
 MOST_WINDOWS = 8
-MOST_PACKETS = 20_000  # in one probe
+MOST_PACKETS = 20_000  # per probe
 LONGEST_BYTES = 65_507  # UDP payload
 LATEST_NS = 3600 * 10**9  # since the origin
 TRANSPORTS = ("udp", "udp6")
@@ -255,16 +253,13 @@ def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
         yield ProbePacket(train, length, *(at - 1 if at else None for at in times))
 
 
-# Relayed connections and distances
-#
-# A gateway's report makes relays measure destinations. Only global unicast addresses count, so that no gateway makes a
-# relay send to hosts of the relay's own network.
+# Only global unicast addresses count: otherwise a gateway could make a relay send to hosts of the relay's own network.
 
 MOST_TERMINALS = 250
 MOST_PENDING = 64
 MOST_WAYS = 64
 MOST_ROUTERS = 30
-LONGEST_RTT_US = 60_000_000  # longer than an agent waits for a reply
+LONGEST_RTT_US = 60_000_000  # longer than an agent waits
 
 
 def relay_report(one: pb.Relaying) -> RelayReport:
@@ -323,7 +318,7 @@ def interception_report(one: pb.Taking) -> InterceptionReport:
 
 @lru_cache(maxsize=1 << 12)
 def _pending_destination(prefix: str, address: str, port: int) -> PendingDestination | None:
-    """Return the destination, or None if no relay can reach its address."""
+    """Return None if no relay can reach the destination."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
     except ValueError:
@@ -363,19 +358,16 @@ def _check_once(names: Iterable[str], what: str) -> None:
         raise breach(f"reported one {what} twice")
 
 
-# Messages: every field is checked
-
-MOST_BYTES = 4 << 20  # of one message; agents send at most half of it
+MOST_BYTES = 4 << 20  # per message; agents send at most half
 MOST_OF_A_HOST = 64  # addresses, capabilities
-MOST_OF_A_REPORT = 1 << 16  # connections or subflows: more than fit into an agent's largest message
+MOST_OF_A_REPORT = 1 << 16  # connections or subflows: more than an agent's largest message has
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
-# An unknown path manager counts as the kernel's, whose flags by endpoint reach more. Capabilities tell what is missing.
+# An unknown manager counts as the kernel's, whose flags by endpoint reach more.
 _PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
 
 
 def message(raw: bytes) -> pb.FromAgent:
-    """Decode one message of an agent."""
     if len(raw) > MOST_BYTES:
         raise breach(f"sent a message of {len(raw)} bytes: expected at most {MOST_BYTES}")
     try:
@@ -388,7 +380,7 @@ def message(raw: bytes) -> pb.FromAgent:
 
 
 def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding | None) -> AgentOpened:
-    """Return the hello as an event, or refuse it. `binding` is from the agent's certificate."""
+    """Return the hello as an event, or refuse it. `binding` is the certificate's."""
     if hello.protocol < 1:
         raise breach(
             f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of the controller's version"
@@ -448,7 +440,7 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
 
 
 def _connections(reported: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
-    """Decode connections up to `most` subflows in total. The rest is not read."""
+    """Decode up to `most` subflows in total."""
     for one in islice(reported, most):
         subflows = tuple(map(_subflow, one.subflows[:most]))
         yield Connection(one.token, one.serves, subflows)

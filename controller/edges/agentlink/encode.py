@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder of orders to agents, as messages of api/agent.proto."""
+"""The encoder of orders as messages of api/agent.proto."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from controller.protocol.orders import (
     Tunnels,
 )
 
-PROTOCOL = 1  # the highest supported version
+PROTOCOL = 1  # highest supported version
 
 
 def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The listener for agents: it ends TLS and passes the plain stream to the gRPC server behind it.
 
-gRPC's own TLS does not report which peers it refused. This listener knows a peer from its first byte and can disconnect
-it at any moment. The gRPC server has no network address. Each connection reaches it from an abstract Unix socket name
-(unix(7)) that only the controller can have bound. That name identifies the peer to gRPC.
+gRPC's own TLS does not report refused peers. This listener knows a peer from its first byte and can disconnect it at
+any moment. Each connection reaches gRPC from an abstract Unix socket name (unix(7)) that only the controller can have
+bound, and which identifies the peer.
 
-A peer without a certificate of our authority is unauthenticated; on the join listener it remains so. Such peers have
-slots of their own, and each newcomer may evict one of them (edges/trust/admission.py).
+Peers without a certificate of our authority, and all on the join listener, have slots of their own. Each newcomer may
+evict one of them (edges/trust/admission.py).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 # TLS with small buffers
 #
-# asyncio allocates a TLS buffer of 256 KiB before the first byte: two listeners full of unauthenticated peers took a
-# quarter of a gigabyte. A small buffer holds a usual report; a long one fills it repeatedly. OpenSSL takes another 50
-# KiB during a handshake.
+# asyncio allocates 256 KiB per peer before the first byte: two listeners full of unauthenticated peers took a quarter
+# of a gigabyte. A small buffer holds a usual report; a long one refills it. OpenSSL takes another 50 KiB during a
+# handshake.
 
 BUFFER_BYTES = 4 << 10
 
@@ -49,7 +49,7 @@ async def received(
     handshake_within_s: float,
     closed_within_s: float,
 ) -> None:
-    """Do the TLS handshake on an accepted socket and connect `protocol` to it, like connect_accepted_socket."""
+    """Do the TLS handshake, then connect `protocol`, like connect_accepted_socket."""
     loop = asyncio.get_running_loop()
     shaken: asyncio.Future[None] = loop.create_future()
     tls = _Tls(
@@ -74,14 +74,14 @@ CLOSED_WITHIN_S = 2.0
 WAITING = 512  # backlog: all agents of a large house reconnect at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
 MOST = 1024  # with a certificate
-MOST_STRANGERS = 512  # before they present a certificate
+MOST_STRANGERS = 512  # without one yet
 MOST_JOINING = 128  # unauthenticated, each with a gRPC connection; agents join one by one
 MOST_OF_A_NAME = 4  # one stream, and dead connections of a broken network
-DESCRIPTORS_EACH = 4  # the network side, both ends of the Unix socket, and one unauthenticated peer
+DESCRIPTORS_EACH = 4  # network side, both ends of the Unix socket, and one unauthenticated peer
 
 
 class AgentConnection:
-    """One accepted connection of an agent."""
+    """An agent's accepted connection."""
 
     def __init__(self, peer: str, certificate: Shown | None, outside: _End) -> None:
         self.peer, self.certificate = peer, certificate
@@ -92,16 +92,16 @@ class AgentConnection:
         return self._outside.over.done()
 
     def leave(self, within_s: float) -> None:
-        """Abort the connection after `within_s`, so that sent data can arrive first."""
+        """Abort after `within_s`, so that sent data can arrive first."""
         asyncio.get_running_loop().call_later(within_s, self._outside.cut)
 
 
-AgentConnections = dict[str, AgentConnection]  # by the peer name that gRPC reports
+AgentConnections = dict[str, AgentConnection]  # by gRPC's peer name
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
-    """The slot of one connection, held from before its handshake until its end."""
+    """A slot, held from before the handshake until the connection ends."""
 
     host: str
     peer: str
@@ -121,8 +121,9 @@ class AgentListener:
         familiar: Familiar,
         stays_s: float | None = None,
     ) -> None:
-        """`behind` is a descriptor (O_PATH) of the socket at which gRPC listens. `familiar` has the hosts from which
-        authenticated agents came, at any listener. `stays_s` limits the lifetime of a connection."""
+        """`behind` is a descriptor (O_PATH) of gRPC's socket. `familiar` holds hosts of authenticated agents, at any
+        listener. `stays_s` limits a connection's lifetime.
+        """
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
         self._familiar = familiar
@@ -134,7 +135,7 @@ class AgentListener:
         self._places: dict[ConnectionSlot, None] = {}  # oldest first
 
     async def serve(self) -> None:
-        """Accept connections until cancelled. All accepted connections end then."""
+        """Accept connections until cancelled, which ends them all."""
         loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
         try:
@@ -174,7 +175,6 @@ class AgentListener:
             self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
     async def _attend(self, sock: socket.socket, slot: ConnectionSlot) -> None:
-        """Serve one connection from its handshake to its end."""
         outside = _End()
         try:
             await received(sock, self._context, outside, HANDSHAKE_WITHIN_S, CLOSED_WITHIN_S)
@@ -221,7 +221,7 @@ class AgentListener:
             del self._guests[known_as]
 
     def _crowd(self, name: str) -> str | None:
-        """Return why another connection with a certificate of this name is refused, or None."""
+        """Return why one more connection of this name is refused."""
         names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
             return f"has {names.count(name)} connections open, the limit for one agent"
@@ -232,14 +232,14 @@ class AgentListener:
 
 
 class _End(asyncio.Protocol):
-    """One side of a relayed connection. It forwards received data to the other side, with backpressure."""
+    """One side of a relayed connection, with backpressure to the other."""
 
     def __init__(self) -> None:
         self.over = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._other: _End | None = None
         self._ended = False
-        self._early = bytearray()  # received before the other side was joined
+        self._early = bytearray()  # before the other side was joined
 
     def join(self, other: _End) -> None:
         for one, another in ((self, other), (other, self)):
@@ -249,7 +249,7 @@ class _End(asyncio.Protocol):
             one.transport.resume_reading()
 
     def end(self) -> None:
-        """Close the connection after all written data is sent."""
+        """Close after all written data is sent."""
         if self._transport is not None and not self._ended:
             self._ended = True  # a second close would break a later abort in asyncio's TLS
             self._transport.close()
@@ -305,13 +305,13 @@ def _certificate(transport: asyncio.Transport) -> Shown | None:
 
 
 def _most_connections() -> int:
-    """Return the connection limit of one listener. Both together use at most half of the descriptors."""
+    """Return a listener's limit. Both together use at most half of the descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 
 
 def _untie(error: BaseException) -> None:
-    """Break the reference cycle between a failure and asyncio's frames, which hold the buffers.
+    """Break the cycle between a failure and asyncio's frames, which hold the buffers.
 
     Otherwise unauthenticated peers create cycles faster than the garbage collector runs.
     """
@@ -330,7 +330,7 @@ def _why(error: OSError) -> str:
 
 
 def listening(endpoint: Endpoint, key: str) -> socket.socket:
-    """Return a listening socket or raise AgencyError. `key` is the address' key in gateway.yaml."""
+    """Raise AgencyError on failure. `key` is the address' key in gateway.yaml."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
         return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=WAITING)

@@ -40,9 +40,7 @@ from controller.protocol.requests import Impossible, NotAnswered, OverrideResult
 
 log = logging.getLogger(__name__)
 
-# Calls from any thread into the agents' loop
-#
-# One wakeup of the loop serves all waiting calls: each wakeup is a system call that releases the interpreter lock.
+# One wakeup serves all waiting calls: each is a system call that releases the interpreter lock.
 
 Call = Callable[[], object]
 
@@ -54,9 +52,9 @@ class Calls:
         self._woken = False
 
     def put(self, call: Call) -> None:
-        """Run `call` in the loop. Calls after the loop has closed are dropped."""
+        """Run `call` in the loop, unless it has closed."""
         self._waiting.append(call)
-        if self._woken:  # the wakeup is still pending
+        if self._woken:  # still pending
             return
         self._woken = True
         try:
@@ -72,10 +70,10 @@ class Calls:
 
 
 REVOKED_WITHIN_S = 5.0
-SAVED_EVERY_S = 1.0  # retry interval of a revocation that could not be written
+SAVED_EVERY_S = 1.0  # retry of a revocation that could not be written
 JOINING_WITHIN_S = 30.0
 
-Vouch = Callable[[Vouched], None]  # called with the valid certificates whenever they change
+Vouch = Callable[[Vouched], None]  # called at each change of the valid certificates
 
 
 # github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
@@ -86,13 +84,13 @@ OPTIONS = {
     "grpc.http2.bdp_probe": 0,  # would ping beside each report; no report fills a window
     "grpc.max_connection_idle_ms": 10_000,  # without a stream
 }
-# Above the limit of decode.heard, whose error gives the reason.
+# Above the limit in decode.py, whose error gives the reason.
 OF_SESSIONS = {"grpc.max_receive_message_length": 2 * decode.MOST_BYTES}
 OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
 
 
 class Agents:
-    """The service for agents. Its public methods may be called from any thread."""
+    """The service for agents. Any thread may call its public methods."""
 
     def __init__(self, settings: AgentService, post: Post, bind: Bind, vouch: Vouch = lambda _: None) -> None:
         """Raise AgencyError if the directory or an address cannot be used."""
@@ -104,7 +102,7 @@ class Agents:
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._loop = asyncio.new_event_loop()
         self._calls = Calls(self._loop)
-        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # the next attempt to save a revocation
+        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # next attempt to save a revocation
         self._sessions = Sessions(
             self._trust,
             self._guests,
@@ -123,7 +121,7 @@ class Agents:
         log.info("listening for agents at %s, for joins at %s", self.listen, self.join)
 
     def stop(self) -> None:
-        """End every stream with a status that names the reason, then end the thread."""
+        """End every stream with a status that names the reason, then the thread."""
         self._calls.put(self._stopping.set)
         self._thread.join()
         with suppress(AgencyError):
@@ -181,7 +179,7 @@ class Agents:
         return OverrideResult((f"{name} is revoked{ended}",), True, 0, self._saved(name))
 
     def _saved(self, name: str) -> tuple[str, ...]:
-        """Save a revocation and retry until that succeeds. Return why it is not saved yet."""
+        """Save a revocation, with retries. Return why it is not saved yet."""
         try:
             self._trust.ledger.save()
         except AgencyError as error:
@@ -252,7 +250,7 @@ class Agents:
 
 
 async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
-    """Start a gRPC server and return it with a descriptor of its Unix socket.
+    """Return a started gRPC server and a descriptor of its Unix socket.
 
     The socket's path is removed, so only AgentListener can reach the server.
     """
@@ -270,7 +268,7 @@ def _address(listener: socket.socket) -> Endpoint:
 
 
 def _as_reached(endpoint: Endpoint, requested: str) -> str:
-    """Return HOST:PORT, without a host that is a wildcard or the one that the agent asked."""
+    """Return HOST:PORT. A wildcard, or the host that the agent asked, is left out."""
     nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == requested
     return f":{endpoint.port}" if nowhere else str(endpoint)
 
@@ -292,7 +290,7 @@ def _view(name: str, entry: LedgerEntry, peer: str | None, tried: Try | None) ->
 
 
 def _binding(entry: LedgerEntry) -> Binding | None:
-    """Return the binding of the newest certificate, or else of the newest token."""
+    """Return the newest certificate's binding, or else the newest token's."""
     if entry.certificates:
         return entry.certificates[-1].binding
     return entry.tokens[-1].binding if entry.tokens else None

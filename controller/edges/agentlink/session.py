@@ -4,8 +4,8 @@
     opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
                                                                                              says why
 
-All of it runs in the agents' thread. The core receives events through `post` and confirms each. The next message is
-read only after that, so a slow core slows the agents.
+All of it runs in the agents' thread. The next message is read only after the core has confirmed the event of the last,
+so a slow core slows the agents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.edges.trust.refusals import Reason, Refused
 from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
 
-# An event, and the function to call in the agents' thread when the core has taken it
+# An event, and what to call in the agents' thread when the core has taken it
 Post = Callable[[AgentEvent, Callable[[], None]], None]
 
 Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
@@ -35,22 +35,22 @@ T = TypeVar("T")
 
 HELLO_WITHIN_S = 5.0
 FIRST_INTERVAL_MS = 1000
-QUIET_S = 10.0  # then the controller asks for a sign of life
+QUIET_S = 10.0  # before the controller asks for a sign of life
 ANSWERS_WITHIN_S = 5.0
-MOST_UNREAD = 1024  # messages queued for an agent that does not read; a relay is armed for 250 terminals at once
-LARGE_BYTES = 1 << 16  # larger messages are decoded in a thread, so that other agents are served meanwhile
-SOONEST = 0.25  # of the interval: the shortest time between two confirmed reports
+MOST_UNREAD = 1024  # queued for an agent that does not read; a relay is armed for 250 terminals at once
+LARGE_BYTES = 1 << 16  # larger messages are decoded in a thread: other agents are served meanwhile
+SOONEST = 0.25  # of the interval, between confirmed reports
 SOONEST_AFTER_LONG = 1.0
-LONG_BYTES = 1 << 14  # a report of some three hundred subflows
-FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # armed failovers: one for each terminal of a large house
+LONG_BYTES = 1 << 14  # some three hundred subflows
+FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: a malicious message of 4 MB takes 300 MB to decode
 BROKE_OFF = "the connection broke off"
 RESULT_MESSAGES = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its own message type
-QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
+QUESTION = 0  # directive for a sign of life; the core's are higher
 
 
 class StreamEnd(Exception):
-    """The end of a stream, with its gRPC status code and reason."""
+    """The end of a stream, with gRPC status and reason."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -62,15 +62,15 @@ class AgentSession:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
         self._stream, self._post = stream, post
-        self._received = asyncio.Event()  # a new event for each message, so that every waiter sees it
+        self._received = asyncio.Event()  # a new event per message: every waiter sees it
         self._received_at = asyncio.get_running_loop().time()
         self._verdict: StreamEnd | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
-        self._saying: asyncio.Future[None] | None = None  # the last write that was started
-        self._untaken: int | None = None  # number of the report that is not confirmed yet
+        self._saying: asyncio.Future[None] | None = None  # last started write
+        self._untaken: int | None = None  # unconfirmed report
         self._unanswered: set[int] = set()
-        self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # no outcome yet
+        self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # without an outcome
         self._interval_ms = FIRST_INTERVAL_MS
         self._next_taken_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
@@ -90,7 +90,7 @@ class AgentSession:
         return word.hello
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
-        """Serve the stream until it ends, then raise StreamEnd or Refused with the reason."""
+        """Serve the stream. Raise StreamEnd or Refused at its end."""
         reason = BROKE_OFF
         self._say(encode.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
@@ -108,7 +108,7 @@ class AgentSession:
                 part.cancel()
             try:
                 await asyncio.gather(*parts, return_exceptions=True)
-            finally:  # gRPC cancels a stream of a broken connection, and sometimes again during this cleanup
+            finally:  # gRPC cancels a broken connection's stream, and sometimes again during this cleanup
                 self._post(AgentClosed(self.number, reason), _nothing)
         raise AssertionError("a part of a stream ended without a reason")
 
@@ -129,7 +129,7 @@ class AgentSession:
         self._say(word)
 
     async def finished_saying(self) -> None:
-        """Write the last messages, such as an order to stop. An unread message blocks until the cut.
+        """Write the last messages, such as an order to stop. An unread one blocks until the cut.
 
         gRPC accepts no status before a pending write has ended.
         """
@@ -142,7 +142,7 @@ class AgentSession:
                 return
 
     async def answers(self, within_s: float) -> bool:
-        """Return whether the agent sends any message within `within_s`. Ask for one."""
+        """Ask for a message. Return whether one comes in time."""
         received = self._received
         if QUESTION not in self._unanswered:
             self.order(QUESTION, encode.directive(QUESTION, ReportEvery(self._interval_ms)))
@@ -154,15 +154,13 @@ class AgentSession:
                 each.cancel()
         return received.is_set() and not self.over.is_set()
 
-    # The parts
-
     async def _wait(self) -> NoReturn:
         await self._judged.wait()
         assert self._verdict is not None
         raise self._verdict
 
     async def _watch(self) -> NoReturn:
-        """End the stream of a silent agent: TCP would keep the connection of a lost host for hours."""
+        """End a silent agent's stream: TCP would keep a lost host's connection for hours."""
         while True:
             quiet_s = asyncio.get_running_loop().time() - self._received_at
             if quiet_s < QUIET_S:
@@ -203,7 +201,7 @@ class AgentSession:
                     await self._tell(decode.walked(self.number, word.walked))
                 case _:
                     raise Refused(Reason.SPEECH, "sent a second hello")
-        # gRPC may report a broken connection as an ended stream before it cancels the stream.
+        # gRPC may report a broken connection as an ended stream first.
         raise StreamEnd(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
 
     async def _read(self) -> pb.FromAgent | None:
@@ -222,7 +220,7 @@ class AgentSession:
         self._post(event, partial(self._taken, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
 
     def _taken(self, soonest: float) -> None:
-        """Confirm a report, but not too early. This slows only agents that report above their interval."""
+        """Confirm a report, but not too early. Only agents above their interval are slowed."""
         loop = asyncio.get_running_loop()
         at = max(self._next_taken_at, loop.time())
         self._next_taken_at = at + soonest * self._interval_ms / 1000
@@ -246,7 +244,7 @@ class AgentSession:
             await self._tell(decode.resulted(self.number, result))
 
     def _tells(self, did: str, directive: int) -> None:
-        """Refuse an outcome that no directive asked for, or a second one."""
+        """Refuse an outcome without a directive, or a second one."""
         if directive not in self._unreported[did]:
             what = f"{did} by directive {directive}"
             raise Refused(Reason.SPEECH, f"{what}, which was not sent or is already reported")
@@ -269,7 +267,7 @@ async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:
 
 
 class Pace:
-    """A token bucket. `turn` waits while the bucket is empty, so the agent's messages are not read."""
+    """A token bucket. While it is empty, the agent's messages are not read."""
 
     def __init__(self, at_once: int, per_s: float) -> None:
         self._most, self._per_s = float(at_once), per_s
@@ -284,7 +282,7 @@ class Pace:
 
 
 def _seen(saying: asyncio.Future[None]) -> None:
-    """Retrieve the exception of a write. The reader of the stream reports the broken connection."""
+    """Retrieve a write's exception. The stream's reader reports the broken connection."""
     if not saying.cancelled():
         saying.exception()
 

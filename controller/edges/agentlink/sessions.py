@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streams of all agents: which one of a name is served, which agent is in quarantine, and the core's orders.
+"""The streams of all agents: one per name, with quarantine.
 
-The newest stream of a name does not replace the served one at once: a copied key could disconnect its phone again and
-again. Nor is it refused: a phone that changed its network returns long before its old connection is known to be dead.
-So the controller first asks the served stream for a sign of life, as with two switches of one dpid.
+The newest stream of a name does not replace the served one at once: a copied key could disconnect its phone repeatedly.
+Nor is it refused: a phone that changed its network returns long before its old connection is known to be dead. So the
+served stream is first asked for a sign of life, as with two switches of one dpid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # Quarantine: an agent whose messages made the core fail twice within ten minutes is refused for ten minutes
 #
-# Each of its reports may fail again, and the core serves no other agent while it formats a traceback.
+# Each report may fail again, and the core serves no other agent while it formats a traceback.
 
 WITHIN_S = 600.0
 LASTS_S = 600.0
@@ -38,13 +38,12 @@ FAULTS = 2
 
 class Quarantine:
     def __init__(self) -> None:
-        self._faults: dict[str, tuple[float, ...]] = {}  # times of the last faults by name
+        self._faults: dict[str, tuple[float, ...]] = {}  # last faults by name
 
     def fault(self, name: str, now: float) -> None:
         self._faults[name] = (*self._faults.get(name, ()), now)[-FAULTS:]
 
     def check(self, name: str, now: float) -> None:
-        """Raise Refused for an agent that is in quarantine."""
         at = self._faults.get(name, ())
         if len(at) == FAULTS and at[-1] - at[0] <= WITHIN_S and now - at[-1] < LASTS_S:
             left_s = at[-1] + LASTS_S - now
@@ -56,7 +55,7 @@ class Quarantine:
 
 
 ANSWERS_WITHIN_S = 2.0
-LAST_WORDS_S = 1.0  # time for the status to arrive before the connection is cut
+LAST_WORDS_S = 1.0  # for the status to arrive before the cut
 
 CODES = {
     Reason.NAME: grpc.StatusCode.INVALID_ARGUMENT,
@@ -76,12 +75,12 @@ CODES = {
 
 
 class Sessions:
-    """The two services of api/agent.proto. Methods run in the agents' thread unless a comment says otherwise."""
+    """The two services of api/agent.proto, in the agents' thread unless noted."""
 
     def __init__(
         self, trust: Trust, guests: AgentConnections, refusals: Refusals, post: Post, sessions_at: str
     ) -> None:
-        """`sessions_at` is the address that JoinReply.session carries."""
+        """`sessions_at` is the address in JoinReply.session."""
         self._trust, self._guests, self._refusals = trust, guests, refusals
         self._post, self._sessions_at = post, sessions_at
         self._numbers = count(1)
@@ -89,11 +88,11 @@ class Sessions:
         self._served: dict[str, AgentSession] = {}
         self._numbered: dict[
             int, AgentSession
-        ] = {}  # the same sessions by number; an ended one is in neither, and the core knows of its end
+        ] = {}  # the same by number; an ended one is in neither, and the core knows
 
     @property
     def session_handler(self) -> grpc.GenericRpcHandler:
-        # Messages are read as bytes, to distinguish a malformed one from a broken connection.
+        # Bytes distinguish a malformed message from a broken connection.
         handler: Any = grpc.stream_stream_rpc_method_handler(self._session, None, pb.FromController.SerializeToString)
         return grpc.method_handlers_generic_handler("bicast.agent.v1.Agents", {"Session": handler})
 
@@ -105,7 +104,7 @@ class Sessions:
     # From any thread
 
     def here(self) -> dict[str, str]:
-        """Return the peer address of each served agent by name."""
+        """Return the peer address of each served agent."""
         return {name: session.guest.peer for name, session in dict(self._served).items()}
 
     # From the agents' thread
@@ -119,7 +118,7 @@ class Sessions:
         served.order(number, encode.directive(number, order))
 
     def hang_up(self, session: int, reason: str, fault: bool = False) -> None:
-        """End a session. `fault`: the core failed at a message of this agent."""
+        """`fault`: the core failed at a message of this agent."""
         served = self._numbered.get(session)
         if served is None:
             return
@@ -182,7 +181,7 @@ class Sessions:
             session.over.set()
 
     async def _make_room(self, newcomer: AgentSession) -> None:
-        """Return when no agent of this name is served, without an await after the last check."""
+        """Return when no agent of this name is served. No await follows the last check."""
         name, peer = newcomer.name, newcomer.guest.peer
         while (old := self._served.get(name)) is not None:
             if self._trust.ledger.newer(name, newcomer.certificate.serial, than=old.certificate.serial):

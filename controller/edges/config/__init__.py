@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of gateway.yaml: the model, or an error with file, place, value and expectation."""
+"""The reader of gateway.yaml: the model, or an error with its place."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a configuration: claims that no two places may share, and warnings of likely mistakes."""
+"""The checks of a configuration: unshared claims, and warnings of likely mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from controller.model.uplink import Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
-    """Raise ConfigError if a value occurs at two places."""
     seen: dict[str, str] = {}
     for where, value in named:
         if value in seen:
@@ -25,7 +24,7 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
 
 
 def listeners_apart(named: Iterable[tuple[str, Endpoint]], file: str) -> None:
-    """Raise ConfigError if two listeners share an address and port. A wildcard overlaps all of its family."""
+    """Refuse two listeners at one address and port. A wildcard overlaps all of its family."""
     for (first_at, first), (second_at, second) in combinations(named, 2):
         hosts = ip_address(first.host), ip_address(second.host)
         anywhere = hosts[0].version == hosts[1].version and any(host.is_unspecified for host in hosts)
@@ -69,7 +68,7 @@ def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], pla
         *((_gateways_at(subnet), own) for subnet in subnets for own in subnet.gateways),
     ]
     order = sorted(range(len(networks)), key=lambda number: _begin(networks[number][1]))
-    for pair in pairwise(order):  # where any two overlap, two neighbours do: one of them begins in the other
+    for pair in pairwise(order):  # if any two overlap, two neighbours do
         (first_at, first), (second_at, second) = (networks[number] for number in sorted(pair))
         if first.version == second.version and first.network.overlaps(second.network):
             expected = f"a network that does not overlap {first.network} at {place.where}.{first_at}"
@@ -87,7 +86,7 @@ def _begin(interface: Interface) -> tuple[int, int, int]:
 
 
 def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable[Site], file: str) -> None:
-    """Raise ConfigError if a listener has an address of a bridge: its flows take packets to that address."""
+    """Refuse a listener at a bridge's address: flows take packets to it."""
     taken: dict[Address, str] = {}
     for site in sites:
         uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)
@@ -113,7 +112,7 @@ def _inside(site: Site) -> Iterator[tuple[str, Address]]:
             yield f"terminals.{terminal.name}.addresses[{number}].address", each.address
 
 
-# Warnings: a line forgotten, copies that no receiver can tell apart
+# Warnings
 
 WITH_COPIES = (Mode.BICAST, Mode.AUTO)
 
@@ -139,7 +138,7 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def _of_copies(site: Site) -> str:
-    """Return the warning for a site without a mirror, where nothing removes duplicate packets."""
+    """Return the warning for a site without a mirror: nothing removes duplicates."""
     copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
     if not copied:
         return (

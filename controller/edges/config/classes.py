@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The traffic classes of a site: bounded, distinct, and no packet belongs to two."""
+"""The traffic classes of a site: bounded, and no packet belongs to two."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from controller.program.matching import count
 T = TypeVar("T")
 
 MOST_CLASSES = MOST_VALUES = 16
-MOST_FLOWS = 16_384  # for the classes of one site
+MOST_FLOWS = 16_384  # for one site's classes
 NAMED_IN_A_SENTENCE = 3
 LAST_PORT = 65535
-BICAST = "bicast"  # the class for copied packets outside every named class
+BICAST = "bicast"  # copied packets outside every named class
 PROTOCOLS = {protocol.label: protocol for protocol in Protocol}
 WITH_PORTS = {label: protocol for label, protocol in PROTOCOLS.items() if protocol is not Protocol.ICMP}
 
@@ -37,7 +37,6 @@ def classes_of(place: Node) -> tuple[TrafficClass, ...]:
 
 
 def modes_of(place: Node, classes: Iterable[TrafficClass]) -> tuple[tuple[str, Mode], ...]:
-    """Return a terminal's modes by class."""
     there = [traffic.name for traffic in classes]
     named = place.named()
     for name, inner in named.items():
@@ -114,7 +113,7 @@ def _ports(place: Node) -> range:
 def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
     """Describe packets that both classes match, or return None.
 
-    A class matches every combination of its values. So two classes overlap if their values overlap in every kind.
+    A class matches every combination of its values, so classes overlap if every kind of values overlaps.
     """
     kinds = (
         _both(first.protocols, second.protocols, _equal, lambda protocol: protocol.label),
@@ -128,7 +127,7 @@ def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
 def _both(
     first: tuple[T, ...], second: tuple[T, ...], meet: Callable[[T, T], T | None], say: Callable[[T], str]
 ) -> str | None:
-    """Describe the values of one kind in both classes. None: no value. Empty: any value."""
+    """Describe common values of one kind. None: no value. Empty: any value."""
     if not first or not second:
         met = list(first or second)
     else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A YAML document whose nodes know their place, so that an error can name it.
+"""A YAML document whose nodes know their place, for errors.
 
-Every scalar is read as the text it was written as: YAML 1.1 would turn the MAC 10:20:30:40:50:51 into a
-number in base sixty, and the datapath id 0000000000000001 into an octal one.
+Every scalar is read as text: YAML 1.1 would turn the MAC 10:20:30:40:50:51 into a number in base sixty, and the
+datapath id 0000000000000001 into an octal one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MOST_SOCKET_PATH_BYTES = 107  # sockaddr_un(7), without the closing zero
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-LEAST_BPS, MOST_BPS = 10_000, 10**12  # a smaller number is probably meant in Mbit/s
+LEAST_BPS, MOST_BPS = 10_000, 10**12  # less is probably meant in Mbit/s
 
 
 class _Loader(yaml.BaseLoader):
-    """A loader that refuses duplicate keys. PyYAML keeps the last one."""
+    """Refuses duplicate keys, of which PyYAML keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[str, int] = {}
@@ -51,7 +51,7 @@ class _Loader(yaml.BaseLoader):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value in a document and the path that leads to it."""
+    """A value in a document, with its path."""
 
     file: str
     where: str
@@ -64,7 +64,6 @@ class Node:
         return Node(self.file, f"{self.where}.{step}" if self.where else step, value)
 
     def mapping(self, *allowed: str, required: tuple[str, ...] = ()) -> Mapped:
-        """A mapping with no other keys than these."""
         named = self.named()
         for key, place in named.items():
             if key not in allowed and key not in required:
@@ -82,7 +81,7 @@ class Node:
         return {key: self._inner(key, value) for key, value in self.value.items()}
 
     def by_name(self, most: int, what: str) -> Iterator[tuple[str, Node]]:
-        """A mapping whose keys are names that people chose; counted before any of it is read."""
+        """Return the mapping, whose keys people chose. The count is checked before any value is read."""
         named = self.named()
         if len(named) > most:
             raise self.wrong(f"at most {most} {what}")
@@ -146,7 +145,7 @@ class Node:
         return self._usable(self._parsed(ip_address, "an IPv4 or IPv6 address"))
 
     def next_hop_address(self) -> Address:
-        """A router may be known by its link-local address: the uplink's port says on which link."""
+        """Return a next hop's address. It may be link-local: the uplink's port says on which link."""
         address = self._parsed(ip_address, "an IPv4 or IPv6 address")
         if address.version == 6 and address.is_link_local:
             return self._unzoned(address)
@@ -163,7 +162,6 @@ class Node:
         return interface
 
     def network(self) -> Network:
-        """Or one address."""
         expected = (
             "an address, or the network with a prefix length of 1 or more and no host bits set, such as 203.0.113.0/24"
         )
@@ -194,11 +192,11 @@ class Node:
         return text
 
     def path(self) -> str:
-        """A file; a relative one is found beside this document, from wherever the reader was started."""
+        """Return a path. A relative one is found beside this document."""
         return str(PurePath(self.file).parent / self.text())
 
     def listener(self) -> Endpoint | LocalSocket:
-        """An absolute path is a Unix socket."""
+        """Return a listener. An absolute path is a Unix socket."""
         text = self.value
         if not isinstance(text, str) or not text.startswith("/"):
             return self.endpoint()
@@ -221,7 +219,7 @@ class Node:
 
 
 class Mapped:
-    """The keys of a mapping, each found, or None where it was left out."""
+    """The keys of a mapping. None: left out."""
 
     def __init__(self, place: Node, named: dict[str, Node]) -> None:
         self.place = place
@@ -243,9 +241,6 @@ def parse(path: str, raw: bytes | str) -> Node:
         raise ConfigError(path, line, error.problem or error.context, error.note or "YAML") from None
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
         raise ConfigError(path, "", "a file that cannot be parsed", "YAML in UTF-8") from None
-
-
-# Addresses of machines, with their networks
 
 
 def interfaces(place: Node) -> tuple[Interface, ...]:
@@ -271,7 +266,6 @@ def a_host(place: Node, address: Address, network_of: Interface) -> None:
 
 
 def is_reserved(address: Address, network_of: Interface) -> bool:
-    """The network's own or its broadcast address, where the prefix leaves them."""
     network = network_of.network
     return network.num_addresses > 2 and (
         address == network.network_address or (address.version == 4 and address == network.broadcast_address)

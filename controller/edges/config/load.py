@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of gateway.yaml: it returns the model or raises one ConfigError. A file is taken or refused whole."""
+"""The reader of gateway.yaml. A file is taken or refused whole, with one ConfigError."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ from controller.protocol.enrolment import CONTROLLER
 
 # The file
 #
-# The reading thread also handles signals, so it opens regular files only. A file that an editor has half written may
-# still be valid YAML. So the file must be unchanged for a moment. Only an atomic rename is fully safe against reading
-# half a file (docs/how-to/home.md).
+# The reading thread also handles signals, so it opens regular files only. A half-written file may still be valid YAML,
+# so it must be unchanged for a moment. Only an atomic rename is fully safe (docs/how-to/home.md).
 
 LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25
@@ -66,7 +65,7 @@ def read(path: str) -> bytes:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a regular file. Opening a FIFO would wait for a writer."""
+    """Open a file without blocking: a FIFO would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -76,7 +75,7 @@ def _whole(path: str, file: BinaryIO) -> bytes:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         touched = _touched(file)
-        if time.time() - touched[1] / 1e9 < UNTOUCHED_S:  # or its time is in the future, because the clock was set back
+        if time.time() - touched[1] / 1e9 < UNTOUCHED_S:  # or its time is in the future: the clock was set back
             time.sleep(UNTOUCHED_S)
         file.seek(0)
         raw = file.read(LARGEST_BYTES + 1)
@@ -103,7 +102,7 @@ MOST_SUBNETS = 250
 MOST_TERMINALS = 250
 LONGEST_WINDOW_MS = 10_000
 COPIES = CopyWindow(floor_ms=200, ceiling_ms=1000)
-MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # of a terminal: one in the subnet of each uplink
+MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # one in the subnet of each uplink
 
 
 def load(path: str) -> Config:
@@ -144,7 +143,7 @@ def _config(top: Node) -> Config:
 
 
 def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
-    """Return the names of server agents. A terminal or site cannot share one: its agent has another role."""
+    """Return the servers' names. No terminal or site may share one: its agent has another role."""
     others = {site.name for site in sites} | {each.name for site in sites for each in site.terminals}
     expected = (
         "the name of an agent, listed once and not used by a terminal or site: at most 63 of a-z, 0-9 "
@@ -208,7 +207,7 @@ def _site(name: str, place: Node) -> Site:
 
 
 def _ways_out(site: Site, place: Node) -> None:
-    """Check mode off: an address leaves by one uplink, which must have a next hop of its family."""
+    """Check mode off: each address leaves by one uplink, which needs a next hop of its family."""
     for subnet in site.subnets:
         for own in subnet.gateways:
             if subnet.uplink and not site.uplink(subnet.uplink).next_hop(Family.of(own)):

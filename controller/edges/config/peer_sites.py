@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sites that are each other's far end: one mirrors the other, and knows its terminals."""
+"""Peer sites: one mirrors the other, and knows its terminals."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _exit_in_place(site: Site, place: Node) -> None:
 def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
     """Set mode single for terminals without a `mode` at sites without a mirror.
 
-    If each uplink has its own NAT, servers answer the second copy of a TCP segment with a reset.
+    If each uplink has its own NAT, servers reset the second copy of a TCP segment.
     """
     return tuple(_without_copies(site, places[site.name]) for site in sites)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses beyond next hops by which the controller tells a dead uplink from a silent server."""
+"""The addresses beyond next hops that tell a dead uplink from a silent server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.model.config import Site, Subnet
 from controller.model.traffic import Address, Family
 from controller.model.uplink import Uplink
 
-MOST_REACHED = 4  # each question goes to all of them
+MOST_REACHED = 4  # each question goes to all
 
 
 def reach_of(place: Node, uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...]) -> tuple[Address, ...]:
@@ -33,12 +33,12 @@ def reach_of(place: Node, uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ..
 
 
 def reaching(uplink: Uplink, targets: Iterable[Address]) -> Uplink:
-    """The uplink with these addresses to ask, as far as it leads to them."""
+    """Return the uplink with those of the addresses to which it leads."""
     return replace(uplink, reach=(*uplink.reach, *(each for each in targets if _leads_to(uplink, each))))
 
 
 def reaching_peer(site: Site, peer: Site) -> Site:
-    """The site whose uplinks are also asked at the peer's ends. A next hop is asked anyway."""
+    """Return the site, with the peer's ends as targets. A next hop is asked anyway."""
     ends = {uplink.name: tuple(own.ip for own in uplink.addresses) for uplink in peer.uplinks}
     uplinks = (
         reaching(uplink, (end for end in ends.get(uplink.name, ()) if not _is_next_hop(uplink, end)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relaying of a site: its ports, and the addresses that the host gets for each relayed terminal.
+"""The relaying of a site: its ports, and the host's addresses for relayed terminals.
 
 There is one address of each family in the relaying network of every uplink. Its last bits are the terminal's own.
 """
@@ -42,7 +42,7 @@ def subnets_of(relaying: RelayConfig | None) -> tuple[Subnet, ...]:
 
 
 def spoken_for(terminals: tuple[Terminal, ...], relaying: RelayConfig | None, place: Node) -> tuple[Terminal, ...]:
-    """Terminals with the addresses by which the host speaks for them; `place` is the site's."""
+    """Return the terminals with the host's addresses for them. `place` is the site's."""
     taken: dict[Address, str] = {}
     for uplink in relaying.uplinks if relaying else ():
         at = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"
@@ -71,7 +71,7 @@ def can_be_relayed(sites: Sequence[Site], places: Mapping[str, Node], settings: 
 
 
 def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
-    """Relaying networks of different sites do not overlap: by such an address a relay's agent tells of one terminal."""
+    """Refuse overlapping networks of different sites: a relay's agent reports a terminal by such an address."""
     seen: list[tuple[str, Interface]] = []
     for site, place in sites:
         of_this_site: list[tuple[str, Interface]] = []

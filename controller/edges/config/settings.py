@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of the controller: where it listens, which peers it admits, and where it keeps its files."""
+"""The settings of the controller: listeners, admitted peers and files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def settings_of(place: Node) -> Settings:
 
 
 def listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
-    """Each with its place."""
     if isinstance(settings.openflow, Endpoint):
         yield f"{where}.openflow.listen", settings.openflow
     yield f"{where}.api.listen", settings.api
@@ -63,7 +62,7 @@ def listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
 
 
 def _agents(place: Node) -> AgentService:
-    """Strangers are kept out by certificates, wherever it listens."""
+    """Certificates keep strangers out, wherever it listens."""
     keys = place.mapping("listen", "join", "directory")
     return AgentService(
         listen=keys.maybe("listen", Node.endpoint, DEFAULT_AGENTS.listen),
@@ -81,7 +80,7 @@ def _directory(place: Node) -> str:
 
 
 def _unless_otherwise(place: Node, fits: Callable[[int], bool], expected: str) -> str:
-    """A path where there is nothing yet, or what fits; only who writes there finds out whether it may."""
+    """Return a path that is free or that fits. Only a later write shows whether it is permitted."""
     path = place.path()
     try:
         good = fits(Path(path).stat().st_mode)

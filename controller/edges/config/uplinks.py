@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The uplinks and access points of a site: tunnels, budgets, and how they are measured."""
+"""The uplinks and access points of a site: tunnels, budgets, and measurement."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from controller.model.settings import Settings
 from controller.model.traffic import Address
 from controller.model.uplink import UNLIMITED, Limits, Measure, Tunnel, Uplink, UplinkKind
 
-# Measurement: addresses between which an uplink of kind ethernet or an access point is measured
+# Measurement of uplinks of kind ethernet and of access points
 #
-# A tunnel's outer addresses are known already. An uplink of kind ethernet carries terminals' packets, and only the
-# person who built it knows how the host's own packets get there. The same holds for the way from terminals to the
-# gateway's host.
+# A tunnel's outer addresses are known. An uplink of kind ethernet carries terminals' packets, and only its builder
+# knows how the host's own packets get there. The same holds from terminals to the gateway's host.
 
-OF_MEASURING = ("measure",)  # keys of an uplink
+OF_MEASURING = ("measure",)
 NO_AGENTS = "`controller.agents` in the file: agents do the measuring"
 THE_HOSTS = "an address of {}, such as its management port's: a bridge answers for this one, and no agent has it"
 
@@ -43,7 +42,6 @@ def _measure(place: Node, tunnel: Tunnel | None) -> Measure:
 
 
 def can_be_measured(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> None:
-    """Raise ConfigError if a `measure` key does not fit the other end."""
     named = {site.name: site for site in sites}
     for site in sites:
         for uplink in site.uplinks:
@@ -94,8 +92,8 @@ def _answered(site: Site) -> list[Address]:
 
 # Budgets of uplinks that are paid for by the byte
 
-OF_BUDGETS = ("budget_bytes_per_day", "max_share")  # keys of an uplink
-LEAST_BYTES = 1_000_000  # a smaller number is probably meant in megabytes
+OF_BUDGETS = ("budget_bytes_per_day", "max_share")
+LEAST_BYTES = 1_000_000  # less is probably meant in megabytes
 MOST_BYTES = 10**15
 A_BUDGET = "a whole number of bytes a day, from 1000000 (1 MB) to 10^15, such as 100000000 for 100 MB"
 SHARE = re.compile(r"0\.[0-9]{1,6}|1(\.0{1,6})?")
@@ -117,7 +115,7 @@ def _share(place: Node) -> float:
 
 
 def unlimited_at(place: Node, limits: Limits, other: str) -> None:
-    """A site that mirrors another one has the other ends of that one's uplinks: whose bytes are counted once."""
+    """Refuse limits at the mirroring site: its uplinks are the other ends, whose bytes are counted once."""
     if limits != UNLIMITED:
         written = OF_BUDGETS[0] if limits.budget_bytes_per_day is not None else OF_BUDGETS[1]
         value = limits.budget_bytes_per_day if limits.budget_bytes_per_day is not None else limits.max_share
@@ -143,18 +141,18 @@ def _access_point(name: str, place: Node) -> AccessPoint:
     return AccessPoint(name, bandwidth_bps, rule, tables, keys.maybe("measure", Node.address, None))
 
 
-# Tunnels: the keys of each end, and the check that two ends belong together
+# Tunnels
 
-OF_TUNNELS = ("device", "remote", "udp_port")  # keys of an uplink
+OF_TUNNELS = ("device", "remote", "udp_port")
 VXLAN_PORT = 4789  # IANA's
 MOST_OF_A_SITE = 8
-TOLD_APART_BY = 0xFFFFF  # bits of the dpid that fit into a VNI (24 bits) beside the tunnel's number
+TOLD_APART_BY = 0xFFFFF  # dpid bits that fit into a VNI (24 bits) beside the tunnel's number
 
 Ends = tuple[Site, Site]
 
 
 def tunnel_of(keys: Mapped) -> Tunnel | None:
-    """Return the tunnel as this end's keys describe it. `tunnelled` adds the values that both ends share."""
+    """Return this end's tunnel. `tunnelled` adds the shared values."""
     kinds = {kind.value: kind for kind in UplinkKind}
     if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
         for key in OF_TUNNELS:
