@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands. Verbs call the controller, the topologies and the experiments; those import no verb.
+"""The commands. The controller, the topologies and the experiments import no verb.
 
-A verb's module has `add(subparsers)`, which describes it to argparse, and `run(args) -> int`, which carries it out. It
-raises Failure with a sentence that says what to do.
+A verb's module has `add(subparsers)` for argparse and `run(args) -> int`. It raises Failure with a sentence that says
+what to do.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OK = 0
-REFUSED = 1  # the answer is no, or the request was refused
+REFUSED = 1  # a refusal, or the answer is no
 USAGE = 2  # the code that argparse uses
 UNREACHABLE = 3  # the controller does not answer
 PARTLY = 4  # done, except for what stderr names
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
-LONGEST = 500  # characters shown of a sentence: a move of one connection takes 260, over IPv6 up to 400
+LONGEST = 500  # characters shown of a sentence: a moved connection takes 260, over IPv6 up to 400
 
 
 class Failure(Exception):
@@ -29,7 +29,7 @@ class Failure(Exception):
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Block Ctrl-C for the duration. During an import it would print a traceback or be lost."""
+    """Block Ctrl-C, which during an import would print a traceback or be lost."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of verbs. Only the module of the given verb is imported, so that `status` loads no experiment."""
+"""The table of verbs. Only the given verb's module is imported, so `status` loads no experiment."""
 
 from __future__ import annotations
 
@@ -101,14 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class WholeWords(argparse.ArgumentParser):
-    """A parser that accepts no abbreviated options, and neither do its subparsers."""
+    """A parser that accepts no abbreviated options."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named, allow_abbrev=False)
 
 
 def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
-    """Return the module of the verb, and its arguments."""
     completion = import_module("cli.completion") if "_ARGCOMPLETE" in os.environ else None
     if completion is not None:
         arguments = completion.words()

@@ -65,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def estimates(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
-    """Return the estimates as --json prints them."""
     by_packet, by_trains = rate(probed.samples, alpha), estimators.rate_of_trains(probed.trains)
     measured = [
         MeasuredRate(method, each, 0.0)
@@ -83,7 +82,7 @@ def estimates(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
         "calibrated": alpha is not UNCALIBRATED,
     }
     if isinstance(by_packet, Rate):
-        of_theirs = -1e6 if probed.down else 1e6  # the drift is the receiver's clock against the sender's
+        of_theirs = -1e6 if probed.down else 1e6  # drift is the receiver's clock against the sender's
         found["drift_ppm"] = of_theirs * one_way(probed.samples).drift
     if probed.mtu_bytes is not None:
         found["mtu_bytes"] = probed.mtu_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bridge`: prepare this host's bridges as gateway.yaml describes them, and report the changes."""
+"""`bridge`: prepare this host's bridges for gateway.yaml."""
 
 from __future__ import annotations
 

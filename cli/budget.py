@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`budget`: reset the bytes that copies have used on a metered uplink today."""
+"""`budget`: reset today's bytes of copies on a metered uplink."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`caps`: the devices of each access point with window limits, enforcing agent and reason."""
+"""`caps`: devices per access point with window limits, enforcing agent and reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`check`: read gateway.yaml as the controller does, to find errors before it starts."""
+"""`check`: find errors in gateway.yaml before the controller starts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _counts(config: Config) -> dict[str, dict[str, int]]:
 
 
 def _of_site(site: Site) -> dict[str, int]:
-    """Count a site's parts as the file lists them, without the subnets that relaying adds."""
+    """Count a site's parts without the subnets that relaying adds."""
     counts = {
         "uplinks": len(site.uplinks),
         "subnets": sum(not each.name.startswith(RELAYING) for each in site.subnets),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller that a verb talks to."""
+"""The controller of a verb."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ DEFAULT_API = str(settings.DEFAULT_API)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every verb that talks to a running controller."""
     parser.add_argument(
         "--api",
         metavar="HOST:PORT",
@@ -37,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def api_client(args: argparse.Namespace) -> Iterator[Client]:
-    """Yield a client of the given controller. Its refusals become a Failure of the verb."""
+    """Yield a client whose refusals become a Failure of the verb."""
     try:
         yield Client(_url(args.api), _token(args.token_file))
     except NoAnswer as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete a command line in a shell: verbs, options, files, and the names that the controller knows."""
+"""Complete a command line: verbs, options, files, and names known to the controller."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from controller.model.config import AUTO, EVERYBODY
 
 
 def words() -> list[str]:
-    """Return the words before the cursor, without the command's own name."""
+    """Return the words before the cursor, without the command's name."""
     line = os.environ["COMP_LINE"]
     return line[: int(os.environ["COMP_POINT"])].split()[1:]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Write the completions to the shell, and exit."""
     argcomplete.autocomplete(parser, always_complete_options=False, default_completer=_Names())
 
 
 class _Names(BaseCompleter):
-    """Completes an argument without choices: with names from the controller's status, or else with files."""
+    """Completes an argument with names from the controller's status, or else with files."""
 
     def __call__(
         self, *, prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: Any

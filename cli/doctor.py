@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`doctor`: the missing requirements of a gateway, each with the command that repairs it."""
+"""`doctor`: a gateway's missing requirements and their repair commands."""
 
 from __future__ import annotations
 

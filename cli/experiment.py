@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`bicast experiment NAME`: repeat an experiment of the papers, or run the bench.
 
-An experiment is a module with `run(args) -> int`; `args` has full and json. It enters a world of its own, prints its
-progress to stderr, and its results to stdout: tables, or with --json one document.
+An experiment is a module with `run(args) -> int`; `args` has full and json. It enters its own world. Progress goes to
+stderr, results to stdout: tables, or one document with --json.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lab.stage.isolate import WorldError
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment that is not loaded yet. Its durations hold for two idle cores."""
+    """An experiment before its import. Its durations hold for two idle cores."""
 
     module: str
     summary: str
     measures: str
-    takes: str  # the default runs, and their duration
-    full: str | None = None  # the same with --full; None: there is no longer variant
+    takes: str  # the runs and their duration
+    full: str | None = None  # the same with --full; None: no longer variant
 
     @property
     def lasts(self) -> str:

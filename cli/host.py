@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of `bridge` and `doctor`: a gateway.yaml and its sites on this host."""
+"""The input of `bridge` and `doctor`: gateway.yaml and its sites on this host."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C that works at any moment.
 
-Python prints and drops exceptions in code that it calls itself: fork handlers and finalizers. A KeyboardInterrupt there
-would be lost, and the program would continue.
+Python prints and drops a KeyboardInterrupt in fork handlers and finalizers; the program would continue.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-AGAIN_AFTER_S = 0.01  # by then the code that dropped it has returned
+AGAIN_AFTER_S = 0.01  # by then the dropping code has returned
 
 
 def heard_everywhere() -> None:
-    """Install the handler for this process; child processes do not inherit it."""
+    """Install the handler; child processes do not inherit it."""
     others = sys.unraisablehook
 
     def again(swallowed: UnraisableHookArgs) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands to try in a running lab, and the agents at both ends of its connections."""
+"""The commands to try in a running lab, and its agents."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
 
 OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's /proc, because a world has its own
-# Below the rate of LTE: a busy machine delays packets, and an armed failover would take that for a dead path.
+# Below LTE's rate: a busy machine delays packets, and an armed failover would see a dead path.
 DOWNLOAD = "curl --silent --limit-rate 500k --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
-ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab has this name, so the agent speaks for none
+ENROL = "./bicast enroll guest --role terminal"  # no terminal has this name, so the agent speaks for none
 STATUS = (
     f"curl --silent --noproxy '*' -H \"Authorization: Bearer $(cat {path_of(DEFAULT_API.port)})\" "
     f"http://{DEFAULT_API}/api/v1/status"
 )
-TIMES = 999  # downloads over one connection: nginx closes it after the 1000th request
+TIMES = 999  # nginx closes a connection after its 1000th request
 
 
 @contextmanager
 def manned(net: Stage, controller: Controller) -> Iterator[None]:
-    """Run the terminal's agent and one at the server, both with a session."""
     with (
         agent(controller, net.machine(TERMINAL), TERMINAL, "terminal"),
         agent(controller, net.machine("server"), "server", "relay"),
@@ -42,7 +41,7 @@ def manned(net: Stage, controller: Controller) -> Iterator[None]:
 
 
 def invitation(net: Stage, controller: Controller, file: WebFile) -> str:
-    """Return the commands for another shell of this machine, in the order of their effects."""
+    """Return the commands for another shell, in the order of their effects."""
     client, server, router = (seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
     brain = seen_outside(controller.process.pid)
     shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"
@@ -69,7 +68,7 @@ router {router})."""
 
 
 def seen_outside(pid: int) -> int:
-    """Return the machine's PID of a process in this namespace. The last number of its NSpid is the PID here."""
+    """Return the machine's PID of a process in this namespace, the last number of its NSpid."""
     machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
     ours = Path("/proc/self/ns/pid").readlink()
     for process in machine.glob("[0-9]*"):

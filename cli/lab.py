@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast lab`: the paper's lab on this machine, with the controller on it, and the paper's comparison."""
+"""`bicast lab`: the paper's lab and comparison on this machine, with the controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperT
 
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = RESULTS / "lab"  # of dead processes; other logs are removed with the lab
-API_TOKEN = "BICAST_LAB_TOKEN"  # passes the token into the lab's world
+API_TOKEN = "BICAST_LAB_TOKEN"
 REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # at the end of its input
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
@@ -98,7 +98,7 @@ def _paper(once: bool) -> int:
 
 
 def _enter() -> None:
-    """Enter a world. The API's socket and token are made outside of it, so that people can use them."""
+    """Enter a world. The API's socket and token come from outside, so that people can use them."""
     try:
         listener = socket.create_server(ADDRESS, backlog=128)
     except OSError as error:
@@ -116,7 +116,7 @@ def _enter() -> None:
 
 @contextmanager
 def _kept(token: str) -> Iterator[None]:
-    """Keep the token for clients outside of the world until this process ends in any way."""
+    """Keep the token for outside clients until this process ends in any way."""
     with (
         api_token.kept(DEFAULT_API.port, token) as path,
         subprocess.Popen(["sh", "-c", REMOVES, path], stdin=subprocess.PIPE, start_new_session=True) as remover,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast lab home`: a home with relayed terminals, and a guest without a relay."""
+"""`bicast lab home`: relayed terminals, and a guest without a relay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`measure`: probe both directions of an uplink now, wait for the result, and print it."""
+"""`measure`: probe both directions of an uplink and print the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.edges.http.client import Client
 from controller.model.text import counted
 
 LOOK_EVERY_S = 0.5  # the API has no event to wait for
-WITHIN_S = 900.0  # a probe of a slow path takes minutes, and waits for earlier probes
+WITHIN_S = 900.0  # a probe of a slow path takes minutes, after earlier probes
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -50,7 +50,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with api_client(args) as client:
         asked_at = time.monotonic()
-        before = _meant(client, args)  # before the request, so that the end of an earlier probe does not count
+        before = _meant(client, args)  # before the request: an earlier probe does not count
         client.measure(args.uplink, args.site, None if args.link is None else args.link * 1e6)
         paths = _ended(client, args, {_at(path): [way["ended"] for way in path["directions"]] for path in before})
     if args.json:
@@ -71,13 +71,12 @@ def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
 
 
 def _meant(client: Client, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the measured paths with the uplink's name, at the site if one is given."""
+    """Return the uplink's paths, at the given site if any."""
     paths = [path for path in client.get("paths") if path["uplink"] == args.uplink and path["directions"]]
     return [path for path in paths if args.site in (None, path["site"], path["near"], path["far"])]
 
 
 def _ended(client: Client, args: argparse.Namespace, before: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
-    """Return the paths when all requested probes have ended."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         paths = _meant(client, args)
@@ -99,7 +98,7 @@ def _at(path: dict[str, Any]) -> tuple[str, str]:
 
 
 def _has_ended(path: dict[str, Any], before: list[int] | None) -> bool:
-    """Use `before`: the number of ended probes by direction; None: the path is new in gateway.yaml."""
+    """Use `before`, the ended probes by direction; None: the path is new in gateway.yaml."""
     ways = zip(path["directions"], before or [0, 0], strict=True)
     return all(way["ended"] > ended and not way["running"] for way, ended in ways)
 

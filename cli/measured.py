@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured values as `status` and others show them, with their source and age."""
+"""Measured values as tables show them, with source and age."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per direction. Loss and round trip are those of both directions together."""
+    """Yield a row per direction. Loss and round trip cover both directions."""
     yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
     for path in listed:
         up, down = (path["near"], path["far"]), (path["far"], path["near"])
@@ -30,7 +30,7 @@ def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def is_of_a_phone(path: dict[str, Any]) -> bool:
-    """Return whether the path is a terminal's without an agent: it has no data, and there may be hundreds."""
+    """Return whether the path is an agentless terminal's: there may be hundreds, without data."""
     known = path["health"] is not None or any(way["bps"] is not None or way["running"] for way in path["directions"])
     return "@" in path["uplink"] and path["why_not"] is not None and not known
 
@@ -51,7 +51,6 @@ def _way(way: dict[str, Any], why_not: str | None) -> str:
 
 
 def _health(health: dict[str, Any] | None) -> tuple[str, str]:
-    """Return loss and round trip of the last minute."""
     window = max(health["windows"], key=lambda one: one["seconds"], default=None) if health is not None else None
     if window is None or not window["sent"]:
         return "-", "-"
@@ -65,7 +64,6 @@ def interval(rate: dict[str, Any]) -> str:
 
 
 def bandwidth(access_point: dict[str, Any]) -> str:
-    """Return the bandwidth of an access point with its source."""
     bps, measured = access_point["bandwidth_bps"], access_point["measured"]
     if bps is None:
         return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"

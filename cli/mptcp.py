@@ -40,7 +40,7 @@ def add(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    ours = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and exec would keep it ignored
+    ours = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exec would keep Python's ignored SIGPIPE
     try:
         os.execv(AGENT, [AGENT.name, "mptcp", *args.words])
     except OSError as error:

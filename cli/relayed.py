@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The route to a destination, as `why --relay` and `relay test` print it."""
+"""The route to a destination, for `why --relay` and `relay test`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ HTTPS = 443
 
 
 def resolved(destination: str) -> str:
-    """Return an address of the destination from this machine's resolver."""
     try:
         found = socket.getaddrinfo(destination, HTTPS, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -27,7 +26,6 @@ def resolved(destination: str) -> str:
 
 
 def explained(one: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines about one site."""
     choice = one["choice"]
     yield f"from {one['gateway']}, {one['prefix']} (by {one['address']}):"
     if choice is None:

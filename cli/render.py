@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast render`: the program of a gateway.yaml as files that ovs-ofctl loads, for an OVS with no controller."""
+"""`bicast render`: a gateway.yaml's program as ovs-ofctl files, for an OVS without controller."""
 
 from __future__ import annotations
 

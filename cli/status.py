@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`status`: the current state as tables, after the problems that need attention."""
+"""`status`: problems that need attention, then the current state as tables."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def _enrolled(client: Client) -> list[dict[str, Any]]:
 
 
 def _standings(enrolled: list[dict[str, Any]]) -> str:
-    """Return the number of connected agents, and the states of the others."""
     counts = Counter(one["standing"] for one in enrolled)
     there = [
         EnrolmentState.CONNECTED,
@@ -144,7 +143,6 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the table of copies that arrived at sites with a peer site."""
     ends = [one for one in status["gateways"] if one["copies"] is not None]
     if ends:
         yield ("COPIES AT", "BY", "FIRST", "ELIMINATED", "LATE", "ROGUE", "EVICTED", "WINDOW", "COPIED FROM HERE")
@@ -158,7 +156,6 @@ def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the table of metered uplinks."""
     paid = [(gateway["name"], one) for gateway in status["gateways"] for one in gateway["uplinks"] if one["budget"]]
     if paid:
         yield ("COPIES OVER", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
@@ -171,7 +168,6 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the table of terminals whose TCP is relayed."""
     yield ("RELAYED", "GATEWAY", "CONNECTIONS", "VIA RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
     for taking in status["taking"]:
         for one in taking["terminals"]:
@@ -209,13 +205,13 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _copied(traffic: dict[str, Any]) -> str:
-    """Return the packets of the last minute in both directions."""
+    """Return the last minute's packets in both directions."""
     copied, alone = (sum(each[kind] for each in traffic["passed"]) for kind in ("copied", "alone"))
     return f"{copied} of {copied + alone}" if traffic["passed"] else "-"
 
 
 def _mode(one: dict[str, Any]) -> str:
-    """Return the mode of a terminal or a class, and the acting mode if it differs."""
+    """Return the mode, and the acting mode if it differs."""
     mode = str(one["mode"]) + ("*" if one["mode_overridden"] else "")
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 

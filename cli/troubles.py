@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences about everything in a status that needs attention."""
+"""Sentences about problems in a status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.edges.runtime.version import VERSION
 from controller.model.text import counted
 from controller.protocol.enrolment import EnrolmentState
 
-STILL_TRIES_S = 1200.0  # twice the longest retry interval of an agent without a valid certificate
+STILL_TRIES_S = 1200.0  # twice an agent's longest retry interval without a valid certificate
 
 
 def troubles(status: dict[str, Any]) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
 
 
 def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield caps that are not enforced and reports that are not believed."""
+    """Yield unenforced caps and reports that are not believed."""
     for place in access_points:
         name = f"{place['gateway']}: access point {place['name']}"
         if place["released"] is not None:
@@ -116,14 +116,14 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
 
 
 def _enrols(one: dict[str, Any]) -> str:
-    """Return the command that enrols the agent again, with its role and terminal."""
+    """Return the command that enrols the agent again."""
     role = f" --role {one['role']}" if one["role"] else ""
     terminal = f" --terminal {one['terminal']}" if one["terminal"] not in (None, one["name"]) else ""
     return f"./bicast enroll {one['name']}{role}{terminal}"
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
-    """Return a phrase that names terminals which use another uplink because this one is down."""
+    """Return which terminals use another uplink because this one is down."""
     rides: dict[str, list[str]] = {}
     for one in status["terminals"]:
         if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
@@ -132,7 +132,7 @@ def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, 
 
 
 def carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
-    """Return the uplink of packets without copies. Except in mode off, the switch uses the next one that is up."""
+    """Return the uplink of packets without copies. Except in mode off, the switch takes the next one that is up."""
     uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
     if terminal["mode"] == "off":
         uplinks = uplinks[:1]

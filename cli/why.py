@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`why`: the state of a terminal, its uplinks and the last decisions; or the relay of a destination."""
+"""`why`: a terminal's state, uplinks and last decisions; or a destination's relay."""
 
 from __future__ import annotations
 
@@ -92,7 +92,6 @@ def _copying(one: dict[str, Any]) -> str:
 
 
 def _copied(one: dict[str, Any]) -> Iterator[str]:
-    """Yield the classes that are copied and those that are not, with their packets."""
     if one["acting"] == "bicast":
         why_not = f" only, because {one['whole']}" if one["whole"] is not None else ""
         yield f"copied: {', '.join(one['copied'])}{why_not}"

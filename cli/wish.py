@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mode` and `switch`: set overrides at a running controller, and print the result."""
+"""`mode` and `switch`: set overrides and print the result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carry out a plan. Refusals are reported before the first change, and each command when it is done."""
+"""Carry out a plan. All refusals come before the first change."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class UnsafeChange(HostError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All steps for this host. None of them is refused."""
+    """All steps for this host, none refused."""
 
     plans: tuple[BridgePlan, ...]
-    missing: tuple[str, ...]  # ports without an interface on this host so far
-    awaited: tuple[str, ...]  # the missing ports that agents create
+    missing: tuple[str, ...]  # ports without an interface so far
+    awaited: tuple[str, ...]  # missing ports that agents create
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        # the sites share the switch's certificate, which is in each of their plans
+        # each site's plan has the switch's shared certificate
         return tuple(dict.fromkeys(step for each in self.plans for step in each.steps))
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     step: Step
-    messages: tuple[str, ...]  # printed by commands that succeeded
+    messages: tuple[str, ...]
 
     @property
     def changed(self) -> bool:
@@ -51,7 +51,7 @@ class StepOutcome:
 
     @property
     def failed(self) -> bool:
-        """Return whether the step failed. ovs-vsctl also succeeds when ovs-vswitchd cannot apply the change."""
+        """Return whether the step failed. ovs-vsctl succeeds even if ovs-vswitchd cannot apply the change."""
         return bool(self.step.fault) or any(each in line for line in self.messages for each in (UNABLE, sending.FAILED))
 
 
@@ -88,14 +88,14 @@ def undoing(sites: tuple[Site, ...]) -> Work:
 
 
 def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
-    """Return ports that neither this host nor OVS has and no agent creates. OVS patch ports are no interfaces."""
+    """Return ports missing from host and OVS that no agent creates. OVS patch ports are no interfaces."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
     names = dict.fromkeys(name for site in sites for name in site.ports if name not in made_by_agent(site))
     return tuple(name for name in names if name not in seen.links and name not in opened)
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
-    """Return what Open vSwitch has in its database but could not create. It reports success for such a change."""
+    """Return what Open vSwitch could not create, although it reported success."""
     seen, here = ovs.read(), {link.name for link in links.read()}
     failed: list[str] = []
     for site in sites:
@@ -112,9 +112,9 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
 
 
 def await_controllers(sites: Iterable[Site]) -> None:
-    """Wait until each bridge is connected to its controller, then write `max_backoff` again.
+    """Wait until each bridge is connected, then write `max_backoff` again.
 
-    Open vSwitch 3.1 applies `max_backoff` only if the database changes while it is connected.
+    Open vSwitch 3.1 applies it only if the database changes during a connection.
     """
     for site in sites:
         wait_for(("ovs-vsctl", "wait-until", "Controller", site.bridge, "is_connected=true"))

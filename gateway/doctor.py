@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of checks, and their findings."""
+"""The list of checks and their findings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_o
 
 
 def examine(context: CheckContext) -> Iterator[Finding]:
-    """Yield the findings of all checks. A check that cannot run is one. A silent Open vSwitch is one, not four."""
+    """Yield all findings. A check that cannot run is one; a silent Open vSwitch is one, not four."""
     silent = False
     for check in CHECKS:
         if check in NEEDS_OVS and (silent or not context.sites):

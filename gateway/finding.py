@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a check: the state found, the state expected, and the command that mends it."""
+"""The result of a check: found and expected state, and the repair command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ class Finding:
     state: State
     found: str
     expected: str
-    mend: str | None = None  # a shell command; None: no command repairs it, and `expected` names the remedy
+    mend: str | None = None  # a shell command; None: `expected` names the remedy
 
 
 def judged(name: str, right: bool, found: str, expected: str, mend: str | None = None, *, else_: State) -> Finding:
-    """Return a finding with state OK, or `else_` and the repair command."""
     return Finding(name, State.OK if right else else_, found, expected, None if right else mend)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run commands on this host. The error of a failed command says what was tried and what to do."""
+"""Run commands on this host. Errors say what was tried and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 from dataclasses import dataclass
 
-# Debian and Ubuntu name them alike.
+# named alike by Debian and Ubuntu
 PACKAGE_OF = {
     "ethtool": "ethtool",
     "ip": "iproute2",
@@ -35,7 +35,7 @@ class Answer:
 
 
 def ovs_vsctl(*words: str) -> tuple[str, ...]:
-    """Return an ovs-vsctl command. OVS_RUNDIR in the environment selects the Open vSwitch."""
+    """Return an ovs-vsctl command. OVS_RUNDIR selects the Open vSwitch."""
     return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
 
 
@@ -53,12 +53,10 @@ def run(command: tuple[str, ...], within_s: float | None = LONGEST_S) -> Answer:
 
 
 def wait_for(command: tuple[str, ...]) -> None:
-    """Run a command that waits for an event and then ends."""
     run(command, within_s=None)
 
 
 def succeeds(command: tuple[str, ...]) -> bool:
-    """Return whether the command exits with 0."""
     try:
         run(command)
     except HostError:
@@ -77,5 +75,5 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of an error. OVS tools append the path of their log."""
+    """Return an error's first line. OVS tools append their log's path."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

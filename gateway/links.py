@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This host's interfaces: addresses, MTU, master, default routes, ssh sessions and offloads."""
+"""This host's interfaces."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from gateway.host import run
 
-# Names in ethtool -k of offloads that a userspace datapath must not meet: they make frames longer than the MTU, and
-# leave checksums to the hardware.
+# ethtool -k names of offloads that a userspace datapath must not meet: they exceed the MTU or leave checksums to the
+# hardware.
 OFFLOADS = {
     "tcp-segmentation-offload": "tso",
     "generic-segmentation-offload": "gso",
@@ -27,16 +27,16 @@ OFFLOADS = {
 class Link:
     name: str
     up: bool
-    promiscuous: bool  # a userspace datapath sets it on its ports
+    promiscuous: bool  # set by a userspace datapath on its ports
     mtu: int
-    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local addresses, which every interface has
-    master: str | None  # the bridge or bond whose port it is
+    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local ones, which every interface has
+    master: str | None  # its bridge or bond
     default_routes: tuple[str, ...]  # next hops; "": on-link
-    ssh: bool  # an ssh session uses one of its addresses
+    ssh: bool  # an ssh session uses an address
 
     @property
     def carries(self) -> str:
-        """Return what depends on the link: addresses and default routes; "" if nothing does."""
+        """Return the addresses and default routes that depend on the link, or ""."""
         reasons = [", ".join(str(address) for address in self.addresses)] if self.addresses else []
         if self.default_routes:
             reasons.append("this host's default route")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's nft base chains. They are read from nft's text: JSON (1.0.6) omits a chain's devices."""
+"""The host's nft base chains, read from text: nft's JSON (1.0.6) omits a chain's devices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DROP = re.compile(r"\bdrop$")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    table: str  # family, table and name, in the syntax of nft
+    table: str  # family, table and name as in nft
     hook: str
     devices: tuple[str, ...]
-    drops: bool  # by its policy or by a rule of its own
+    drops: bool  # by its policy or own rule
 
 
 def chains() -> tuple[Chain, ...]:
@@ -26,7 +26,7 @@ def chains() -> tuple[Chain, ...]:
 
 
 def _read(ruleset: str) -> Iterator[Chain]:
-    """Parse the text. nft indents chains by one tab and rules by two."""
+    """Parse the text. nft indents chains by one tab, rules by two."""
     table, lines = "", iter(ruleset.splitlines())
     for line in lines:
         if line.startswith("table "):

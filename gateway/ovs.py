@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of an Open vSwitch, read in one transaction, as plain values."""
+"""The database of an Open vSwitch as plain values, read in one transaction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 
-# external_ids that mark rows of bicast
+# external_ids of bicast's rows
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
 
-SOCKET_LINK = "bicast.sock"  # in the directory of Open vSwitch: a link to the controller's socket
+SOCKET_LINK = "bicast.sock"  # in Open vSwitch's directory: a link to the controller's socket
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -37,8 +37,8 @@ class SeenPort:
     number: int | None  # None: OVS could not open it
     requested: int | None
     error: str
-    offloads_taken: tuple[str, ...]  # those that we turned off
-    underlay_taken: tuple[str, ...]  # the outer device of a tunnel, and its offloads that bicast turned off
+    offloads_taken: tuple[str, ...]  # turned off by bicast
+    underlay_taken: tuple[str, ...]  # a tunnel's outer device, and its offloads that bicast turned off
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SeenController:
 @dataclass(frozen=True, slots=True)
 class SeenBridge:
     name: str
-    there: bool  # Open vSwitch created what its database requests
+    there: bool  # Open vSwitch created it as requested
     datapath: str
     dpid: str  # as requested; "": chosen by OVS
     protocols: frozenset[str]
@@ -79,7 +79,7 @@ class SeenOvs:
     version: str
     bridges: tuple[SeenBridge, ...]
     tls: SeenTls | None
-    socket: str | None = None  # target of the link in its directory
+    socket: str | None = None  # target of the link
 
     def bridge(self, name: str) -> SeenBridge | None:
         return next((bridge for bridge in self.bridges if bridge.name == name), None)
@@ -157,10 +157,10 @@ def _socket() -> str | None:
 
 
 def _made() -> frozenset[str]:
-    """Return the existing bridges. The database also keeps bridges that Open vSwitch could not create."""
+    """Return the existing bridges. The database also keeps those that Open vSwitch could not create."""
     try:
         return frozenset(run(("ovs-appctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", "ofproto/list")).out.split())
-    except HostError:  # ovs-vswitchd is dead, but its database answers
+    except HostError:  # ovs-vswitchd is dead; its database answers
         return frozenset()
 
 
@@ -194,12 +194,12 @@ def _tls(row: Row) -> SeenTls:
 
 
 def _many(value: object) -> tuple[str, ...]:
-    """Return the members. JSON has a set of one as its member."""
+    """Return the members. JSON writes a set of one as its member."""
     return tuple(str(member) for member in value) if isinstance(value, tuple) else (str(value),)
 
 
 def _text(value: object) -> str:
-    """Return the value of an optional column, which is a set of at most one."""
+    """Return an optional column, a set of at most one."""
     return "" if value == () else str(value)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The required state of the ports of a bridge, and of the outer devices of its tunnels.
+"""The required state of a bridge's ports and of its tunnels' outer devices.
 
-The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and of relaying. The bridge lists them
-from the start, and OVS adds a device when it appears. The outer device of a tunnel must not merge packets, with any
-datapath: a merged tunnel packet is longer than a port accepts, and cannot be recognized.
+The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and relaying. OVS lists them from the
+start and adds a device when it appears. A tunnel's outer device must not merge packets: a merged tunnel packet exceeds
+the port's MTU, and cannot be recognized.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
 from gateway.step import HostState, Step
 
 UNMADE = "requested, but Open vSwitch could not create it"
-HIGHEST = 0xFEFF  # higher numbers are reserved by OpenFlow or OVS
+HIGHEST = 0xFEFF  # OpenFlow or OVS reserve higher numbers
 MERGING = ("gro", "lro", "rx-gro-hw")
 
 
@@ -26,26 +26,23 @@ def tunnels_of(site: Site) -> tuple[str, ...]:
 
 
 def made_by_agent(site: Site) -> tuple[str, ...]:
-    """Return the ports that the site's agent creates."""
     relaying = site.relaying
     return (*tunnels_of(site), *((relaying.port, *(each.port for each in relaying.uplinks)) if relaying else ()))
 
 
 def underlays_of(site: Site) -> dict[str, str]:
-    """Return the written outer devices of tunnels, each with the port of one such tunnel."""
+    """Return the written outer devices, each with a port of one such tunnel."""
     tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
     return {device: port for device, port in tunnels if device}
 
 
 def read_by_us(site: Site) -> set[str]:
-    """Return the offloads to turn off, by link: all at ports of a userspace datapath, and those that merge packets at
-    outer devices of tunnels."""
+    """Return the offloads to turn off, by link: all at ports of a userspace datapath, merging ones at outer devices."""
     ports = site.ports if site.datapath is Datapath.NETDEV else ()
     return {*ports, *underlays_of(site)} - set(made_by_agent(site))
 
 
 def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
-    """Return ports that the site's agent has not created yet."""
     return tuple(name for name in made_by_agent(site) if name not in links)
 
 
@@ -75,7 +72,7 @@ def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link 
     if port is None:
         command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={number}")
         return Step(f"{name} port", f"not in {bridge}", wanted, (command,), awaits=awaits)
-    if not there:  # its port may open together with the bridge
+    if not there:  # the port may open together with the bridge
         return Step(f"{name} port", UNMADE, wanted, (request,), awaits=awaits)
     if port.requested != number:
         return Step(f"{name} port", "its port number is not fixed", wanted, (request,), awaits=awaits)
@@ -84,7 +81,7 @@ def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link 
     if not port.number:
         return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
     if site.datapath is Datapath.NETDEV and link is not None and not link.promiscuous:
-        # OVS keeps the socket of a removed device until the port gets another number.
+        # OVS keeps a removed device's socket until the port's number changes.
         other = ovs_vsctl("set", "Interface", name, f"ofport_request={HIGHEST}")
         return Step(
             f"{name} port",
@@ -100,7 +97,7 @@ def unopened(port: SeenPort) -> str:
 
 
 def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
-    """Return the numbers of ports. A port keeps its number; the others get the lowest free ones."""
+    """Return port numbers. A port keeps its number; others get the lowest free ones."""
     numbers = {port.name: port.number or port.requested for port in ports}
     taken = {number for port in ports for number in (port.number, port.requested) if number}
     free = iter(number for number in range(1, HIGHEST) if number not in taken)
@@ -123,7 +120,7 @@ def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
 
 
 def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    """Return the step. The tunnel's port records it, because the device itself is no port of the bridge."""
+    """Return the step, recorded at the tunnel's port: the device is no port of the bridge."""
     on = tuple(feature for feature in have.on if feature in MERGING)
     if not on:
         return Step(f"{device} merging", "off", "off")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that checks read. Each part is read once, when a check first needs it."""
+"""The state that checks read, each part once and when first needed."""
 
 from __future__ import annotations
 
@@ -32,30 +32,28 @@ class CheckContext:
 
     @cached_property
     def files(self) -> Files | None:
-        """The TLS files in gateway.yaml."""
         if self.config is None or self.config.settings.tls is None:
             return None
         try:
             ovs = self.seen.ovs
-        except HostError:  # another check reports it
+        except HostError:  # reported by another check
             ovs = None
         return tls.files(self.config.settings.tls, self.config, self.sites, ovs)
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The sites' ports with an interface on this host."""
+        """The sites' ports that have an interface."""
         names = dict.fromkeys(name for site in self.sites for name in site.ports)
         return tuple(name for name in names if name in self.links)
 
     @property
     def prepare(self) -> str:
-        """The command that prepares the bridges again."""
         some = self.config is not None and self.sites != self.config.sites
         words = [word for site in self.sites for word in ("--site", site.name)] if some else []
         return shlex.join(["./bicast", "bridge", self.file or "FILE", *words])
 
 
 def sysctl(name: str) -> str | None:
-    """Return the value; None: the kernel lacks it. Separate parts with slashes, as interface names may have dots."""
+    """Return the value, or None if the kernel lacks it. Separate parts with slashes: interface names may have dots."""
     path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
     return path.read_text().strip() if path.exists() else None

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The send buffer of the socket that ovs-vswitchd uses for all ports of its userspace datapath.
+"""The send buffer of ovs-vswitchd's socket for all ports of its userspace datapath.
 
     python -P gateway/sending.py BRIDGE     enlarges it, in the Open vSwitch that OVS_RUNDIR names
 
 Linux charges a packet to its socket while the packet waits in a port's queue. The default buffer
 (`net.core.wmem_default`, 208 KiB) holds some ninety packets. When they wait for a slow uplink, Linux drops packets for
-the other uplinks. The kernel datapath has no such limit. So the buffer must exceed all queues together, and each queue
-limits only itself.
+the others. The kernel datapath has no such limit. So the buffer must exceed all queues together.
 
-The program changes the existing socket. A new default would affect all sockets of the machine, and only later ones.
-Open vSwitch creates the socket at its first packet, and a new one after a restart.
+A new default would affect all sockets of the machine, and only later ones. Open vSwitch creates the socket at its first
+packet after a start.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = (sys.executable, "-P", __file__)
-ROOM_BYTES = 256 << 20  # eight uplinks, each with a full queue of fq_codel (32 MiB)
+ROOM_BYTES = 256 << 20  # eight uplinks, each with a full fq_codel queue (32 MiB)
 DAEMON = "ovs-vswitchd"
-PIDFD_GETFD = 438  # pidfd_getfd(2), the same on all architectures of Debian and Ubuntu
+PIDFD_GETFD = 438  # pidfd_getfd(2), the same on Debian's and Ubuntu's architectures
 SO_SNDBUFFORCE = 32
 ANSWERS_WITHIN_S = 10
 FAILED = "the send buffer is not enlarged"
-# A frame without receivers: a group address that bridges drop (IEEE 802.1Q, 8.6.3), and the local experimental
-# EtherType (IEEE 802, 9.2).
+# No receivers: a group address that bridges drop (IEEE 802.1Q, 8.6.3), and the local experimental EtherType (IEEE 802,
+# 9.2).
 UNHEARD = "0180c200000e02000000000188b5" + 46 * "00"
 
 
 class Unreachable(Exception):
-    """The socket does not exist, or this process has no permission for it. The sentence says which."""
+    """The socket does not exist or is not accessible. The sentence says which."""
 
 
 def room() -> int | None:
-    """Return the buffer size in bytes, or None if the socket does not exist or is not accessible."""
+    """Return the buffer's bytes, or None without access to a socket."""
     try:
         with _sockets(_daemon()) as those:
             return min((_room(each) for each in those), default=None)
@@ -49,7 +48,7 @@ def room() -> int | None:
 
 
 def widen(bridge: str) -> None:
-    """Enlarge the daemon's send buffers. If it has no socket yet, make it send through this bridge first."""
+    """Enlarge the daemon's send buffers. To create the socket, the daemon first sends through this bridge."""
     pid = _daemon()
     with _sockets(pid) as those:
         found = bool(those)
@@ -60,7 +59,7 @@ def widen(bridge: str) -> None:
             raise Unreachable(f"{DAEMON} has sent nothing yet: no port of {bridge} is open; repeat this once one is")
         try:
             for each in those:
-                # The kernel doubles the given value and returns the double.
+                # The kernel doubles the given value.
                 each.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM_BYTES // 2)
         except OSError as error:
             raise Unreachable(f"{DAEMON}'s send buffer cannot be enlarged: {error.strerror}; run it as root") from None
@@ -86,7 +85,7 @@ def _daemon() -> int:
 
 @contextmanager
 def _sockets(pid: int) -> Iterator[list[socket.socket]]:
-    """Duplicate the sockets with which ovs-vswitchd sends, and close them at the end."""
+    """Duplicate ovs-vswitchd's sending sockets until the block ends."""
     held: list[socket.socket] = []
     try:
         process = os.pidfd_open(pid)
@@ -103,7 +102,7 @@ def _sockets(pid: int) -> Iterator[list[socket.socket]]:
 
 
 def _numbers(pid: int) -> Iterator[int]:
-    """Return its packet sockets that receive nothing. Those that receive are bound to a port each."""
+    """Return packet sockets that receive nothing. The others are bound to a port each."""
     try:
         lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
         sending = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[3:5] == ["0000", "0"]}
@@ -130,7 +129,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _have_it_send(bridge: str) -> None:
-    """Send one frame over each port of the bridge, so that the socket exists. Delivery does not matter."""
+    """Send one frame over each port, so that the socket exists. Delivery does not matter."""
     words = ("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "-O", "OpenFlow13", "packet-out", bridge)
     try:
         done = subprocess.run(
@@ -146,5 +145,5 @@ if __name__ == "__main__":
     try:
         widen(sys.argv[1])
     except Unreachable as error:
-        # Exit with 0, because no other step depends on it.
+        # Exit with 0: no other step depends on it.
         print(f"{FAILED}: {error}", file=sys.stderr)

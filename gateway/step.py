@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of a plan: the host's state, the required state, and what a step would harm."""
+"""The values of a plan: the host's state, the required state, and possible harm."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gateway.ovs import SeenOvs
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One required state. Without commands, the host already has it."""
+    """One required state. Without commands, the host has it."""
 
     name: str
     found: str
     wanted: str
     commands: tuple[tuple[str, ...], ...] = ()
     fault: str = ""  # why Open vSwitch could not apply its database
-    awaits: bool = False  # the agent creates the device; until then Open vSwitch reports it as missing
+    awaits: bool = False  # until the agent creates the device, Open vSwitch reports it as missing
 
     @property
     def right(self) -> bool:
@@ -40,8 +40,8 @@ class Refusal:
 class HostState:
     ovs: SeenOvs
     links: Mapping[str, Link]
-    offloads: Mapping[str, Offloads]  # of the ports of a netdev datapath, and of outer devices of tunnels
-    room_bytes: int | None  # send buffer of a netdev datapath; None: no socket found
+    offloads: Mapping[str, Offloads]  # of a netdev datapath's ports, and of tunnels' outer devices
+    room_bytes: int | None  # send buffer of a netdev datapath; None: no socket
 
 
 @dataclass(frozen=True, slots=True)

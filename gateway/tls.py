@@ -7,8 +7,8 @@
     tls.certificate, tls.key          switch-1.pem, switch-1.key
       the controller's                  that of the bridge with dpid 1, beside the CA
 
-A certificate names its purpose, so that a switch's stolen key cannot impersonate the controller. It names its dpids, so
-that the key cannot impersonate another switch. An Open vSwitch has one for all its bridges: switch-1-2.pem is for two.
+A certificate names purpose and dpids, so that a switch's stolen key impersonates neither the controller nor another
+switch. An Open vSwitch has one for all its bridges: switch-1-2.pem is for two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.model.settings import Endpoint, Settings, Tls
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 
-# Long, because nobody renews certificates at home. `doctor` warns before they expire.
+# Nobody renews certificates at home. `doctor` warns before they expire.
 VALID_DAYS = 3650
 
 
@@ -39,7 +39,6 @@ class CertificateFiles:
 
     @property
     def half(self) -> Path | None:
-        """The existing file, if the other one is missing."""
         if self.present:
             return None
         return next((path for path in (self.certificate, self.key) if path.exists()), None)
@@ -47,10 +46,10 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    ca: CertificateFiles  # its key exists only on the host that makes certificates
+    ca: CertificateFiles  # its key stays on the host that makes certificates
     controller: CertificateFiles
     switch: CertificateFiles
-    elsewhere: tuple[CertificateFiles, ...]  # of bridges on other hosts; people copy them there
+    elsewhere: tuple[CertificateFiles, ...]  # of bridges on other hosts, for people to copy
 
     @property
     def all(self) -> tuple[CertificateFiles, ...]:
@@ -59,7 +58,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A pair and the commands that make it; none: it exists, or belongs to another host."""
+    """A pair and the commands that make it; none: it exists or is another host's."""
 
     pair: CertificateFiles
     found: str
@@ -67,7 +66,7 @@ class Making:
 
 
 def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
-    """Return the files of a host with the bridges `here`. Its Open vSwitch may have further bridges of gateway.yaml."""
+    """Return the files of a host with the bridges `here`. Its Open vSwitch may have more bridges of gateway.yaml."""
     ca = Path(tls.ca).absolute()
     there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}
     others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
@@ -158,7 +157,7 @@ def _folder(pair: CertificateFiles) -> tuple[tuple[str, ...], ...]:
 
 
 def _openssl(pair: CertificateFiles, extensions: tuple[str, ...], ca: CertificateFiles | None) -> tuple[str, ...]:
-    """Return the command for a key. openssl writes it with mode 0600."""
+    """Return the command for a key. openssl's mode for it is 0600."""
     signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key)) if ca else ()
     return (
         # the distribution's openssl.cnf would add extensions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that remove everything that bicast made: the reverse of a plan, also pure."""
+"""The steps that remove everything that bicast made, also pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.step import BridgePlan, Refusal, Step
 
 
 def removal(site: Site, seen: SeenOvs, going: Set[str]) -> BridgePlan:
-    """Return the steps that remove what bicast made and restore the offloads."""
+    """Return the steps, which also restore the offloads."""
     bridge = seen.bridge(site.bridge)
     if bridge is None:
         return BridgePlan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One library for tests and experiments: it builds networks and runs the real product in them."""
+"""One library for tests and experiments: it runs the real product in networks."""

@@ -3,8 +3,8 @@
 
     make licences
 
-A line that says "run" names a dependency of a running controller or agent. "build" is for building and testing alone.
-The command fails if a licence cannot be determined.
+"run" marks dependencies of a running controller or agent, "build" those of building and testing alone. An unknown
+licence is a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 TREE = Path(__file__).resolve().parent.parent
 UNKNOWN = "unknown"
-# A phrase that only this licence's text contains. The order matters: the BSD licences share their first clauses.
+# A phrase of this licence's text alone. The order matters: the BSD licences share their first clauses.
 PHRASES = {
     "Apache License": "Apache-2.0",
     "Mozilla Public License Version 2.0": "MPL-2.0",
@@ -45,7 +45,7 @@ def python_packages() -> Iterator[Dependency]:
 
 
 def closure(requirements: Path) -> set[str]:
-    """Return the packages that a file names and, recursively, what these require."""
+    """Return a file's packages and, recursively, their requirements."""
     found: set[str] = set()
     wanted = [line for line in requirements.read_text().splitlines() if line[:1].isalpha()]
     while wanted:
@@ -65,7 +65,7 @@ def closure(requirements: Path) -> set[str]:
 
 
 def python_licence(package: Distribution) -> str:
-    """Return the SPDX expression, else the licence classifiers, else the first line of the licence."""
+    """Return the SPDX expression, else the classifiers, else the licence's first line."""
     metadata = package.metadata
     classifiers = [
         each.split(" :: ")[-1] for each in metadata.get_all("Classifier") or [] if each.startswith("License")

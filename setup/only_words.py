@@ -3,10 +3,10 @@
 
     .venv/bin/python setup/only_words.py OLD [NEW]      NEW: the working tree, if it is missing
 
-A text is a string with a space in it: messages, help, log lines. The values that an f-string prints must stay the same,
-in any order. A name may change if it becomes one other name throughout a function or a class's fields, and no two names
-become the same one. Any other string may change if the table of names in docs/upgrading.md lists it. Exit code 1 names
-the first difference of each file. Otherwise the renames of functions, classes, fields and files are printed.
+A text is a string with a space: messages, help, log lines. An f-string's values must stay, in any order. A name may
+become one other name throughout a function or a class's fields; no two names become the same one. Any other string may
+change as the table of names in docs/upgrading.md lists. Exit code 1 comes with each file's first difference, 0 with the
+renames of functions, classes, fields and files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 TREE = Path(__file__).resolve().parent.parent
 UPGRADING = TREE / "docs/upgrading.md"
 DOCUMENTS = {".md", ".svg", ".dot"}
-QUOTING = "tests/mutants"  # quotes lines of code with their comments; `make mutants` fails on a line that is gone
+QUOTING = "tests/mutants"  # quotes code with its comments; `make mutants` fails on a missing line
 TOKENIZED = {".go", ".c", ".h", ".proto"}
 TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])+')"""
@@ -36,9 +36,9 @@ LOCAL = "local name"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: str  # "string", "text", or the kind of a name; "" for what may not change
+    kind: str  # "string", "text", or the kind of a name; "": may not change
     value: str
-    scope: int  # the line at which its function begins, or its class
+    scope: int  # first line of its function or class
     line: int
 
 
@@ -102,12 +102,12 @@ class Flattened(ast.NodeVisitor):
 
 
 def by_shape(node: ast.AST) -> tuple[str, ...]:
-    """Keep the order of values that differ in their names alone: a rename does not move them."""
+    """Keep the order of values that differ in names alone: a rename does not move them."""
     return (NAMES.sub("", ast.dump(node)),)
 
 
 def by_name(node: ast.AST) -> tuple[str, ...]:
-    """Put values that differ in their names alone into one order, whichever a sentence has."""
+    """Put values that differ in names alone into one order."""
     return (*by_shape(node), ast.dump(node))
 
 
@@ -135,7 +135,7 @@ def _kind(node: ast.AST) -> str:
 
 
 def tokenized(source: str) -> list[Token]:
-    """Return the tokens of Go, C or protobuf, without comments and without the commas that end a broken line."""
+    """Return the tokens without comments and without commas that end a broken line."""
     found: list[Token] = []
     line, scope = 1, 0
     at_margin = True
@@ -157,7 +157,6 @@ def tokenized(source: str) -> list[Token]:
 
 
 def lines(source: str) -> list[Token]:
-    """Return the lines of a script or a configuration file that are no comments."""
     kept = (re.sub(r"(^|\s)#(?!!).*", "", each).strip() for each in source.splitlines())
     return [Token("", each, 0, number) for number, each in enumerate(kept, start=1) if each]
 
@@ -170,7 +169,7 @@ def tokens(name: str, source: str, order: Callable[[ast.AST], tuple[str, ...]]) 
 
 
 class Renames:
-    """The renames of one file, by function."""
+    """One file's renames, by function."""
 
     def __init__(self, listed: dict[str, str]) -> None:
         self._listed = listed
@@ -198,14 +197,14 @@ class Renames:
 
     @property
     def lasting(self) -> Iterator[tuple[str, str]]:
-        """Yield the names that are seen outside of a function."""
+        """Yield the names that are visible outside of functions."""
         for (scope, kind, old), new in self._forward.items():
             if old != new and (kind != LOCAL or scope == 0):
                 yield old, new
 
 
 def listed() -> dict[str, str]:
-    """Return the table of names in docs/upgrading.md."""
+    """Return docs/upgrading.md's table of names."""
     if not UPGRADING.exists():
         return {}
     rows = re.findall(r"^\| `([\w.-]+)` \| `([\w.-]+)` \|", UPGRADING.read_text(encoding="utf-8"), re.MULTILINE)
@@ -217,7 +216,7 @@ def git(*words: str) -> str:
 
 
 def changed(old: str, new: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield status, old name and new name of each file that differs."""
+    """Yield status, old and new name of each changed file."""
     for line in git("diff", "--name-status", "-M40%", old, *([new] if new else [])).splitlines():
         status, *names = line.split("\t")
         yield status[0], names[0], names[-1]
@@ -230,7 +229,7 @@ def content(commit: str | None, name: str) -> str:
 def compared(
     old: tuple[str, str], new: tuple[str, str], order: Callable[[ast.AST], tuple[str, ...]], names: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """Return the renames between two files, each given by its name and its content."""
+    """Return the renames between two files of name and content."""
     renames, before, after = Renames(names), tokens(*old, order), tokens(*new, order)
     for was, now in zip(before, after, strict=False):
         renames.compare(was, now)

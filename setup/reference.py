@@ -55,7 +55,7 @@ def commands() -> str:
 
 
 def described(parser: argparse.ArgumentParser, summary: str, level: str = "##") -> list[str]:
-    """Return the section of one verb, and those of the verbs below it."""
+    """Return the section of a verb and those of its verbs."""
     below: list[str] = []
     rows = []
     for action in parser._actions:

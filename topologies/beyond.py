@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sites of twin.py and the internet behind them; the far site's internet gateway is its bridge's host.
+"""The two sites of twin.py, and the internet behind the far site's bridge host.
 
     client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-beyond ─ world ─ eth0 ───── web
                                         │      .98.0.1    .98.0.2          203.0.113.9  .77
                                       server
 
-ve-far is a port of br-far from the start. It becomes a device when somebody makes it in the world's own namespace, as
-docs/how-to/far-site.md says; until then nothing gets to the internet. web has no route to either site, so clients
-need NAT.
-IPv6: the client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
+ve-far is a port of br-far from the start. Somebody makes its device in the world's own namespace, as
+docs/how-to/far-site.md says; until then nothing gets to the internet. web has no route to either site, so clients need
+NAT. IPv6: the client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
 
     mn --custom topologies/beyond.py --topo beyond
 """
@@ -19,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from lab.stage.nodes import Machine, Route

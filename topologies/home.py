@@ -8,11 +8,10 @@
                                 world ─────────────────────────────────────┘
 
 The terminals are 192.168.110.20 to .22; neither their programs nor web's use MPTCP. The first two are relayed. The
-guest is a control: its traffic over Wi-Fi must not change. The relays are 45.0.10.9 and 45.0.20.9, half way to web,
+guest is a control: its Wi-Fi traffic must not change. The relays are 45.0.10.9 and 45.0.20.9, half way to web,
 45.0.30.9. The world's own namespace is the gateway's host: its agent makes the devices of the rl- ports
-(docs/how-to/relay.md). A link of its own takes it to the Internet, where the relays' agents reach the controller at
-CONTROLLER. The Internet routes the terminals over Wi-Fi, and the relayed networks 10.97.1.0/24 and 10.97.2.0/24 over
-the uplink of each.
+(docs/how-to/relay.md). Over its own link the relays' agents reach the controller at CONTROLLER. The Internet routes the
+terminals over Wi-Fi, and the relayed networks 10.97.1.0/24 and 10.97.2.0/24 over the uplink of each.
 
     mn --custom topologies/home.py --topo home
     mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5
@@ -24,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -40,8 +39,8 @@ TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21", "guest"
 GATEWAY = "192.168.110.2"
 RELAYS = {"tokyo": "45.0.10.9", "osaka": "45.0.20.9"}
 WEB = "45.0.30.9"
-NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # by uplink of the gateway
-RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # source networks of relayed connections, by uplink
+NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # by uplink
+RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # source networks of relayed connections
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 DELAY_MS = 4.0
 LATE_PORTS = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}
@@ -116,7 +115,6 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 
 def _router(server: str) -> str:
-    """Return the exchange's address next to this server."""
     return f"{server.rpartition('.')[0]}.1/24"
 
 

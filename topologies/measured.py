@@ -3,9 +3,8 @@
 
     near ── link 10.0.0.1 ────────── 10.0.0.2 link ── far
 
-`rate_bps` is its rate and `delay_ms` its delay, each way; `others` is the share of the rate that cross traffic takes.
-With `bucket` the kernel's token bucket replaces the bit-by-bit link, without delay: it passes single packets at
-once.
+`rate_bps` and `delay_ms` are each way; `others` is cross traffic's share of the rate. With `bucket` the kernel's token
+bucket replaces the bit-by-bit link, without delay: it passes single packets at once.
 
     mn --custom topologies/measured.py --topo measured,rate_bps=10000000
 """
@@ -16,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo

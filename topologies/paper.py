@@ -8,8 +8,8 @@
      client ──────┤ .210.3   .210.2│       │.200.2   ├── 10 Mbit/s  ├──────┤ .200.1 │
              lte  └───────────────┘ gw-c2   gw-lte   └ 1 % each way ┘  lte └────────┘
 
-All addresses are 192.168.x.y/24. The client has one MPTCP subflow address on each side; that of LTE is backup by
-default, as in the paper. Only the Open vSwitch bridge forwards in the gateway.
+All addresses are 192.168.x.y/24. The client has one MPTCP subflow address per side; LTE's is backup by default, as in
+the paper. In the gateway only the Open vSwitch bridge forwards.
 
     mn --custom topologies/paper.py --topo paper            starts it in a world, on its own Open vSwitch
     mn --custom topologies/paper.py --topo paper,wifi_up_loss_percent=10,congestion_control=bbr
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -61,7 +61,7 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     def raise_lab(
         self, wifi: tuple[Shape, Shape], lte: tuple[Shape, Shape], lte_backup: bool, congestion_control: str | None
     ) -> None:
-        """Add everything; each path has a shape for up and one for down."""
+        """Add everything; each path has a shape per direction."""
         self._machines(lte_backup, congestion_control)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
         self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)

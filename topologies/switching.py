@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's laboratory with two paths of equal rate and different delay, which shows the effect of switching.
+"""The paper's laboratory with two paths of equal rate and different delay, to show switching.
 
     wifi  20 Mbit/s, 20 ms there and back
     lte   20 Mbit/s, 50 ms there and back
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from lab.links.shape import Shape

@@ -7,8 +7,8 @@
     client ── gw-c2 │        │ gw-lte ──── 10 Mbit/s ─── fe-lte │  .0.1 │
                     └────────┘ .200.2                    .200.1 └───────┘
 
-All addresses are 192.168.x.y/24; the client's are .110.3 and .210.3, as in paper.py. The far site copies what the
-server sends to the client, as home copies what the client sends.
+All addresses are 192.168.x.y/24; the client's are .110.3 and .210.3, as in paper.py. Each site copies what its own side
+sends.
 
     mn --custom topologies/twin.py --topo twin
     mn --custom topologies/twin.py --topo twin,wifi_jitter_ms=30,lte_delay_ms=15
@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs this file's text without a module name or path
+if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -38,14 +38,14 @@ from topologies.paper import LTE_BPS, SERVER, WIFI_BPS, add_client
 FAR = "br-far"
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 PARAMETERS = ("shaped", "wifi_jitter_ms", "lte_delay_ms", "wifi_delay_ms")
-FIRST_UPLINK = 3  # its port number at either bridge
+FIRST_UPLINK = 3  # its port at either bridge
 
 
 class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """Both sites without the network between them."""
 
     def raise_sites(self, late_ports: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        """Add both sites; `late_ports` are, by bridge, ports whose devices are made later."""
+        """Add both sites; `late_ports` maps bridges to ports whose devices come later."""
         late_ports = late_ports or {}
         add_client(self)
         self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", late_ports=late_ports.get(HOME))
@@ -65,7 +65,7 @@ class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 
 def shapes(shaped: bool, wifi_jitter_ms: float, lte_delay_ms: float, wifi_delay_ms: float) -> dict[str, Shape]:
-    """Return the shape of each uplink, the same in both directions."""
+    """Return each uplink's shape, the same in both directions."""
     each = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
     each["wifi"] = replace(each["wifi"], delay_ms=wifi_delay_ms, jitter_ms=wifi_jitter_ms)
     each["lte"] = replace(each["lte"], delay_ms=lte_delay_ms)

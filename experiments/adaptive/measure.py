@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the script and the budget, each in a fresh laboratory that knows nothing of earlier runs."""
+"""Run the script and the budget, each in a fresh laboratory."""
 
 from __future__ import annotations
 
@@ -33,23 +33,22 @@ from topologies.switching import SwitchingTopo
 
 
 def copying(client: Client, terminal: str) -> dict[str, Any]:
-    """Return what the terminal's mode amounts to now, and why."""
     found: dict[str, Any] = client.get("terminals", terminal, "decisions")["copying"]
     return found
 
 
 def read_changes(client: Client, terminal: str) -> list[Change]:
-    """Return the changes of copies, oldest first."""
+    """Return the changes, oldest first."""
     lag = time.time() - time.monotonic()
     decisions = client.get("terminals", terminal, "decisions")["decisions"]
     found = [Change(one["at"] - lag, one["copies"], one["reason"]) for one in decisions if one["copies"] is not None]
     return sorted(found, key=lambda change: change.at)
 
 
-# Bytes that a link carried over time, and links that the machine stalled
+# Bytes and stalls of links
 
 SAMPLE_INTERVAL_S = 0.2
-# One late packet in a hundred does not change the goodput of a phase.
+# One late packet in a hundred does not change a phase's goodput.
 MAX_LATE_SHARE = 0.01
 
 
@@ -74,18 +73,17 @@ class LinkSampler:
 
 
 def stalled_links(net: Stage) -> str:
-    """Return which links the machine stalled since the previous call, and for how long; "" if none counts."""
+    """Return which links stalled since the previous call, and how long; "" if none counts."""
     found = {name: net.uplink(name).lateness() for name in UPLINKS}
     late = {name: one for name, one in found.items() if one.stalls > MAX_LATE_SHARE * one.packets}
     return "; ".join(f"on {name} {one}" for name, one in late.items())
 
 
-# A download in mode bicast, whose acknowledgements are also copied to LTE until the day's budget is used up
+# A download in mode bicast until the day's budget is used up
 #
-# The paper's laboratory has a plain router, so only uplink packets are copied: what leaves the far end of LTE are
-# copies.
+# The paper's router is plain, so only copies leave the far end of LTE.
 
-RATE_BPS = 50_000_000  # about 2,000 acknowledgements a second
+RATE_BPS = 50_000_000  # about 2,000 acknowledgements/s
 
 
 def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
@@ -95,7 +93,7 @@ def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
         look = LinkSampler(lambda: lab.net.uplink(BACKUP).counters()[0].out_bytes)
         with streaming(lab.server, lab.client, SERVER) as stream:
             stream.await_flowing()
-            stalled_links(lab.net)  # discard what came before
+            stalled_links(lab.net)  # resets it
             began = look.now()
             look.until(began + seconds)
             ended = time.monotonic()
@@ -124,17 +122,16 @@ def _laboratory(budget_bytes: int, logs: Path) -> Iterator[TwoPaths]:
 
 
 DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way
-# More than one path carries at 5 % loss, and less than LTE carries. Most devices use cubic.
+# More than one path carries at 5 % loss, less than LTE carries. Most devices use cubic.
 CAMERA = ("4000000", "cubic")  # bit/s
 STEADY_S = 2.0
 DECISION_TIMEOUT_S = 90.0
-ATTEMPTS = 2  # repeat when the machine stalled
+ATTEMPTS = 2  # when the machine stalled
 Run: TypeAlias = ScriptRun | BudgetRun
 R = TypeVar("R", ScriptRun, BudgetRun)
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     yield from _until_counted(partial(run_budget, plan.budget_bytes, plan.download_s, logs))
     for task in plan.tasks:
         yield from _until_counted(partial(run_script, task, logs))
@@ -151,7 +148,7 @@ def _until_counted(measure: Callable[[], R]) -> Iterator[R]:
 def run_script(task: Task, logs: Path) -> ScriptRun:
     with _streaming_laboratory(task.mode, logs) as (lab, stream):
         _await_evidence(lab, task)
-        stalled_links(lab.net)  # discard what came before
+        stalled_links(lab.net)  # resets it
         look = LinkSampler(lambda: _lte_bytes(lab))
         moments = list(_run_phases(lab, look, task.phase_s))
         stalled = stalled_links(lab.net)
@@ -191,7 +188,7 @@ def _await_evidence(lab: Laboratory, task: Task) -> None:
 
 
 def _run_phases(lab: Laboratory, look: LinkSampler, phase_s: float) -> Iterator[float]:
-    """Run the script; yield when each phase began, and when the last one ended."""
+    """Run the script; yield each phase's beginning, and the last one's end."""
     began = time.monotonic()
     for number, phase in enumerate(SCRIPT, 1):
         yield look.now()

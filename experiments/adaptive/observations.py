@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The observations of one script or budget run, as values."""
+"""The observations of one run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The bytes that LTE carried in both directions, at moments of time.monotonic()."""
+    """Bytes on LTE in both directions, by time.monotonic()."""
 
     moments: Sequence[float]
     sizes: Sequence[int]
@@ -43,7 +43,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
     task: Task
-    moments: Sequence[float]  # when each phase began, and when the last one ended
+    moments: Sequence[float]  # each phase's beginning, and the last one's end
     streamed: Streamed
     carried: Carried
     changes: Sequence[Change]
@@ -70,7 +70,7 @@ class ScriptRun:
 
     @property
     def bad_lte_bytes(self) -> float:
-        """Return the bytes on LTE in the phases in which copies pay."""
+        """Return LTE's bytes in phases in which copies pay."""
         return sum(self.carried.between(part.since, part.until) for part in self.parts if part.phase.bad)
 
     @property
@@ -82,7 +82,7 @@ class ScriptRun:
         return [each for each in self.changes if part.since <= each.at < part.until]
 
     def has_copies(self, part: Part) -> bool:
-        """Return whether copies were on when the phase began; without evidence they are."""
+        """Return whether the phase began with copies; without evidence they are on."""
         before = [each.copies for each in self.changes if each.at < part.since]
         return before[-1] if before else True
 
@@ -90,21 +90,21 @@ class ScriptRun:
         return self.has_copies(part) != part.phase.bad
 
     def decided_s(self, part: Part) -> float | None:
-        """Return the time from a phase's beginning to the right decision; None if it stood before, or never came."""
+        """Return the time to the right decision; None if it stood before, or never came."""
         right = (each.at - part.since for each in self.changes_in(part) if each.copies == part.phase.bad)
         return next(right, None) if self.is_to_decide(part) else None
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRun:
-    """A download whose acknowledgements are copied to LTE as long as the day's budget lasts."""
+    """A download with copies while the day's budget lasts."""
 
     budget_bytes: int
     began: float
-    carried: Carried  # up only, at the far end of LTE
+    carried: Carried  # up only, at LTE's far end
     streamed: Streamed
     ended: float
-    reason: str  # the budget's last reason
+    reason: str  # the last one
     stalled: str
 
     def __str__(self) -> str:

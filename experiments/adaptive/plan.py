@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the script: loss on Wi-Fi during a camera's upload, in each mode, and the length of each phase."""
+"""Plan the script: Wi-Fi's loss during a camera's upload, by phase."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DEAD_PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The loss of Wi-Fi in a phase; 5 % and 10 % up with 5 % down are the worst corners of paper 002's grid."""
+    """Wi-Fi's loss; 5 % and 10 % up with 5 % down are the worst corners of paper 002's grid."""
 
     name: str
     up_percent: float = 0.0
     down_percent: float = 0.0
-    bursts: Bursts | None = None  # in addition, each way
+    bursts: Bursts | None = None  # additional, each way
 
     @property
     def bad(self) -> bool:
@@ -47,15 +47,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/adaptive
+    name: str  # stem of files in results/adaptive
     rounds: int
     phase_s: float
     budget_bytes: int = 4_000_000  # of LTE, per day
-    download_s: float = 45.0  # twice as long as the budget lasts
+    download_s: float = 45.0  # twice the budget's duration
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield the modes in turns, so that other load on the machine affects all alike."""
+        """Yield modes in turns: other load on the machine affects all alike."""
         for number, mode in product(range(1, self.rounds + 1), MODES):
             yield Task(mode, number, self.phase_s)
 

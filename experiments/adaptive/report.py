@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: goodput of each phase, its cost on LTE, and speed and number of decisions."""
+"""Rows, figures and plot of the phases."""
 
 from __future__ import annotations
 
@@ -129,11 +129,9 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
             yield "budget", ALWAYS, 1, "clean", seconds, goodput, "", run.copied_bytes, True, "", "", told
 
 
-# Plot: goodput, LTE load and decisions over time; beside it the budget
-
 COLOURS = {ADAPTIVE: "tab:blue", ALWAYS: "tab:green", NEVER: "tab:orange"}
 STEP_S = 0.5
-MOST_MBPS = 10  # the catch-up after a dead phase would dwarf the rest
+MOST_MBPS = 10  # a dead phase's catch-up would dwarf the rest
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:

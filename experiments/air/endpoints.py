@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the upload programs on the laboratory's machines and read what they wrote."""
+"""Run the upload programs and read their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 
 
 class End:
-    """The program at one end: it starts at go() and leaves its doubles when it ends."""
+    """One end's program: it starts at go() and leaves its doubles when it ends."""
 
     def __init__(self, machine: Machine, numbers: Path, *words: str) -> None:
         self._name, self._numbers = machine.name, numbers
@@ -70,7 +70,7 @@ class End:
 def uploading(
     terminals: Mapping[Machine, str], servers: Mapping[str, Machine], connections: int, control: str, place: Path
 ) -> Iterator[tuple[list[End], list[End]]]:
-    """Start the programs; `terminals` maps each sender to the address to which it uploads."""
+    """Start the programs; `terminals` maps senders to their destinations."""
     with ExitStack() as running:
 
         def started(machine: Machine, *words: str) -> End:
@@ -90,7 +90,7 @@ def uploading(
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A terminal's delivery: `before` has the bytes before each moment (time.monotonic()), and then all."""
+    """A terminal's delivery: `before` has the bytes before each moment (time.monotonic()), then all."""
 
     moments: Sequence[float]
     before: Sequence[float]
@@ -102,7 +102,7 @@ class Received:
         return self.before[bisect_left(self.moments, moment)]
 
     def reaches(self, bps: float, since: float, over_s: float) -> float | None:
-        """Return how long after `since` the rate `bps` has lasted for `over_s`; None: never."""
+        """Return how long after `since` the rate `bps` lasted for `over_s`; None: never."""
         for moment in self.moments[bisect_left(self.moments, since + over_s) :]:
             if self.bps(moment - over_s, moment) >= bps:
                 return moment - since
@@ -110,7 +110,6 @@ class Received:
 
 
 def received(reads: Sequence[float], addresses: Sequence[str]) -> list[Received]:
-    """Return what each of these senders' addresses delivered."""
     found: dict[float, tuple[list[float], list[float]]] = {
         float(each.rpartition(".")[2]): ([], [0.0]) for each in addresses
     }
@@ -123,12 +122,12 @@ def received(reads: Sequence[float], addresses: Sequence[str]) -> list[Received]
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """TCP state of one terminal within a span, over all its connections."""
+    """A terminal's TCP state within a span, over all connections."""
 
     srtt_ms: float  # mean
     min_rtt_ms: float
     cwnd: float  # mean per connection
-    retransmits: int  # retransmitted segments since the beginning
+    retransmits: int  # segments since the beginning
 
 
 def sampled(samples: Sequence[float], connections: int, since: float, until: float) -> Sampled:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run an access point with ten terminals, the controller, and the agents of a variant."""
+"""An access point with ten terminals, the controller, and a variant's agents."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FILE = TREE / "topologies" / "access_point.yaml"
 SITE = "ap"
 RULE = re.compile(r"rule: \w+, tables: \w+")
 WITHIN_S = 20.0
-QUIET_S, QUIET_PACKETS = 0.3, 20  # the link carries no more than this in a time longer than the longest path
+QUIET_S, QUIET_PACKETS = 0.3, 20  # the link carries no more for longer than the longest path
 LINKS = ("air", *SERVERS)
 NEAREST_SERVER = SERVERS["s4"]
-# One late packet in a thousand does not change the goodput of a second.
+# One late packet in a thousand does not change a second's goodput.
 MAX_LATE_SHARE = 0.001
 RECEIVE_BUFFER = "net.ipv4.tcp_rmem"
 DEFAULT_RECEIVE_BUFFER = "4096 131072 6291456"
-# The kernel derives the window scale from the largest receive buffer.
+# The largest receive buffer decides the window scale.
 SCALED_RECEIVE_BUFFER = {14: f"4096 131072 {1 << 29}"}
 
 
@@ -74,7 +74,6 @@ class Laboratory:
             time.sleep(LOOK_EVERY_S)
 
     def capped_terminals(self) -> int:
-        """Return the number of terminals whose caps are enforced now."""
         access_point = self._access_point()
         return sum(1 for one in access_point["terminals"] if one["held"] and one["windows"]) if access_point else 0
 
@@ -82,7 +81,7 @@ class Laboratory:
         return next(iter(self.controller.client.get("caps")), None)
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics: an upload would start with an earlier run's ssthresh."""
+        """Drop TCP's cached metrics: an upload would start with an earlier ssthresh."""
         for machine in (*self.terminals, *self.servers.values()):
             machine.run("ip", "tcp_metrics", "flush")
 
@@ -100,18 +99,18 @@ class Laboratory:
             before, moved = moved, sum(way.out_packets for way in air.counters())
 
     def carried_bits(self) -> int:
-        """Return the bits carried in both directions since the start."""
+        """Return the bits in both directions since the start."""
         return sum(way.out_bytes for way in self.net.uplink("air").counters()) * 8
 
     def spoilt(self) -> str:
-        """Return which links the machine stalled since the previous call, and for how long; "" if none counts."""
+        """Return which links stalled since the previous call, and how long; "" if none counts."""
         found = {name: self.net.uplink(name).lateness() for name in LINKS}
         late = {name: one for name, one in found.items() if one.stalls > MAX_LATE_SHARE * one.packets}
         return "; ".join(f"on {name} {one}" for name, one in late.items())
 
 
 def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
-    """Return whether the rule is in force and every agent reports: the gateway cannot cap a connection older than its
+    """Return whether the rule is in force and every agent reports: the gateway cannot cap connections older than its
     programs.
     """
     if access_point is None or access_point["rule"] != variant.rule:
@@ -142,7 +141,7 @@ def laboratory(enforcer: str, logs: Path, terminals: int = MOST_TERMINALS) -> It
 
 
 def _await_reachable(lab: Laboratory) -> None:
-    """Wait until all MACs on the way of each terminal and server are learned."""
+    """Wait until all MACs on the way are learned."""
     first, *others = lab.terminals
     ways = [(first, server) for server in SERVERS.values()] + [(each, NEAREST_SERVER) for each in others]
     deadline = time.monotonic() + WITHIN_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the uploads and record goodput, round trips and how soon a newcomer gets its share."""
+"""Run the uploads: goodput, round trips, and how soon a newcomer gets its share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import till
 from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
 
-ATTEMPTS = 3  # repeat when the machine stalled
-JOIN_FRACTION, COUNT_FRACTION = 0.3, 0.5  # fractions of a run: the newcomer starts; counting starts
+ATTEMPTS = 3  # when the machine stalled
+JOIN_FRACTION, COUNT_FRACTION = 0.3, 0.5  # of a run: the newcomer starts; counting starts
 FAIR_SHARE = 0.9  # of its fair share
 FAIR_FOR_S = 0.5  # for so long
 PING_EVERY_S = 0.1
@@ -39,10 +39,10 @@ class Run:
     bps: tuple[float, ...]  # of each terminal
     sampled: tuple[Sampled, ...]
     least_rtt_ms: tuple[float, ...]  # of each terminal's path, without queueing
-    ping_ms: float  # median of the first terminal's pings; NaN: no answer
-    newcomer_s: float | None  # until it had its share for OVER_S; None: never, or no newcomer
-    busy: float  # fraction of the link's time in use, as if without contention
-    capped: int  # terminals with enforced caps in the middle of the run
+    ping_ms: float  # median of the first terminal; NaN: no answer
+    newcomer_s: float | None  # until it had its share; None: never, or no newcomer
+    busy: float  # fraction of link time in use, as if without contention
+    capped: int  # terminals with enforced caps in mid-run
     stalled: str
 
     @property
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def ratio(self) -> float:
-        """Return the mean of srtt / least RTT over terminals."""
+        """Return the terminals' mean of srtt / least RTT."""
         ratios = [one.srtt_ms / least for one, least in zip(self.sampled, self.least_rtt_ms, strict=True)]
         return sum(ratios) / len(ratios)
 
@@ -91,7 +91,6 @@ class Run:
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     for enforcer, those in groupby(plan.tasks, lambda task: task.variant.enforcer):
         with laboratory(enforcer, logs) as lab:
             for task in those:
@@ -118,7 +117,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
     with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
         control = task.variant.congestion_control
         with uploading(targets, servers, scene.connections, control, Path(place)) as (sending, serving):
-            lab.spoilt()  # discard what came before
+            lab.spoilt()  # resets it
             began = time.monotonic()
             joined, counted, ended = (began + part * seconds for part in (JOIN_FRACTION, COUNT_FRACTION, 1.0))
             for end in sending[: max(1, scene.terminals - 1)]:
@@ -155,7 +154,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
 
 
 def _least_rtts(task: Task, uploads: Sequence[Sampled]) -> Iterator[float]:
-    """Yield the least RTT of each terminal's server: a connection that never saw an empty path does not know it."""
+    """Yield the servers' least RTTs: a connection that never saw an empty path does not know it."""
     servers = [task.scene.server(number) for number in range(len(uploads))]
     for server in servers:
         yield min(one.min_rtt_ms for one, at in zip(uploads, servers, strict=True) if at == server)
@@ -170,7 +169,7 @@ def _newcomer_s(come: Sequence[Received], joined: float, counted: float, ended: 
 
 @contextmanager
 def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
-    """Ping while the block runs; the list is complete after the block."""
+    """Ping during the block; the list is complete after it."""
     took_ms: list[float] = []
     words = ["ping", "-i", str(PING_EVERY_S), server]
     process = machine.popen(words, stderr=subprocess.STDOUT, text=True)

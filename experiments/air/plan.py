@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the uploads: number of terminals, distance of servers, rule, and the agents that enforce it."""
+"""Plan the uploads: terminals, distances, rules and enforcing agents."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-MIX = "4 + 256"  # alternate terminals use the farther server
-CONTENTION = 0.05  # of the rate, for each further station with packets waiting
+MIX = "4 + 256"  # alternate terminals use the farther one
+CONTENTION = 0.05  # of the rate, per further station with packets waiting
 LOSS_PERCENT = 1.0
 WIDE_SCALE = 14
 CUBIC, BBR = "cubic", "bbr"
@@ -17,7 +17,7 @@ NOBODY, TERMINALS, GATEWAY = "nobody", "the terminals' agents", "the gateway's a
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rule, the agents that enforce it, and the senders' congestion control."""
+    """A rule, its enforcing agents, and the senders' congestion control."""
 
     name: str
     rule: str = "off"  # as in gateway.yaml
@@ -41,14 +41,14 @@ IDEAL_GATEWAY = Variant("ideal, gateway", "ideal", enforcer=GATEWAY)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Terminals, their distance to servers, and the properties of the link."""
+    """Terminals, their distances, and the link's properties."""
 
     terminals: int
     rtt: str  # in ms, or MIX
     connections: int = 1  # per terminal
     loss_percent: float = 0.0  # uplink
     contention: float = 0.0
-    window_scale: int = 0  # announced by the servers; 0: the kernel's own
+    window_scale: int = 0  # of the servers; 0: the kernel's own
 
     @property
     def mixed(self) -> bool:
@@ -59,14 +59,14 @@ class Scene:
         return 4.0 if self.mixed else float(self.rtt)
 
     def server(self, terminal: int) -> str:
-        """Return the server of this terminal; numbers start at 0."""
+        """Return the terminal's server; numbers start at 0."""
         if not self.mixed:
             return f"s{self.rtt}"
         return "s256" if terminal % 2 else "s4"
 
     @property
     def equal(self) -> bool:
-        """Return whether all terminals have equal conditions and should get the same."""
+        """Return whether terminals have equal conditions and should get the same."""
         return not self.mixed and self.terminals > 1
 
     def __str__(self) -> str:
@@ -91,13 +91,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/air
+    name: str  # stem of files in results/air
     seconds: float
     tasks: tuple[Task, ...]
 
 
 def tasks(*parts: tuple[Sequence[Scene], Sequence[Variant]]) -> tuple[Task, ...]:
-    """Sort tasks by the enforcing agents, since a laboratory has one kind."""
+    """Sort tasks by enforcing agents: a laboratory has one kind."""
     every = [Task(*each) for part in parts for each in product(*part)]
     return tuple(sorted(every, key=lambda task: (NOBODY, TERMINALS, GATEWAY).index(task.variant.enforcer)))
 
@@ -116,7 +116,7 @@ def _contended_scenes(*scene: tuple[int, str]) -> Iterator[Scene]:
         yield Scene(terminals, rtt, contention=CONTENTION)
 
 
-UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # the last one lacks only what the floor adds
+UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # the last lacks only the floor's effect
 PAIR = (OFF, IDEAL_TERMINALS)
 MANY = tuple(Scene(5, rtt, connections=4) for rtt in ("4", "64"))
 SCALED = tuple(Scene(10, rtt, window_scale=WIDE_SCALE) for rtt in ("4", "64"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: a table beside the paper's bounds, figures with promises, a line for each run."""
+"""Rows, figures and plot, beside the paper's bounds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from topologies.access_point import AIR_BPS
 
 MIN_SHARE_OF_OFF, JAIN, RATIO, MAX_RETRANSMITS_PER_1000 = 0.98, 0.99, 3.0, 1.0
 MAX_ENFORCER_GAP, PAPER_AHEAD = 0.05, 1.02
-LOSSY = {1: 10.0, 10: 2.0}  # goodput of an uncapped upload times at least this, at the longest RTT, by terminals
+LOSSY = {1: 10.0, 10: 2.0}  # of an uncapped upload's goodput at the longest RTT, at least, by terminals
 LOSSY_RTT = "256"
 SEGMENT_BITS = 1448 * 8
-# Goodput of a link that is never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
+# A link that is never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
 GOODPUT_BPS = AIR_BPS * 1448 / (1514 + 66 / 2)
 HEADER = (
     "terminals", "rtt_ms", "connections", "loss_percent", "contention", "window_scale", "variant", "total_mbps", "jain",
@@ -46,7 +46,6 @@ def good(runs: Iterable[Run]) -> list[Run]:
 
 
 def by_scene(runs: Iterable[Run]) -> dict[Scene, dict[Variant, list[Run]]]:
-    """Group the runs that count."""
     found: dict[Scene, dict[Variant, list[Run]]] = {}
     for run in good(runs):
         found.setdefault(run.task.scene, {}).setdefault(run.task.variant, []).append(run)
@@ -69,7 +68,6 @@ def retransmits_per_1000(run: Run) -> float:
 
 
 def summary(runs: Iterable[Run]) -> str:
-    """Return the tables for people."""
     parts = [PREFACE]
     for scene, variants in by_scene(runs).items():
         off = variants.get(OFF)
@@ -150,7 +148,7 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
     if variant.rule != "ideal" or scene.window_scale:
         return None
     if scene.loss_percent:
-        if variant.enforcer == GATEWAY:  # a gateway has no floor
+        if variant.enforcer == GATEWAY:  # gateways have no floor
             return None
         return at_least(LOSSY[scene.terminals]) if scene.rtt == LOSSY_RTT and scene.terminals in LOSSY else None
     return at_least(1.0) if scene.contention else at_least(MIN_SHARE_OF_OFF)
@@ -176,7 +174,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     yield (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)
 
 
-# Plot: totals, fairness and round trips by number of terminals at each RTT, and the special scenes
+# Plot: totals, fairness and round trips
 
 SHOWN: tuple[tuple[str, Callable[[Run], float]], ...] = (
     ("total, Mbit/s", lambda run: run.total_bps / 1e6),

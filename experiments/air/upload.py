@@ -4,10 +4,10 @@
     upload.py serve ADDRESS PORT READS
     upload.py send ADDRESS PORT CONNECTIONS CONGESTION_CONTROL SAMPLES
 
-Both print `ready`, and end at a line on stdin or its end. The server writes to READS, for each read, three doubles:
-the time (time.monotonic(), which all namespaces share), the last number of the sender's address, and the bytes. The
-sender connects after a first line. It writes to SAMPLES, ten times a second for each connection: the time, srtt_us,
-min_rtt_us, cwnd and the retransmitted segments so far.
+Both print `ready`, and end at a line on stdin or its end. For each read the server writes three doubles to READS:
+time.monotonic(), which all namespaces share, the last number of the sender's address, and the bytes. The sender
+connects after a first line. To SAMPLES it writes ten times a second per connection: time, srtt_us, min_rtt_us, cwnd and
+retransmitted segments so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 READ_BYTES = 1 << 18
 SAMPLE_EVERY_S = 0.1
 BLOCK = bytes(1 << 16)
-# struct tcp_info of linux/tcp.h: offsets of these 32-bit numbers
+# struct tcp_info (linux/tcp.h): offsets of these 32-bit numbers
 RTT, CWND, RETRANS, MIN_RTT, INFO_BYTES = 68, 80, 100, 148, 152
 Selected = selectors.DefaultSelector
 
@@ -77,11 +77,9 @@ def send(selector: Selected, address: str, port: int, connections: int, congesti
 
 def _connect(address: str, port: int, congestion_control: str) -> socket.socket:
     connection = socket.socket()
-    # Set on the socket, not on the route: a route's lock would keep even the agent from changing it.
+    # On the socket: the agent could not change a route's locked one.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
-    connection.setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-    )  # close without sending the rest
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # without sending the rest
     connection.connect((address, port))
     connection.setblocking(False)
     return connection

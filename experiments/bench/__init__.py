@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what controller and switch can do: `./bicast experiment bench`, `make bench`.
+"""Measure controller and switch: `./bicast experiment bench`, `make bench`.
 
-Each part yields Figures. A ratio comes from one run on one Open vSwitch with the variants in turns, so that other load
-affects them alike. All parts take about an hour. `python -m experiments.bench PART ...` measures only these parts,
-`python -m experiments.bench --smoke` a few ratios in a minute. Figures are saved in results/bench/ after each part. A
-broken promise is named, and the exit code is 1.
+A ratio's variants take turns in one run on one Open vSwitch: other load affects them alike. All parts take about an
+hour. `python -m experiments.bench PART ...` measures only these, `python -m experiments.bench --smoke` a few ratios in
+a minute. results/bench/ gets Figures after each part. A broken promise makes the exit code 1.
 """
 
 from __future__ import annotations

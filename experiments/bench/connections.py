@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the time from a switch's connection to an installed program, also for many switches at once."""
+"""Measure the time from switches' connection to installed programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.stage.command import run
 from lab.stage.ovs import PrivateOvs
 
 TERMINALS = 100
-CONNECTS, DUAL_CONNECTS = 100, 30  # for a p99 with a promise, and for one without
+CONNECTS, DUAL_CONNECTS = 100, 30  # for a p99 with a promise, and without
 RECONCILES = 5  # a second connection reconciles again, and takes as long
 BRIDGES, BRIDGE_TERMINALS, BRIDGE_ROUNDS = 100, 10, 3
 PROMISED_MS, PROMISED_S = 250.0, 10.0
@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[Controller]:
-    """Run a controller and these sites' bridges, not yet connected; `settings` extend its part of gateway.yaml."""
+    """Run a controller and unconnected bridges; `settings` extend its part of gateway.yaml."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, PrivateOvs():
         file = Path(place) / "gateway.yaml"
         file.write_text(yaml.safe_dump({"sites": sites}))
@@ -47,7 +47,7 @@ def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[C
 
 
 def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
-    """Connect an empty bridge again and again by setting its controller again, which avoids the back-off."""
+    """Connect an empty bridge repeatedly; setting its controller again avoids the back-off."""
     site = many(TERMINALS, dual_stack=dual_stack)
     bridge = site["bridge"]
     what = f"one gateway, {TERMINALS} terminals, {'two addresses each' if dual_stack else 'one address each'}"
@@ -78,7 +78,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
 
 
 def _connected(controller: Controller, spy: Spy, bridge: str, target: str) -> float:
-    """Set the bridge's controller and wait until it is steady; return when its TCP connection began."""
+    """Set the controller and wait until the bridge is steady; return when its TCP connection began."""
     before, began = time.time(), time.monotonic()
     ovs.vsctl("set-controller", bridge, target)
     spy.wait(FEATURES_REPLY, since=began)
@@ -111,7 +111,7 @@ def bridges() -> Iterator[Figure]:
 
 
 def set_controller(target: str, *bridges: str) -> None:
-    """Set the bridges' controller as `bicast bridge` does, in two steps for OVS."""
+    """Set the controller as `bicast bridge` does, in two steps for OVS."""
     columns = [f"{name}={value}" for name, value in CONTROLLER_COLUMNS.items()]
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set-controller", bridge, target)))
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set", "Controller", bridge, *columns)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the processor time of deciding caps for the largest site."""
+"""Measure the processor time of caps for the largest site."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def _access_point() -> AccessPointState:
 
 
 def _spent_s(access_point: AccessPointState, second: int) -> float:
-    """Return the processor time for one second of reports."""
     spent_s = 0.0
     for now in (second + report * PERIOD_S for report in range(round(1 / PERIOD_S))):
         reports = [(terminal, _flows(terminal, now)) for terminal in access_point.terminals.values()]
@@ -55,7 +54,6 @@ def _spent_s(access_point: AccessPointState, second: int) -> float:
 
 
 def _flows(terminal: Terminal, now: float) -> list[TcpFlow]:
-    """Return flows to distinct destinations."""
     own, sent = str(terminal.addresses[0].address), int(now * SENT_BPS / 8)
     ends = ((own, 40_000 + number, f"203.0.113.{number}", 443) for number in range(CONNECTIONS))
     return [TcpFlow(key, 0, sent, 2 * RTT_US, RTT_US, waits=True) for key in ends]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the switch's cost of copies on links without limits: bicast against plain, a group against a flow."""
+"""Measure the switch's cost of copies without link limits: bicast against plain, group against flow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 REPEATS = 3
-SECONDS, OMITTED_S = 4, 1  # of each transfer; omitted at its start
+SECONDS, OMITTED_S = 4, 1  # per transfer; omitted at its start
 UPLINK_PORTS = (3, 4)
 
 
 def _packets_out() -> int:
-    """Return the packets of both uplinks; the database's statistics would be seconds old."""
+    """Return both uplinks' packets; the database's statistics would be seconds old."""
     told = ovs.ofctl("dump-ports", BRIDGE)
     lines = told.replace("\n           tx", " tx").splitlines()
     return sum(
@@ -44,7 +44,7 @@ class Iperf:
         return self._run(up)["end"]["sum_received"]["bits_per_second"] / 1e6
 
     def up(self) -> tuple[float, float]:
-        """Return goodput in Mbit/s, and thousands of packets per second on both uplinks."""
+        """Return goodput in Mbit/s, and thousands of packets/s on both uplinks."""
         before = _packets_out()
         told = self._run(up=True)["end"]["sum_received"]
         packets = _packets_out() - before
@@ -63,7 +63,7 @@ class Iperf:
 
 
 def ratio(what: str, ours: Sequence[float], plain: Sequence[float], promise: Promise) -> Figure:
-    """Return the ratio of medians, with the spread of the pairs."""
+    """Return the ratio of medians, with the pairs' spread."""
     pairs = [one / other for one, other in zip(ours, plain, strict=True)]
     return figure(what, median(ours) / median(plain), pairs, "", promise)
 
@@ -92,7 +92,7 @@ def bicast_against_plain() -> Iterator[Figure]:
 
 
 def group_against_flow() -> Iterator[Figure]:
-    """Compare the same actions in a flow and in a group of one bucket, set by hand without a controller."""
+    """Compare the same actions in a flow and in a one-bucket group, without a controller."""
     got: dict[str, list[float]] = {"flow": [], "group": []}
     with raised(PaperTopo(shaped=False)) as net:
         macs = {port: ovs.vsctl("get", "Interface", port, "mac_in_use").strip('"\n') for port in ("gw-c1", "gw-wifi")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Go benchmarks: the speed of elimination and the cost of window caps."""
+"""Run Go benchmarks: elimination and window caps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE = re.compile(r"^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$", re.MULTILINE)
 MEASURED = re.compile(r"([0-9.]+) (\S+)")
 PATIENCE_S = 600
 
-# values of each repeat, by benchmark (without its first word) and unit
+# values of repeats, by benchmark (without its first word) and unit
 Read = dict[str, dict[str, list[float]]]
 
 
@@ -34,7 +34,7 @@ def read(output: str) -> Read:
     return found
 
 
-# The speed of elimination, relative to a program that gives the same verdicts without a lookup
+# Elimination, relative to the same verdicts without a lookup
 #
 # A veth's driver runs both in turns (agent/elimination/speed_test.go).
 
@@ -64,11 +64,10 @@ def sizes_of(name: str) -> tuple[int, int]:
     return int(length), int(room)
 
 
-# The cost of window caps: packets of a gateway, processor of a terminal
+# Window caps: a gateway's packets, a terminal's processor
 #
-# The gateway's programs are loaded and removed in turns while one upload runs at full speed
-# (agent/caps/receivewindow/bench_test.go). For the terminal the kernel's own account counts
-# (agent/caps/structops/cost_test.go).
+# The gateway's programs come and go during one upload at full speed (agent/caps/receivewindow/bench_test.go). For the
+# terminal the kernel's account counts (agent/caps/structops/cost_test.go).
 
 GATEWAY, TERMINAL = "Goodput/", "Cost/"
 PROMISES: dict[tuple[str, str], Promise] = {

@@ -7,8 +7,7 @@ request            answer
 ──┴──────────┴────────┴──────► time   request and still arrived twice. The transition lasts from the request
   bicast … last copy                  to the sending of the last such datagram.
 
-A datagram counts at its time of sending by the sender's clock, not at the time when it was due. A duplicate after
-LATE_S is not part of a transition.
+A datagram counts when it was sent, not when it was due. A duplicate after LATE_S is not part of a transition.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Round:
     group_mods: int
 
     def transitions_s(self, mode: str) -> list[float]:
-        """Return, for each change to `mode`, the time from the request to the last datagram treated as before."""
+        """Return for each change to `mode` the time until the last datagram treated as before."""
         last: dict[int, float] = {}
         for at, sent_at in self._otherwise(mode):
             last[at] = max(last.get(at, 0.0), sent_at - self.changes[at].requested_at)
@@ -57,7 +56,7 @@ class Round:
         return sum(sent_at - self.changes[at].requested_at > LATE_S for at, sent_at in self._otherwise(mode))
 
     def _otherwise(self, mode: str) -> Iterator[tuple[int, float]]:
-        """Yield datagrams sent in `mode` with another number of copies: their change, and when they were sent."""
+        """Yield datagrams sent in `mode` with another number of copies: change, and time of sending."""
         begins = [change.requested_at for change in self.changes]
         for number, count in self.counted.copies.items():
             at = bisect_right(begins, self.counted.sent_at[number]) - 1

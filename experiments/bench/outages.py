@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure outages: a port goes down and up, and the controller dies and returns during a download."""
+"""Measure outages of a port and of the controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.traffic.download import DownloadResult, flowing
 from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
 
-# A port goes down and up: the time until its uplink leaves the buckets, and until it is back
+# A port goes down and up: until its uplink leaves the buckets, and returns
 
 PORT_ROUNDS = 20
 PORT_PROMISED_MS = 100.0
@@ -39,10 +39,10 @@ def ports() -> Iterator[Figure]:
     yield middle("a port that comes up is back in the buckets, median", up_ms, "ms")
 
 
-# kill -9 of the controller during a bicast download, after a manual mode and switch, and its restart
+# kill -9 of the controller during a bicast download, after manual mode and switch
 
 DEATH_ROUNDS = 3
-BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer one outlasts a death and a restart on a busy machine
+BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer one outlasts death and restart on a busy machine
 PAUSE_PROMISED_MS = 200.0
 AT_MOST = Promise(f"<= {PAUSE_PROMISED_MS:g}", lambda value: value <= PAUSE_PROMISED_MS)
 
@@ -65,7 +65,7 @@ def download_through_restart(lab: Lab, file: WebFile) -> DownloadResult:
 def death() -> Iterator[Figure]:
     plain_ms, pauses_ms, broken, forgotten, sent = [], [], [], [], []
     topo = PaperTopo(congestion_control="bbr")
-    # The file says off and Wi-Fi. What holds after the death comes from the saved state.
+    # The file says off and Wi-Fi: after the death the saved state decides.
     with lab(topo, ("mode: bicast", 'mode: "off"')) as stage, web_server(stage.net.machine("server"), SERVER) as web:
         client = stage.controller.client
         client.set_mode("client", "bicast")

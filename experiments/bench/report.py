@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report broken promises; return the exit code."""
+"""Report broken promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIRECTORY = RESULTS / "bench"
 
 
 def verdict(figures: Sequence[Figure]) -> int:
-    """Print each broken promise to standard error and return the exit code."""
+    """Print broken promises to standard error and return the exit code."""
     broken = [each for each in figures if each.met is False]
     for each in broken:
         measured = f"{each.value:g} {each.unit}".strip()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upload from one to three terminals over the access point of topologies/access_point.py.
 
-Data and acknowledgements share one half-duplex link. The controller forwards, without agents and with the rule off, and
-there is no MPTCP: only the effect of writes counts.
+Data and acknowledgements share one half-duplex link. Only the effect of writes counts: no agents, no rule, no MPTCP.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ FILE = TREE / "topologies" / "access_point.yaml"
 FAR = "s64"  # 64 ms round trip
 SERVER = SERVERS[FAR]
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
-GOODPUT_BPS = AIR_BPS * PAYLOAD_BYTES / FRAME_BYTES  # of the link, without acknowledgements
+GOODPUT_BPS = AIR_BPS * PAYLOAD_BYTES / FRAME_BYTES  # without acknowledgements
 WITHIN_S = 20.0
 
 
@@ -50,12 +49,12 @@ class Laboratory:
         return [self.net.machine(name) for name in TERMINAL_NAMES[:count]]
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics of earlier uploads."""
+        """Drop TCP's cached metrics."""
         for machine in (self.server, *self.terminals(self.most)):
             machine.run("ip", "tcp_metrics", "flush")
 
     def stalled(self) -> str:
-        """Return which links the machine stalled since the previous call; "" if none."""
+        """Return which links stalled since the previous call."""
         found = {name: self.net.uplink(name).lateness() for name in ("air", FAR)}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -75,7 +74,7 @@ def laboratory(terminals: int, logs: Path) -> Iterator[Laboratory]:
 
 
 def _await_reached(terminal: Machine) -> None:
-    """Wait until MACs are learned in both directions."""
+    """Wait until both directions' MACs are learned."""
     deadline = time.monotonic() + WITHIN_S
     while terminal.run("ping", "-c", "1", "-W", "1", SERVER, check=False).returncode != 0:
         if time.monotonic() > deadline:
@@ -84,17 +83,17 @@ def _await_reached(terminal: Machine) -> None:
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("upload.py"))]
 PORT = 4300
-ATTEMPTS = 3  # repeat when the machine stalled
+ATTEMPTS = 3  # when the machine stalled
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One terminal's upload; moments are of time.monotonic(), with a sample for each."""
+    """One terminal's upload, with samples at moments of time.monotonic()."""
 
     size_bytes: int
     began: float
     ended: float
-    retransmits: int  # retransmitted segments
+    retransmits: int  # segments
     cpu_s: float  # of its program
     moments: Sequence[float]
     window_segments: Sequence[float]
@@ -118,19 +117,19 @@ class Run:
 
     @property
     def bps(self) -> float:
-        """Return the rate of all together, from the first beginning to the last end."""
+        """Return the common rate, from the first beginning to the last end."""
         seconds = max(one.ended for one in self.uploads) - min(one.began for one in self.uploads)
         return sum(one.size_bytes for one in self.uploads) * 8 / seconds
 
     @property
     def jain(self) -> float:
-        """Return Jain's index of the terminals' rates: 1 is equal, 1/n is all for one."""
+        """Return Jain's index of the rates: 1 is equal, 1/n is all for one."""
         each = [one.bps for one in self.uploads]
         return sum(each) ** 2 / (len(each) * sum(bps**2 for bps in each))
 
     @property
     def spread_bps(self) -> float:
-        """Return the difference between the fastest and the slowest terminal."""
+        """Return the fastest rate minus the slowest."""
         each = [one.bps for one in self.uploads]
         return max(each) - min(each)
 
@@ -140,12 +139,11 @@ class Run:
 
     @property
     def unsent_bytes(self) -> float:
-        """Return the most that waited in a terminal's socket."""
+        """Return the most that waited in a socket."""
         return max(max(one.unsent_bytes, default=0.0) for one in self.uploads)
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     with laboratory(max(TERMINALS), logs) as lab:
         for task in plan.tasks:
             for _ in range(ATTEMPTS):
@@ -168,7 +166,7 @@ def run_upload(lab: Laboratory, task: Task, size_bytes: int) -> Run:
             senders.append((machine.name, _start(stack, machine, "send", SERVER, str(PORT), *what)))
         for _, sender in senders:
             _await(sender, "ready")
-        lab.stalled()  # discard what came before
+        lab.stalled()  # resets it
         for _, sender in senders:
             _go(sender)
         deadline = time.monotonic() + slowest_s

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the uploads: all write sizes by one to three terminals, and large writes under a mark."""
+"""Plan the uploads: write sizes by terminals, and large writes under a mark."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/blocksize
+    name: str  # stem of files in results/blocksize
     size_bytes: int  # of each upload
-    factor: int  # from one size to the next
+    factor: int  # between sizes
     rounds: int
 
     @property
@@ -57,7 +57,7 @@ FULL = Plan("full", 16_000_000, 2, 2)
 
 
 def format_size(size_bytes: int) -> str:
-    """Format a size as the paper does: 32 B, 8 KB, 8 MB."""
+    """Format as the paper does: 32 B, 8 KB, 8 MB."""
     if size_bytes >= 1 << 20:
         return f"{size_bytes >> 20} MB"
     return f"{size_bytes >> 10} KB" if size_bytes >= 1 << 10 else f"{size_bytes} B"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the uploads, beside paper 003's own values."""
+"""Rows, figures and plot, beside paper 003's values."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
         yield task.terminals, task.block_bytes, task.low_water_bytes, number, *told
 
 
-FIRST_TRACE = 5  # of the paper's figures
+FIRST_TRACE = 5  # the paper's number
 COLOURS = {1: "tab:blue", 2: "tab:orange", 3: "tab:green"}
 
 
@@ -139,7 +139,6 @@ def _paper(panel: Axes) -> None:
 
 
 def _trace(panel: Axes, number: int, terminals: int, block_bytes: int, runs: Sequence[Run]) -> None:
-    """Plot the first run of this kind."""
     those = [run for run in runs if (run.task.terminals, run.task.block_bytes) == (terminals, block_bytes)]
     for run in [run for run in those if not run.task.low_water_bytes][:1]:
         began = min(one.began for one in run.uploads)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload as in paper 003: write blocks to a socket, and time until the server has all bytes.
+"""Upload as in paper 003: write blocks, and time until the server has all bytes.
 
     upload.py receive ADDRESS PORT COUNT BYTES
     upload.py send ADDRESS PORT BYTES BLOCK LOW_WATER TRACE
 
-The receiver prints `listening`, accepts COUNT connections, and answers each with one byte after BYTES. The sender
-prints `ready` when connected, and starts at a line on stdin; each write has BLOCK bytes. LOW_WATER is its socket's
-TCP_NOTSENT_LOWAT, 0 for the kernel's default. To TRACE it writes three doubles every 10 ms: the time
-(time.monotonic(), which all namespaces share), the congestion window in segments, and the unsent bytes of the socket.
-Its last line is JSON.
+The receiver prints `listening`, and answers each of COUNT connections with one byte after BYTES. The sender prints
+`ready`, and starts at a line on stdin to write BLOCK bytes each time. LOW_WATER is its TCP_NOTSENT_LOWAT, 0 for the
+kernel's default. To TRACE it writes three doubles every 10 ms: time.monotonic(), which all namespaces share, the
+congestion window in segments, and the unsent bytes. Its last line is JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from pathlib import Path
 EVERY_S = 0.01
 READ_BYTES = 1 << 18
 CONGESTION_CONTROL = b"cubic"  # like the paper's terminals
-INFO_BYTES = 148  # of struct tcp_info, as far as needed
-WINDOW, RETRANS, UNSENT = 80, 100, 144  # offsets there (linux/tcp.h)
+INFO_BYTES = 148  # of struct tcp_info, as needed
+WINDOW, RETRANS, UNSENT = 80, 100, 144  # its offsets (linux/tcp.h)
 
 
 def receive(address: str, port: str, count: str, size: str) -> None:

@@ -5,9 +5,8 @@
 ./bicast experiment calls --full     each scene three times
 
 Wi-Fi is active until a decision or an override leaves it. Each scene begins with clean Wi-Fi, long enough for a
-premature end of copies, then damages Wi-Fi for BAD_S. The scenes of one stage follow each other, with clean Wi-Fi
-between them. A stage is two sites: with agents that eliminate copies, or none; with an agent at the client, which has
-no TCP, or none; with a budget on Wi-Fi, or none; over Ethernet, or through tunnels.
+premature end of copies, then damages Wi-Fi for BAD_S. A stage is two sites, with or without: agents that eliminate
+copies, an agent at the client, which has no TCP, a budget on Wi-Fi, tunnels.
 """
 
 from __future__ import annotations

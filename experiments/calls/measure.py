@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the calls of each stage and count their losses."""
+"""Run each stage's calls and count losses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.stage import isolate
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.streaming import till
 
-RETURNS_WITHIN_S = 90.0  # for a terminal that was moved to return to its default uplink, or to a single path
+RETURNS_WITHIN_S = 90.0  # for a moved terminal to return to its default uplink, or to a single path
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Call:
     stage: str
     scene: str
     mode: str
-    sent: int  # both ways, while Wi-Fi was damaged
+    sent: int  # both ways, on damaged Wi-Fi
     lost: int
-    copies_after_s: float | None  # since Wi-Fi was damaged; None: copies were there, or never came
-    active: str  # active uplink at the end
+    copies_after_s: float | None  # None: copies were there, or never came
+    active: str  # uplink at the end
 
     @property
     def lost_percent(self) -> float:

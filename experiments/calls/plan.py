@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the calls: stages, modes, scenes and durations."""
+"""Plan the calls."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from lab.links.shape import Bursts
 
-TIMES = 3  # repetitions with --full
+TIMES = 3  # with --full
 CLEAN_S, BAD_S = 3.0, 10.0
-SETTLED_S = 32.0  # clean, with an agent that reports: damage before KEPT_S would prolong the next copies
+SETTLED_S = 32.0  # clean, with a reporting agent: damage before KEPT_S would prolong the next copies
 HEALED_S = 3.0  # between scenes
-DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; the emulated links can also lose in bursts
+DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; emulated links can also lose in bursts
 BURSTS = Bursts(1 / 100, 1 / 10)  # 9 % on average, ten packets at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Loss of Wi-Fi, each way."""
+    """Wi-Fi's loss, each way."""
 
     name: str
     up_percent: float = 0.0
@@ -37,7 +37,7 @@ class StagePlan:
     eliminated: bool = True
     with_agent: bool = False
     metered: bool = False
-    tunnelled: bool = False  # uplinks are probed then, and scenes begin on one path
+    tunnelled: bool = False  # probes uplinks; scenes begin on one path
 
 
 STAGES = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the calls: one row per stage, scene and mode."""
+"""Print a row per stage, scene and mode."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the conversation without loss, capture it on three machines, and read the captures."""
+"""Run the conversation without loss, and capture it on three machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage
 from topologies.paper import SERVER
 
-# TCP segments as tshark reads them from a capture
+# TCP segments, read by tshark
 
 FIELDS = (
     "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.seq_raw", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags.push",
@@ -39,7 +39,7 @@ class Segment:
     destination: str
     destination_port: int
     raw_sequence: int  # on the wire
-    sequence: int  # relative to the connection's first
+    sequence: int  # to the connection's first
     acknowledged: int
     payload_bytes: int
     push: bool
@@ -47,7 +47,7 @@ class Segment:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what a copy has in common with its original."""
+        """Return what a copy shares with its original."""
         ports = (self.source_port, self.destination_port)
         return (self.source, self.destination, *ports, self.raw_sequence, self.payload_bytes)
 
@@ -56,7 +56,7 @@ class Segment:
         return self.sequence + self.payload_bytes
 
     def __str__(self) -> str:
-        """Format the segment like tcpdump and the paper."""
+        """Format like tcpdump and the paper."""
         flags = "P." if self.push else "."
         sequence = f" seq {self.sequence}:{self.next_sequence}," if self.payload_bytes else ""
         return f"{self.source} > {self.destination}: Flags [{flags}],{sequence} ack {self.acknowledged}"
@@ -85,9 +85,9 @@ def _flag_values(*words: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The segments that each machine saw; the router has a port per uplink.
+    """The segments by machine; the router has a port per uplink.
 
-    `words` were exchanged before the active subflow was switched, and as many after.
+    `words` were exchanged before the switch, and as many after.
     """
 
     words: int
@@ -98,7 +98,6 @@ class Conversation:
 
     @property
     def answers(self) -> list[Segment]:
-        """Return the client's segments with data."""
         return [each for each in self.client if _answer(each)]
 
     @property
@@ -106,12 +105,12 @@ class Conversation:
         return [BEFORE] * self.words + [AFTER] * self.words
 
     def words_seen(self) -> list[Segment]:
-        """Return the server's words as the client saw them."""
+        """Return the server's words at the client."""
         return [each for each in self.client if _word(each)]
 
     @property
     def shown(self) -> tuple[int, int]:
-        """Return the numbers of two exchanges: one before the switch, one after."""
+        """Return two exchanges' numbers: before the switch, and after."""
         return (self.words - 2, 2 * self.words - 2)
 
     def exchange(self, seen: Sequence[Segment], number: int) -> list[Segment]:
@@ -153,13 +152,13 @@ def by_controller(_client: Machine) -> None:
 
 
 def by_endpoints(client: Machine) -> None:
-    """Switch without an agent, by iproute2."""
+    """Switch by iproute2, without an agent."""
     client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
     client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
 
 
 def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
-    """Run the conversation without loss and save captures in `directory`; `switch` moves it from Wi-Fi to LTE."""
+    """Run the conversation, captured in `directory`; `switch` moves it from Wi-Fi to LTE."""
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)

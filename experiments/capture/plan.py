@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan one conversation: where it is captured, and the client's subflows before and after the switch."""
+"""Plan one conversation."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ PLACES = {
     "router-lte": ("router", "lte"),
     "server": ("server", "lan"),
 }
-WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # in the topology's order
+WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # topology's order
 
-BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # address of the client's active subflow
+BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # address of the active subflow

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the claims of paper 002's section 3.3 against the captures, and print tables 3 and 4."""
+"""Check paper 002's section 3.3 against the captures; print tables 3 and 4."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill a transfer's active path and measure how long its receiver gets nothing."""
+"""Kill a transfer's active path and measure its receiver's pause."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from topologies.paper import SERVER
 
 ACTIVE, OTHER = "wifi", "lte"
 PORT = "gw-wifi"
-STEADY_S = 1.5  # after the start of a stream, whose sender first fills every queue
+STEADY_S = 1.5  # a stream's sender first fills every queue
 WATCHED_S = 3.0  # after the death
-ATTEMPTS = 4  # repeat when the machine stalled
+ATTEMPTS = 4  # when the machine stalled
 WITHIN_S = 20.0
 
 
@@ -31,10 +31,10 @@ WITHIN_S = 20.0
 class Run:
     task: Task
     streamed: Streamed
-    died: float  # time.monotonic() at the path's death
+    died: float  # time.monotonic() of the path's death
     moved_bytes: int  # over the other path, after the death
     no_progress_ms: int | None  # the armed agent's threshold; None: no agent
-    stalled: str  # what the machine delayed, and by how much; empty: nothing
+    stalled: str  # what the machine delayed, and how long; "": nothing
 
     @property
     def pause_s(self) -> float:
@@ -42,7 +42,6 @@ class Run:
 
 
 def carry_out(tasks: Iterable[Task], logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     with laboratory(logs, SETTINGS) as lab:
         for task in tasks:
             for _ in range(ATTEMPTS):
@@ -68,7 +67,7 @@ def _run(lab: Laboratory, task: Task) -> Run:
                 lab.controller.kill()
                 cleanup.callback(lab.controller.start)
             till(time.monotonic() + STEADY_S)
-            lab.stalled()  # discard what came before
+            lab.stalled()  # resets it
             before = _other_path_bytes(lab)
             died = time.monotonic()
             cleanup.callback(_kill(lab, task.fault))
@@ -118,14 +117,14 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
 
 @contextmanager
 def _armed_agent(lab: Laboratory, task: Task) -> Iterator[AgentProcess]:
-    """Run the agent at the sender: only the sender sees that a path delivers nothing."""
+    """Run the agent at the sender: the receiver cannot see that a path delivers nothing."""
     machine, role = (lab.client, "terminal") if task.direction == UPLOAD else (lab.server, "relay")
     with agent(lab.controller, machine, machine.name, role) as one:
         yield one
 
 
 def _reset(lab: Laboratory) -> None:
-    """Drop what agents moved, what policies decided and learned, and earlier overrides."""
+    """Drop what agents moved, policies decided and learned, and overrides."""
     lab.forget()
     lab.restore_endpoints()
     client = lab.controller.client
@@ -134,6 +133,6 @@ def _reset(lab: Laboratory) -> None:
         if time.monotonic() > deadline:
             raise ExperimentFailed(f"the controller still counts a stopped agent as connected after {WITHIN_S:.0f} s")
         till(time.monotonic() + LOOK_EVERY_S)
-    for uplink in (ACTIVE, "auto"):  # without an agent no policy chooses: it stays on this uplink
+    for uplink in (ACTIVE, "auto"):  # without an agent no policy chooses, and it would stay
         client.set_active(TERMINAL, uplink)
     lab.controller.await_steady()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the faults of the active path, and the protections against them."""
+"""Plan the faults and protections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 
 DOWNLOAD, UPLOAD = "download", "upload"
-# `link down` is at the gateway's end. The other end keeps its carrier, like a device behind an access point, so packets
-# to the terminal are lost as on a black path.
+# `link down` is at the gateway's end. The other keeps its carrier, like a device behind an access point: packets to the
+# terminal are lost as on a black path.
 BLACK, DOWN = "black both ways", "link down at the gateway"
 
 
@@ -18,8 +18,8 @@ class Protection:
     name: str
     mode: str  # of the gateway
     tuned: bool = False  # `bicast mptcp setup` at both ends
-    armed: bool = False  # an agent at the sender, armed by the controller
-    controller_killed: bool = False  # the controller is killed before
+    armed: bool = False  # an agent at the sender
+    controller_killed: bool = False  # before
 
     @property
     def is_default(self) -> bool:
@@ -46,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/failover
+    name: str  # stem of files in results/failover
     rounds: int
     ways: tuple[Protection, ...] = PROTECTIONS
     faults: tuple[str, ...] = (BLACK, DOWN)
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield each combination once before any repetition, so that other load on the machine affects all alike."""
+        """Yield each combination once before any repetition: other load on the machine affects all alike."""
         for number in range(1, self.rounds + 1):
             for fault, direction, way in product(self.faults, self.directions, self.ways):
                 yield Task(fault, direction, way, number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the pauses: a panel per fault, a row per protection, a mark per run."""
+"""Rows, figures and plot of the pauses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ HEADER = (
     "fault", "direction", "way", "run", "longest_pause_ms", "bytes_by_the_other_path", "no_progress_ms", "whole",
 )  # fmt: skip
 
-Death = tuple[str, str]  # fault and direction of the data
+Death = tuple[str, str]  # fault and data's direction
 
 
 def pauses_ms(runs: Iterable[Run]) -> Mapping[Death, Mapping[Protection, Sequence[float]]]:
-    """Return the pauses of the runs that count, in the plan's order."""
     good = sorted((run for run in runs if not run.stalled), key=lambda run: _death(run.task))
     found: dict[Death, dict[Protection, list[float]]] = {}
     for death, those in groupby(good, key=lambda run: _death(run.task)):
@@ -64,9 +63,6 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     patience = "" if run.no_progress_ms is None else run.no_progress_ms
     whole = "yes" if run.streamed.whole else "no"
     yield (*place, f"{run.pause_s * 1000:.1f}", run.moved_bytes, patience, whole)
-
-
-# Plot: a panel per fault, a row per protection, a mark per run
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:

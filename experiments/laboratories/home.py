@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the home of topologies/home.py with its controller and the agents of gateway and relays.
+"""The home of topologies/home.py with its controller and agents.
 
-Whether a terminal is relayed shows in the client address that the web server sees, not in the controller's API.
+The client address at the web server shows whether a terminal is relayed, not the controller's API.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE_S = 20  # of curl
 
 
 def local(terminal: str, uplink: str) -> str:
-    """Return the address from which the gateway reaches relays for this terminal."""
+    """Return the gateway's address towards relays for this terminal."""
     return f"{RELAYED[uplink]}.{TERMINALS[terminal].rpartition('.')[2]}"
 
 
@@ -41,28 +41,26 @@ def local(terminal: str, uplink: str) -> str:
 class RelayedHome:
     net: Stage
     controller: Controller
-    agents: Mapping[str, AgentProcess]  # the gateway's agent by site name, and one per relay
+    agents: Mapping[str, AgentProcess]  # the gateway's by site name, and one per relay
     web: WebServer
 
     def machine(self, name: str) -> Machine:
         return self.net.machine(name)
 
     def seen(self, terminal: str, url: str = "") -> str:
-        """Return the client address that the server sees; empty: the request failed."""
+        """Return the client address at the server; "": the request failed."""
         words = (*CURL, "--max-time", str(PATIENCE_S), url or self.web.url("who"))
         return self.machine(terminal).run(*words, check=False).stdout
 
     def await_relayed(self, terminal: str, *relays: str) -> None:
-        """Wait until the terminal is relayed by one of these relays (default: any)."""
+        """Wait until one of these relays (default: any) relays the terminal."""
         expected = [RELAYS[name] for name in relays or RELAYS]
         self._await(
             lambda: self.seen(terminal) in expected, f"{terminal}: connections come from {' or '.join(expected)}"
         )
 
     def await_active(self, terminal: str, relay: str, uplink: str) -> list[SubflowState]:
-        """Wait until the terminal's largest connection at this relay has a subflow on each uplink, with only this one
-        active.
-        """
+        """Wait until the terminal's largest connection at this relay has a subflow per uplink, only this one active."""
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: {one.client: one.backup for one in self.subflows(terminal, relay)} == wanted,
@@ -71,9 +69,7 @@ class RelayedHome:
         return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
     def await_store(self, terminal: str, relay: str, uplink: str) -> None:
-        """Wait until all pooled connections for the terminal at this relay use this uplink; they do from the first
-        report on.
-        """
+        """Wait until all pooled connections use this uplink; they do from the first report on."""
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: all({one.client: one.backup for one in each} == wanted for each in self._of(terminal, relay)),
@@ -81,12 +77,12 @@ class RelayedHome:
         )
 
     def subflows(self, terminal: str, relay: str) -> list[SubflowState]:
-        """Return the subflows of the terminal's largest connection at the relay; none without a connection."""
+        """Return the subflows of the terminal's largest connection at the relay, if any."""
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
 
     def passed_on(self) -> list[int]:
-        """Return the bytes of each subflow that reaches a relay through another relay."""
+        """Return the bytes of each subflow from one relay to another."""
         subflows = (one for name in RELAYS for each in carried(self.machine(name)) for one in each)
         return [one.delivered_bytes for one in subflows if one.client in RELAYS.values()]
 
@@ -100,7 +96,7 @@ class RelayedHome:
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
-        """Set mode and uplink, and wait until they are in force, in the switch's caches too."""
+        """Set mode and uplink, and wait until the switch's caches have them too."""
         self.controller.client.set_active(terminal, uplink)
         self.controller.client.set_mode(terminal, mode)
         self.controller.await_steady()
@@ -112,12 +108,12 @@ class RelayedHome:
         return {one["ifname"]: one["stats64"]["rx"]["packets"] for one in told if one["ifname"] in RELAYED}
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics of earlier connections."""
+        """Drop TCP's cached metrics."""
         for name in ("world", "web", *TERMINALS, *RELAYS):
             self.machine(name).run("ip", "tcp_metrics", "flush")
 
     def stalled(self, late_share: float = 0) -> str:
-        """Return the emulated links with more late packets than this share since the previous call; "" if none."""
+        """Return emulated links with more late packets than this share since the previous call."""
         found = {name: self.net.uplink(name).lateness() for name in ("core", "web")}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
@@ -126,11 +122,11 @@ class RelayedHome:
         while not fits():
             if time.monotonic() > deadline:
                 raise ExperimentFailed(f"expected within {WITHIN_S:.0f} s that {what}")
-            time.sleep(LOOK_EVERY_S)  # there is no event to wait for
+            time.sleep(LOOK_EVERY_S)  # no event to wait for
 
 
 def carried(relay: Machine) -> list[list[SubflowState]]:
-    """Return the gateways' connections to a relay, each as its established subflows."""
+    """Return the gateways' connections as lists of established subflows."""
     found = []
     for connection in json.loads(mptcp(relay, "list", "--json").stdout):
         those = [one for one in connection["subflows"] if connection["serves"] and one["established"]]
@@ -149,7 +145,7 @@ def carried(relay: Machine) -> list[list[SubflowState]]:
 
 @contextmanager
 def _written(at_once: bool) -> Iterator[Path]:
-    """Write gateway.yaml; `at_once` raises the uplinks' bandwidth, or one relay would be predicted to fill them."""
+    """Write gateway.yaml; `at_once` raises the bandwidths, else one relay would be predicted to fill them."""
     if not at_once:
         yield FILE
         return
@@ -169,10 +165,10 @@ def relayed_home(
     at_once: bool = False,
     **shape: object,
 ) -> Iterator[RelayedHome]:
-    """Run the home and wait until each relayed terminal is relayed.
+    """Run the home; all relayed terminals are relayed.
 
-    `congestion` is the relays' congestion control, `listeners` are sockets of the API. With `at_once` several relays
-    are chosen where one more adds throughput. `shape` goes to the topology.
+    `congestion` is the relays' congestion control, `listeners` are the API's sockets. With `at_once` several relays are
+    chosen where one more adds throughput. `shape` goes to the topology.
     """
     with (
         _written(at_once) as file,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the laboratory with two paths of different delay, and tell whether a run counts."""
+"""A laboratory with two paths of different delay."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lab.stage.watch import watched
 from topologies.switching import SwitchingTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-UPLINKS = {"wifi": "192.168.110.3", "lte": "192.168.210.3"}  # the client's address, by uplink
+UPLINKS = {"wifi": "192.168.110.3", "lte": "192.168.210.3"}  # client's address by uplink
 BACKUP = "lte"
-# By default a sender buffers up to 4 MB. What it has queued on one path stays there when another becomes active.
+# By default a sender buffers up to 4 MB. Data queued on one path stays there when another becomes active.
 SHORT_QUEUE = "4096 16384 131072"
 DEFAULT_QUEUE = "4096 16384 4194304"
 
@@ -37,33 +37,33 @@ class Controlled:
         return self.net.machine("server")
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics: a stream would start with an earlier run's ssthresh and reordering."""
+        """Drop TCP's cached metrics: a stream would start with earlier ssthresh and reordering."""
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
 
 
 class Laboratory(Controlled):
     def stalled(self, late_share: float = 0) -> str:
-        """Return the links with more late packets than this share since the previous call; "" if none."""
+        """Return links with more late packets than this share since the previous call."""
         found = {name: self.net.uplink(name).lateness() for name in UPLINKS}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
     def restore_endpoints(self) -> None:
-        """Restore the client's endpoints; moving a connection under the kernel's path manager changes them."""
+        """Restore the client's endpoints; moves under the kernel's path manager change them."""
         self.client.run("ip", "mptcp", "endpoint", "flush")
         for number, (device, address) in enumerate(UPLINKS.items(), 1):
             flags = ("subflow", "backup") if device == BACKUP else ("subflow",)
             self.client.run("ip", "mptcp", "endpoint", "add", address, "dev", device, "id", str(number), *flags)
 
     def queue(self, limits: str) -> None:
-        """Set how much each end's sockets may buffer, as net.ipv4.tcp_wmem."""
+        """Limit each end's socket buffers, as net.ipv4.tcp_wmem."""
         for machine in (self.client, self.server):
             machine.run("sysctl", "--quiet", "--write", f"net.ipv4.tcp_wmem={limits}")
 
 
 @contextmanager
 def laboratory(logs: Path, settings: str = "", **shape: object) -> Iterator[Laboratory]:
-    """Run the laboratory until it is steady; `settings` extend the controller's, `shape` goes to the topology."""
+    """Run the laboratory; `settings` extend the controller's, `shape` goes to the topology."""
     with (
         controlled(FILE, settings) as controller,
         raised(SwitchingTopo(**shape), controller=OPENFLOW) as net,

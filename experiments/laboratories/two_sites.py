@@ -29,7 +29,7 @@ from topologies.twin import RATES_BPS, TwinTopo
 CLIENT = "192.168.110.3"
 ACTIVE = "wifi"
 WITHIN_S = 20.0
-TOLD_S = 2.5  # the time within which a dead path is reported
+TOLD_S = 2.5  # a dead path is reported within this time
 UNCHANGED: Mapping[str, float] = MappingProxyType({})
 
 
@@ -39,7 +39,7 @@ class Ground:
 
     file: Path  # gateway.yaml
     topo: Callable[..., Topo]
-    tunnelled: bool = False  # uplinks are tunnels, made by agents in hosts of their own
+    tunnelled: bool = False  # by agents in hosts of their own
 
 
 TWIN = Ground(TREE / "topologies" / "twin.yaml", TwinTopo)
@@ -52,22 +52,20 @@ class Laboratory(Controlled):
     emulated: bool
 
     def pin(self, mode: str) -> None:
-        """Set the mode and wait until it is in force, in the switches' caches too; single paths use Wi-Fi."""
+        """Set the mode and wait until the switches' caches have it too; single paths use Wi-Fi."""
         self.controller.client.set_active(TERMINAL, ACTIVE)
         pin_mode(self.controller.client, mode)
         command.run("ovs-appctl", "revalidator/wait")
 
     def lose(self, **percent: float) -> None:
-        """Set the loss of these paths, each way."""
+        """Set the paths' loss, each way."""
         for name, each in percent.items():
             link = self.net.uplink(name)
             for way in (link.forward, link.backward):
                 way.set(loss_percent=each)
 
     def recover(self) -> None:
-        """Wait until no path counts as dead: a path that brought no copies, or whose tunnel was down, gets none for a
-        while.
-        """
+        """Wait until no path counts as dead: one without copies, or whose tunnel was down, gets none for a while."""
         self.lose(wifi=0, lte=0)
         deadline = time.monotonic() + WITHIN_S
         while True:
@@ -89,7 +87,7 @@ class Laboratory(Controlled):
             time.sleep(LOOK_EVERY_S)
 
     def largest_bytes(self) -> int:
-        """Return the size of the largest IP packet that fits through every tunnel, both ways."""
+        """Return the largest IP packet that fits through every tunnel, both ways."""
         return min(int(each["end"]["mtu_bytes"]) for each in self._tunnels())
 
     def _tunnels(self) -> list[dict[str, Any]]:
@@ -101,7 +99,7 @@ class Laboratory(Controlled):
         return gateways
 
     def stalled(self) -> str:
-        """Return which emulated links the machine stalled since the previous call; kernel links cannot tell."""
+        """Return which emulated links stalled since the previous call; kernel links cannot tell."""
         found = {name: self.net.uplink(name).lateness() for name in RATES_BPS} if self.emulated else {}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -131,7 +129,7 @@ def laboratory(
 
 
 def sends(site: Site) -> bool:
-    """Return whether any group in the switch sends on the active uplink."""
+    """Return whether any group sends on the active uplink."""
     port = site.uplink(ACTIVE).port
     return f"output:{port}" in ovs.ofctl("dump-groups", "--names", site.bridge).replace('"', "")
 

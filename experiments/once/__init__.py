@@ -7,9 +7,8 @@
                                     another outer address
 ./bicast experiment once --full     more losses and more of each; the flood has ten million packets
 
-Two sites with an agent at each, Wi-Fi of 100 Mbit/s and LTE of 10 Mbit/s between them, modes in turns. Single paths
-use Wi-Fi. Pings have the criteria of the kernel's HSR selftest. The tunnels are those of topologies/natted.py, each
-through its own NAT.
+Two sites with agents, Wi-Fi of 100 Mbit/s, LTE of 10 Mbit/s, modes in turns. Single paths use Wi-Fi. Pings have the
+criteria of the kernel's HSR selftest. The tunnels are topologies/natted.py's.
 """
 
 from __future__ import annotations

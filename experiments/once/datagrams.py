@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send numbered datagrams both ways, and pings, over lossy paths or while Wi-Fi is cut and restored."""
+"""Numbered datagrams and pings, over lossy paths or while Wi-Fi is cut."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lab.traffic.streaming import till
 from topologies.paper import SERVER
 
 RATE_PPS, BYTES = 250, 1000  # 2 Mbit/s
-THIN_PPS = 50  # while Wi-Fi is cut
-CUT_S = 2.0  # length of each cut, and of the time between cuts
+THIN_PPS = 50  # during cuts
+CUT_S = 2.0  # of each cut, and between cuts
 UP, DOWN = "up", "down"
 
 
@@ -38,7 +38,7 @@ class DatagramRun:
 @dataclass(frozen=True, slots=True)
 class CutRun:
     mode: str
-    moments: Sequence[float]  # time.monotonic() of each cut
+    moments: Sequence[float]  # time.monotonic() of cuts
     ways: Mapping[str, Counted]
     stalled: str
 
@@ -46,7 +46,7 @@ class CutRun:
         return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_summary(self.ways)}"
 
     def lost(self, way: str) -> list[int]:
-        """Return the losses from each cut to the next; losses before the first cut count with it."""
+        """Return the losses from each cut to the next; earlier losses count with the first."""
         counted, each = self.ways[way], [0] * len(self.moments)
         came = sorted(counted.copies)
         for number in counted.lost:
@@ -56,15 +56,14 @@ class CutRun:
 
 @dataclass(slots=True)
 class BothWays:
-    """The results of two streams, once they have ended."""
+    """Two streams' results, after their end."""
 
     ways: dict[str, Counted] = field(default_factory=dict)
 
 
 def run_datagrams(lab: Laboratory, mode: str, losses: Losses, seconds: float) -> DatagramRun:
-    """Run two streams in the current mode over paths with these losses."""
     lab.lose(wifi=losses.wifi_percent, lte=losses.lte_percent)
-    lab.stalled()  # discard what came before
+    lab.stalled()  # resets it
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + seconds)
     stalled = lab.stalled()
@@ -73,15 +72,14 @@ def run_datagrams(lab: Laboratory, mode: str, losses: Losses, seconds: float) ->
 
 
 def run_cuts(lab: Laboratory, mode: str, cuts: int) -> CutRun:
-    """Run two streams in the current mode while Wi-Fi is cut."""
-    lab.stalled()  # discard what came before
+    lab.stalled()  # resets it
     with both_ways(lab, THIN_PPS) as both:
         moments = list(cut_repeatedly(lab, cuts))
     return CutRun(mode, moments, both.ways, lab.stalled())
 
 
 def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
-    """Cut Wi-Fi again and again; yield the time of each cut. It is whole before, between and after cuts."""
+    """Cut Wi-Fi repeatedly; yield each cut's time. Wi-Fi is whole before, between and after."""
     began = time.monotonic()
     for number in range(cuts):
         till(began + (2 * number + 1) * CUT_S)
@@ -95,7 +93,7 @@ def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
 
 @contextmanager
 def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES) -> Iterator[BothWays]:
-    """Run a stream each way; the results are known after the block."""
+    """Run a stream each way; results follow the block."""
     both = BothWays()
     with (
         numbered(lab.client, lab.server, SERVER, rate_pps, payload_bytes) as up,
@@ -107,7 +105,7 @@ def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 
 
 def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> float:
-    """Estimate when a lost datagram was sent, from the last earlier one that arrived."""
+    """Estimate when a lost datagram was sent, from the last earlier arrival."""
     before = bisect_left(came, number) - 1
     if before < 0:
         return float("-inf")
@@ -119,7 +117,7 @@ def _summary(ways: Mapping[str, Counted]) -> str:
     return "; ".join(each)
 
 
-# Pings while Wi-Fi is lossy, is cut, or is only sometimes the faster path
+# Pings while Wi-Fi is lossy, is cut, or varies in speed
 
 PING_EVERY_S = 0.01
 SUMMARY = re.compile(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?")
@@ -139,7 +137,7 @@ class PingRun:
 
 def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
     lab.lose(wifi=scenario.before_percent, lte=0)
-    lab.stalled()  # discard what came before
+    lab.stalled()  # resets it
     words = ["ping", "-q", "-c", str(count), "-i", str(PING_EVERY_S), "-W", "1", "-I", CLIENT, SERVER]
     began = time.monotonic()
     with lab.client.popen(words, stderr=subprocess.STDOUT, text=True) as pinging:
@@ -153,7 +151,7 @@ def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
 
 
 def ping_counts(output: str) -> tuple[int, int, int]:
-    """Return the pings sent, lost and duplicated, from ping's summary."""
+    """Return ping's counts: sent, lost, duplicated."""
     found = SUMMARY.search(output)
     if found is None:
         raise ExperimentFailed(f"ping printed no summary, only {output.strip()!r}")

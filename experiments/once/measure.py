@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run everything in a plan; variants that are compared take turns in one laboratory."""
+"""Run a plan; compared variants take turns in one laboratory."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from lab.traffic.streaming import till
 from topologies.natted import DEFAULT_MTU, OUTER, nat
 from topologies.twin import FAR
 
-# A flood of numbered packets through the kernel program, over two paths that delay them and lose bursts
+# A flood of numbered packets through the kernel program
 #
-# agent/elimination/deluge_test.go sends and counts them over devices of its own: no switch here is that fast.
+# agent/elimination/deluge_test.go uses its own devices: no switch here is that fast.
 
 GO = TREE / "setup" / "go.sh"
 TEST = "TestOfADelugeByTwoBadPathsNothingIsLostByElimination"
@@ -58,10 +58,10 @@ LONGEST = "20m"
 
 @dataclass(frozen=True, slots=True)
 class FloodRun:
-    """Packet counts; the fields are those of the Go test's JSON."""
+    """Packet counts, named as in the Go test's JSON."""
 
     sent: int
-    lost_by_both: int  # on both paths
+    lost_by_both: int  # both paths
     delivered: int
     lost_by_elimination: int
     duplicated: int
@@ -72,7 +72,7 @@ class FloodRun:
     room_before: int  # identities
     room: int
     seconds: float
-    stalled: str = ""  # nothing that is counted depends on time
+    stalled: str = ""  # counts do not depend on time
 
     def __str__(self) -> str:
         told = f"{self.lost_by_both} lost by both paths, {self.lost_by_elimination} by elimination"
@@ -85,15 +85,15 @@ def run_flood(packets: int) -> FloodRun:
         told = Path(place) / "told"
         words = ("test", "-count=1", f"-timeout={LONGEST}", "-run", f"^{TEST}$", "./agent/elimination", "-args")
         many = ("-packets", str(packets), "-told", str(told))
-        done = run(str(GO), "-C", str(TREE), *words, *many, check=False)  # losses are a result, not a failure
+        done = run(str(GO), "-C", str(TREE), *words, *many, check=False)  # losses are a result
         if not told.exists():
             raise ExperimentFailed(f"the deluge of {packets} packets did not finish: {done.stdout}{done.stderr}")
         return FloodRun(**json.loads(told.read_text(encoding="utf-8")))
 
 
-# A silent death of Wi-Fi, its ports up: the time until it is reported, and until neither switch copies onto it
+# A silent death of Wi-Fi, its ports up: until reported, and until no switch copies onto it
 
-BEFORE_S = 3.0  # both paths have brought copies, in two reports
+BEFORE_S = 3.0  # both paths bring copies, in two reports
 GROUPS_LOOK_EVERY_S = 0.005
 WITHIN_S = 20.0
 REPORTED_WITHIN_S = 2.0  # promised
@@ -101,9 +101,9 @@ REPORTED_WITHIN_S = 2.0  # promised
 
 @dataclass(frozen=True, slots=True)
 class DeathRun:
-    reported_s: float  # from the death until the controller reports, for either site, that Wi-Fi brings no copies
+    reported_s: float  # until the controller reports, for either site, that Wi-Fi brings no copies
     cleared_s: Mapping[str, float]  # from then until no group of a site sends on Wi-Fi
-    log: str  # the controller's log meanwhile
+    log: str  # controller's log meanwhile
     stalled: str
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ def run_death(lab: Laboratory) -> DeathRun:
     """Let Wi-Fi die silently while everything is copied."""
     reported_at, gone = None, dict[str, float]()
     log_before = len(lab.controller.log_text())
-    lab.stalled()  # discard what came before
+    lab.stalled()  # resets it
     with both_ways(lab, THIN_PPS):
         till(time.monotonic() + BEFORE_S)
         death = time.monotonic()
@@ -130,7 +130,7 @@ def run_death(lab: Laboratory) -> DeathRun:
                     f"groups still send on Wi-Fi {WITHIN_S:.0f} s after its death, except at {[*gone]}"
                 )
             till(time.monotonic() + GROUPS_LOOK_EVERY_S)
-    # The two are polled in turn, so the groups may be seen first.
+    # polled in turn: groups may show it first
     left = {site: max(0.0, moment - reported_at) for site, moment in gone.items()}
     return DeathRun(reported_at - death, left, lab.controller.log_text()[log_before:], lab.stalled())
 
@@ -140,25 +140,25 @@ def _is_reported(lab: Laboratory) -> bool:
     return any(silent["uplink"] == ACTIVE for one in gateways for silent in one["copies"]["silent"])
 
 
-# Tunnels: the cost of their headers, and the loss while the far end learns another outer address
+# Tunnels: cost of headers, and loss while the far end learns another outer address
 
-ADDRESSES = tuple(f"{OUTER[ACTIVE]}.{last}" for last in (77, 10))  # in turns; the last one is the original
+ADDRESSES = tuple(f"{OUTER[ACTIVE]}.{last}" for last in (77, 10))  # in turns; the last is the original
 TUNNEL_PORT = f"tf-{ACTIVE}"
-AROUND_S = 1.0  # observed before the address changes, and after the far end follows
+AROUND_S = 1.0  # before the address changes, and after the far end follows
 PEER_LOOK_EVERY_S = 0.01
 FOLLOWED_WITHIN_S = 3.0  # promised
-FRAME_BYTES = 14  # in front of an IP packet
-# In front of TCP's payload: IPv4 and TCP, timestamps, and MPTCP's mapping with an acknowledgement.
+FRAME_BYTES = 14  # before an IP packet
+# Before TCP's payload: IPv4, TCP, timestamps, and MPTCP's mapping with an acknowledgement.
 HEADER_BYTES = 20 + 20 + 12 + 24
 TUNNEL_BYTES = FRAME_BYTES + 20 + 8 + 8  # Ethernet inside; IPv4, UDP and VXLAN
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelRun:
-    """A run that is also made over plain uplinks."""
+    """A run that plain uplinks get too."""
 
     run: PingRun | BulkRun
-    largest_bytes: int  # of an inner IP packet
+    largest_bytes: int  # inner IP packet
 
     def __str__(self) -> str:
         return f"through tunnels of {self.largest_bytes} bytes: {self.run}"
@@ -171,7 +171,7 @@ class TunnelRun:
 @dataclass(frozen=True, slots=True)
 class AddressChangeRun:
     mode: str
-    took_s: float  # until the far site's kernel sends to the new address
+    took_s: float  # until the far kernel sends to the new address
     ways: Mapping[str, Counted]
     stalled: str
 
@@ -193,8 +193,8 @@ class AddressChangeRun:
 
 
 def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChangeRun:
-    """Change the outer address of Wi-Fi's NAT in the current mode, and wait until the far site follows."""
-    lab.stalled()  # discard what came before
+    """Change the outer address of Wi-Fi's NAT, and wait until the far site follows."""
+    lab.stalled()  # resets it
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + AROUND_S)
         changed = time.monotonic()
@@ -204,19 +204,19 @@ def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChang
                 raise ExperimentFailed(
                     f"{FAR}: {TUNNEL_PORT} did not follow its peer to {address} within {WITHIN_S:.0f} s"
                 )
-            time.sleep(PEER_LOOK_EVERY_S)  # the kernel sends no event for an entry that another process changed
+            time.sleep(PEER_LOOK_EVERY_S)  # the kernel sends no event for another process's entry
         took_s = time.monotonic() - changed
         till(time.monotonic() + AROUND_S)
     return AddressChangeRun(mode, took_s, both.ways, lab.stalled())
 
 
 def goodput_share_in_tunnels(largest_bytes: int) -> float:
-    """Return the share of TCP's goodput over Ethernet that a full link keeps in tunnels."""
+    """Return the share of TCP's Ethernet goodput that a full link keeps in tunnels."""
     inside = (largest_bytes - HEADER_BYTES) / (FRAME_BYTES + TUNNEL_BYTES + largest_bytes)
     return inside * (FRAME_BYTES + DEFAULT_MTU) / (DEFAULT_MTU - HEADER_BYTES)
 
 
-ATTEMPTS = 4  # repeat when the machine stalled
+ATTEMPTS = 4  # when the machine stalled
 Run: TypeAlias = (
     PingRun
     | DatagramRun
@@ -233,7 +233,6 @@ Run: TypeAlias = (
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     yield run_flood(plan.deluge)
     with laboratory(TWIN, logs) as lab:
         yield from _pings(lab, plan, reordered=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan what is sent, how often, and over which losses."""
+"""Plan traffic, repetitions and losses."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-ONCE, SINGLE, OFF = "bicast", "single", "off"  # modes; with an agent at each site, bicast delivers each packet once
+ONCE, SINGLE, OFF = "bicast", "single", "off"  # with an agent at each site, bicast delivers once
 MODES = (ONCE, SINGLE, OFF)
 TWICE = "bicast, TCP twice"  # without agents
-# Wi-Fi takes 0 to 30 ms and LTE 15 ms, each way: either may be first.
+# Wi-Fi takes 0 to 30 ms, LTE 15 ms, each way: either may be first.
 JITTER = {"wifi_jitter_ms": 30.0, "lte_delay_ms": 15.0}
-# A copied upload keeps LTE's queue full. After a cut new data waits behind that queue, whose contents Wi-Fi already
-# delivered. So no pause is shorter than the queue of the remaining path: 60 kB and 150 kB here.
+# A copied upload keeps LTE's queue full. After a cut new data waits behind it, although Wi-Fi delivered its contents.
+# So no pause is shorter than the remaining path's queue: 60 kB and 150 kB here.
 UPLOADS: Mapping[str, tuple[float, ...]] = {ONCE: (48, 120), SINGLE: (120,)}  # LTE's full queue in ms, by mode
 
 
@@ -26,7 +26,6 @@ class Losses:
 
     @property
     def both(self) -> float:
-        """Return the share of packets that both paths lose."""
         return self.wifi_percent * self.lte_percent / 10_000
 
     def __str__(self) -> str:
@@ -53,20 +52,20 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/once
-    rounds: int  # of pings and of requests
+    name: str  # stem of files in results/once
+    rounds: int  # pings and requests
     pings: int
-    percent: tuple[float, ...]  # losses of Wi-Fi and of LTE, in all combinations
-    beside: tuple[Losses, ...]  # losses with which single and off are measured too
+    percent: tuple[float, ...]  # losses, in all combinations of paths
+    beside: tuple[Losses, ...]  # losses with single and off too
     flow_s: float
     ask_s: float
-    cuts: int  # in each mode, with datagrams
+    cuts: int  # per mode, with datagrams
     upload_cuts: int  # with an upload
     deluge: int  # packets
     bulk_s: float
-    blacks: int  # downloads in each mode
+    blacks: int  # downloads per mode
     deaths: int
-    tunnelled: int  # rounds of everything through tunnels
+    tunnelled: int  # rounds through tunnels
 
     @property
     def flows(self) -> tuple[tuple[str, Losses], ...]:

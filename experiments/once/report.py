@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: losses beside those by chance, answer times, and the cost of cuts and deaths."""
+"""Rows, figures and plot: losses, answer times, and the cost of cuts and deaths."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from experiments.once.plan import OFF, ONCE, SINGLE, TWICE, UPLOADS, Losses
 from experiments.once.transfers import BLACK_S, LOSSES, RATE_PER_S, BlackoutRun, BulkRun, RequestRun, UploadRun
 from lab.results.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
 
-# Losses by chance: the binomial distribution without its extreme tails
+# Losses by chance
 
 SIGMAS = 4.5
 
 
 def interval(tries: int, chance: float) -> tuple[int, int]:
-    """Return an interval of the binomial distribution whose tails have the weight of SIGMAS in a normal one."""
+    """Return a binomial interval with the tails of SIGMAS in a normal distribution."""
     if chance in (0, 1):
         return round(tries * chance), round(tries * chance)
     beyond = NormalDist().cdf(-SIGMAS)
@@ -49,7 +49,7 @@ def _probability(hits: int, tries: int, chance: float) -> float:
 
 
 def _tail(odds: Sequence[float], beyond: float) -> int:
-    """Return how many of the first outcomes together are less likely than `beyond`."""
+    """Return how many first outcomes together are less likely than `beyond`."""
     total = 0.0
     for number, each in enumerate(odds):
         total += each
@@ -62,7 +62,7 @@ LOST_PER_CUT, PAUSE_MS = 2, 100
 LEFT_MS = 1000
 COUNTED = ("what", "how", "mode", "way", "sent", "lost", "duplicated", "p50_ms", "p99_ms", "longest_ms")
 HEADER = (*COUNTED, "mbit_s", "dsacks", "sent_again", "in_vain", "wire_percent")
-# For 48.8 MB with one path black in the middle, by MPTCP schedulers; published, not verified here.
+# For 48.8 MB with one path black in the middle, by MPTCP scheduler; published, not verified here.
 PUBLISHED = (("default", 106, 106), ("redundant, screened", 246, 293), ("redundant, unscreened", 1900, 1900))
 
 
@@ -119,7 +119,7 @@ def _of_flows(runs: Sequence[DatagramRun]) -> Iterator[Figure]:
 
 
 def _by_chance(losses: Losses, sent: int) -> Promise:
-    """Return the promise that losses are those of both paths, in percent of what was sent."""
+    """Return the promise: both paths' losses, in percent of packets sent."""
     least, most = interval(sent, losses.both)
 
     def kept(percent: float) -> bool:
@@ -299,8 +299,6 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
                 counts = (each.sent, len(each.lost), each.duplicates)
                 yield "followed", "another outer address", run.mode, way, *counts, "", "", f"{run.took_s * 1000:.1f}"
 
-
-# Plot: losses beside those by chance, answer times, costs of cuts and deaths
 
 COLOURS = {ONCE: "tab:blue", SINGLE: "tab:orange", OFF: "tab:grey", TWICE: "tab:green"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure TCP over the two paths: bulk, a download over a black Wi-Fi, requests, uploads under cuts."""
+"""Measure TCP over the two paths."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 from topologies.twin import RATES_BPS
 
-# The kernel's counters: TCP of a machine's namespace, and bytes by device
-#
-# RFC 2883: the receiver reports a segment that it already had, delivered or still queued.
+# The kernel's counters
 
-# RFC 2883: the receiver says that a segment came which it had; twice of what it has delivered, twice of what waits.
+# RFC 2883: the receiver reports a segment that it already had, delivered or still queued.
 DSACKS = ("TcpExt:TCPDSACKRecv", "TcpExt:TCPDSACKOfoRecv")
-# The sender found that a retransmitted segment was not lost, and undid its reaction.
+# The sender undid its reaction: a retransmitted segment was not lost.
 UNDO_COUNTERS = tuple(f"TcpExt:TCP{how}Undo" for how in ("Full", "Partial", "DSACK", "Loss"))
 
 
 @dataclass(frozen=True, slots=True)
 class FrameBytes:
     came: int
-    left: int  # without what a queue or a loss took
+    left: int  # without a queue's or a loss's
 
 
 def segments(machine: Machine) -> Counter[str]:
-    """Return the counters by group and name, as `nstat` joins them: Tcp:OutSegs."""
+    """Return the counters named as in `nstat`: Tcp:OutSegs."""
     found: Counter[str] = Counter()
     for table in ("snmp", "netstat"):
         lines = Path(f"/proc/{machine.pid}/net/{table}").read_text().splitlines()
@@ -51,7 +49,7 @@ def segments(machine: Machine) -> Counter[str]:
 
 
 def frame_bytes(*devices: str, pid: int | str = "self") -> FrameBytes:
-    """Return the bytes of these devices together, in the namespace of this process."""
+    """Return these devices' bytes in the namespace of this process."""
     came = left = 0
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
         name, _, words = line.partition(":")
@@ -61,9 +59,9 @@ def frame_bytes(*devices: str, pid: int | str = "self") -> FrameBytes:
     return FrameBytes(came, left)
 
 
-# A bulk transfer over clean paths, with copies and without
+# A bulk transfer over clean paths
 
-BULK_STEADY_S = 1.0  # after its start, while the sender looks for the rate
+BULK_STEADY_S = 1.0  # the sender looks for the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +69,10 @@ class BulkRun:
     how: str
     way: str
     bps: float
-    segments: int  # by the sender, with retransmits
+    segments: int  # with retransmits
     dsacks: int  # received by the sender
     retransmits: int
-    spurious_reactions: int  # reactions to supposed losses
+    spurious_reactions: int  # to supposed losses
     whole: bool
     stalled: str
 
@@ -90,13 +88,12 @@ class BulkRun:
 
 
 def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
-    """Run a bulk transfer in the current mode."""
     lab.forget()
     sender = lab.client if way == UP else lab.server
     with streaming(lab.server, lab.client, SERVER, upload=way == UP) as stream:
         stream.await_flowing()
         till(time.monotonic() + BULK_STEADY_S)
-        lab.stalled()  # discard what came before
+        lab.stalled()  # resets it
         before, began = segments(sender), time.monotonic()
         till(began + seconds)
         after, ended = segments(sender), time.monotonic()
@@ -116,10 +113,10 @@ def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
     )
 
 
-# A long download, during which Wi-Fi goes black for a while
+# A download while Wi-Fi is black for some time
 
 DOWNLOAD_BYTES = 48_800_000  # of payload
-FRAMES = 1.06  # bytes of frames per byte of payload
+FRAMES = 1.06  # frame bytes per payload byte
 BLACK_S = 10.0
 DOWNLOAD_WITHIN_S = 120.0
 
@@ -127,8 +124,8 @@ DOWNLOAD_WITHIN_S = 120.0
 @dataclass(frozen=True, slots=True)
 class BlackoutRun:
     mode: str
-    moment: float  # time.monotonic() when Wi-Fi went black
-    wire_bytes: int  # of frames, on both paths and both ways
+    moment: float  # time.monotonic() of the blackout
+    wire_bytes: int  # of frames, both paths and ways
     streamed: Streamed
     stalled: str
 
@@ -150,13 +147,12 @@ class BlackoutRun:
 
 
 def run_blackout(lab: Laboratory, mode: str) -> BlackoutRun:
-    """Run the download in the current mode."""
     lab.forget()
     uplinks = [uplink.port for site in lab.sites for uplink in site.uplinks]
     before = frame_bytes(*uplinks).left
     with streaming(lab.server, lab.client, SERVER) as stream:
         stream.await_flowing()
-        lab.stalled()  # discard what came before
+        lab.stalled()  # resets it
         begun = _received_bytes(lab)
         _await_received(lab, begun + round(FRAMES * DOWNLOAD_BYTES / 2))
         moment = time.monotonic()
@@ -184,13 +180,13 @@ def _await_received(lab: Laboratory, wanted: int) -> None:
         till(time.monotonic() + LOOK_EVERY_S)
 
 
-# Requests over lossy paths, and an upload under cuts of Wi-Fi
+# Requests over lossy paths, and an upload under cuts
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("questions.py"))]
 PORT = 7500
 RATE_PER_S = 200
 LOSSES = Losses(10, 1)
-UPLOAD_STEADY_S = 2.0  # after its start, while the sender fills every queue
+UPLOAD_STEADY_S = 2.0  # the sender fills every queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +204,8 @@ class RequestRun:
 @dataclass(frozen=True, slots=True)
 class UploadRun:
     mode: str
-    queue_ms: float  # the delay of LTE's full queue
-    moments: Sequence[float]  # time.monotonic() of each cut of Wi-Fi
+    queue_ms: float  # of LTE's full queue
+    moments: Sequence[float]  # time.monotonic() of cuts
     streamed: Streamed
     stalled: str
 
@@ -224,14 +220,13 @@ class UploadRun:
 
     @property
     def pauses_s(self) -> list[float]:
-        """Return the longest pause of each cut, until Wi-Fi is restored."""
+        """Return each cut's longest pause, until Wi-Fi is restored."""
         return [self.streamed.longest_pause_s(moment, moment + CUT_S) for moment in self.moments]
 
 
 def run_requests(lab: Laboratory, mode: str, seconds: float) -> RequestRun:
-    """Exchange requests and answers in the current mode."""
     lab.lose(wifi=LOSSES.wifi_percent, lte=LOSSES.lte_percent)
-    lab.stalled()  # discard what came before
+    lab.stalled()  # resets it
     with lab.server.popen([*PROGRAM, "answer", str(PORT)], stderr=None, text=True) as answering:
         try:
             assert answering.stdout is not None
@@ -248,7 +243,6 @@ def run_requests(lab: Laboratory, mode: str, seconds: float) -> RequestRun:
 
 
 def run_upload(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> UploadRun:
-    """Run an upload under cuts in the current mode."""
     lab.forget()
     lte = lab.net.uplink("lte").forward
     before = lte.shape.queue_bytes
@@ -256,7 +250,7 @@ def run_upload(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> Upload
     with streaming(lab.server, lab.client, SERVER, upload=True) as stream:
         stream.await_flowing()
         till(time.monotonic() + UPLOAD_STEADY_S)
-        lab.stalled()  # discard what came before
+        lab.stalled()  # resets it
         moments = list(cut_repeatedly(lab, cuts))
         stalled = lab.stalled()
         streamed = stream.finish()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's other method, from the sender alone.
+"""`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's sender-only method.
 
-Send datagrams of each length, shuffled within each try, to a closed port, and time the ICMP error. Writes
-`length,sent_ns,heard_ns`. Linux quotes as much of the datagram as fits into 576 bytes: up to there a longer datagram
-has a longer error.
+Time ICMP errors for datagrams to a closed port, their lengths shuffled within each try. Writes
+`length,sent_ns,heard_ns`. Linux quotes as much as fits into 576 bytes: up to there a longer datagram has a longer
+error.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def main() -> None:
 
 
 def error_time(sock: socket.socket, datagram: bytes) -> int | None:
-    """Return when the error arrived; None: too late."""
+    """Return the error's arrival; None: too late."""
     try:
         sock.send(datagram)
     except ConnectionRefusedError:
-        return None  # the error of an earlier datagram, which came too late
+        return None  # late error of an earlier datagram
     readable, _, _ = select.select([sock], [], [], PATIENCE_S)
     heard = time.time_ns()
     if not readable:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure each link by probes between the ends and by ICMP errors, and run every estimator."""
+"""Measure links by probes and by ICMP errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 from topologies.measured import DEVICE, FAR, MeasuredTopo
 
-# Clocks of two hosts: both ends share one clock here, so a crystal's drift is added to the far end's
+# Both ends share a clock: a crystal's drift is added to the far one
 #
-# 33 us a second, as the paper measured (figure 1), with the wander of a processor's temperature.
+# 33 us/s, as the paper measured (figure 1), wandering with a processor's temperature.
 SKEW = 33e-6
 WANDER = 1e-7  # of the skew, per second
 
 
 def add_drift(samples: Samples, seed: int) -> tuple[Samples, float]:
-    """Add drift to the far clock; return its mean too, in seconds per second."""
+    """Add drift to the far clock; return its mean too, in s/s."""
     dice = np.random.default_rng(seed)
     passed = np.diff(samples.sent, prepend=samples.sent[0])
     skew = SKEW + np.cumsum(dice.normal(0, WANDER * np.sqrt(np.maximum(passed, 0))))
@@ -50,8 +50,8 @@ AGENT = TREE / "build" / "bicast-agent"
 ERRORS = Path(__file__).with_name("errors.py")
 PORT, CLOSED_PORT = 4400, 9
 TRAINS = 20
-ATTEMPTS = 3  # repeat when the machine stalled
-ERROR_ROUNDS = 3  # of each link
+ATTEMPTS = 3  # when the machine stalled
+ERROR_ROUNDS = 3  # per link
 ERROR_TRIES, ERROR_EVERY_US = 10, 10_000  # as in the paper
 PATIENCE_S = 120.0
 TRUNCATED_BELOW = 600  # bytes; errors quote shorter datagrams completely
@@ -62,15 +62,15 @@ class Run:
     link: Link
     number: int
     sent: int
-    samples: Samples  # with drifting clocks
-    added: float  # to the far end's clock, in seconds per second
+    samples: Samples  # drifting clocks
+    added: float  # to the far clock, in s/s
     paper: Slope
     one_way: Slope
-    drifting: Slope  # also one way, as if both ends had one clock
+    drifting: Slope  # one way, as if both ends had one clock
     round_trip: Slope
     rate: Rate | Unknown
     trains: Rate | Unknown
-    errors: Slope | None  # the paper's other method; None: not measured in this run
+    errors: Slope | None  # the paper's other method; None: not measured
     long_errors: Slope | None
     alpha: Alpha
     stalled: str
@@ -118,7 +118,7 @@ def calibrate() -> Alpha:
     slopes: list[Slope] = []
     with _raised(CALIBRATION) as (net, key):
         for _ in range(CALIBRATIONS * ATTEMPTS):
-            _stalled(net, CALIBRATION)  # discard what came before
+            _stalled(net, CALIBRATION)  # resets it
             slope = one_way(probe(net, key, CALIBRATION).samples)
             slopes += [] if _stalled(net, CALIBRATION) else [slope]
             if len(slopes) == CALIBRATIONS:
@@ -131,7 +131,7 @@ def calibrate() -> Alpha:
 
 
 def run_probe(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Run:
-    _stalled(net, link)  # discard what came before
+    _stalled(net, link)  # resets it
     probed = probe(net, key, link)
     samples, added = add_drift(probed.samples, number)
     errors, long_errors = by_errors(net) if number < ERROR_ROUNDS else (None, None)
@@ -158,13 +158,13 @@ def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
 
 
 def by_errors(net: Stage) -> tuple[Slope, Slope]:
-    """Estimate from all errors, and from those that quote only a part of the datagram."""
+    """Estimate from all errors, and from those with a truncated datagram."""
     samples = errors_of(net.machine("near"), net.machine("far"))
     return paper(samples), paper(_only(samples, samples.lengths >= TRUNCATED_BELOW))
 
 
 def errors_of(near: Machine, far: Machine) -> Samples:
-    """Return samples without the far end's times: the delay is the round trip."""
+    """Return samples whose delay is the round trip."""
     far.run("sysctl", "--quiet", "--write", "net.ipv4.icmp_ratelimit=0")
     numbers = (CLOSED_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
     done = near.run(sys.executable, str(ERRORS), FAR, *map(str, numbers), timeout_s=PATIENCE_S)
@@ -205,7 +205,7 @@ def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
 
 
 def _stalled(net: Stage, link: Link) -> str:
-    """Return the lateness since the previous call; the kernel's own links cannot tell."""
+    """Return the lateness; kernel links cannot tell."""
     if link.bucket:
         return ""
     late = net.uplink(DEVICE).lateness()

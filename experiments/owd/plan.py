@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STEP_BYTES, LONGEST_BYTES = 16, 1440  # of payload, as in the paper
+STEP_BYTES, LONGEST_BYTES = 16, 1440  # payload, as in the paper
 LENGTHS = LONGEST_BYTES // STEP_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     rate_bps: int
-    others: float = 0.0  # share of the rate taken by cross traffic
-    bucket: bool = False  # the kernel's token bucket, which does not delay single packets
+    others: float = 0.0  # cross traffic's share of the rate
+    bucket: bool = False  # the kernel's, which does not delay single packets
 
     def __str__(self) -> str:
         told = f"{self.rate_bps / 1e6:g} Mbit/s"
@@ -33,8 +33,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/owd
-    rounds: int  # of each link
+    name: str  # stem of files in results/owd
+    rounds: int  # per link
     links: tuple[Link, ...]
 
 

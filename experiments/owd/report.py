@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the estimates, beside paper 004's tables 2 to 6 and figures 2 and 6 to 9."""
+"""Rows, figures and plot, beside paper 004's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.owd.plan import CALIBRATION, Link
 from experiments.paper import paper004
 from lab.results.figures import Figure, at_least, at_most, figure, middle, worst
 
-WITHIN = {10_000_000: 1.0, 100_000_000: 1.0, 1_000_000_000: 3.0}  # percent, of the mean
+WITHIN = {10_000_000: 1.0, 100_000_000: 1.0, 1_000_000_000: 3.0}  # percent of the mean
 INSIDE = 0.9  # 108 of 120
 SKEW_PPM = 3.0
 TRAINS_WITHIN = 10.0
@@ -124,7 +124,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     yield link.rate_bps, link.others, int(link.bucket), run.number, run.sent, run.lost, *rate, *slopes, trains, *drifts
 
 
-# Plot: paper 004's figures 2 and 6 to 9 for this run, delays by packet length with fitted lines
+# Plot: paper 004's figures 2 and 6 to 9
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
@@ -142,7 +142,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
 
 
 def _delays(panel: Axes, run: Run) -> None:
-    """Plot the first run, including the far end's drift."""
+    """Plot the first run, including the far clock's drift."""
     samples = run.samples
     delays = (samples.received - samples.sent) * 1e6
     delays -= delays.min()

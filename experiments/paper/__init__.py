@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five papers' printed values, as the experiments read them."""
+"""The five papers' printed values."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what paper 001 says about its figures 5 to 10, for which it has no tables."""
+"""Read paper 001's statements about figures 5 to 10, which have no tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FILE = Path(__file__).parent / "001_said.csv"
 @dataclass(frozen=True, slots=True)
 class RelayCounts:
     pairs: int
-    better: int  # pairs with a better relay by ping; the next three are about these
-    any_count: int | None  # ping's relay passes the filter of numbers with (p, q) = (0, 1)
-    any_distance: int | None  # the filter of RTTs with (x, y) = (0, 1)
+    better: int  # pairs with a better relay by ping, as in the next three
+    any_count: int | None  # ping's relay passes the number filter, (p, q) = (0, 1)
+    any_distance: int | None  # the RTT filter, (x, y) = (0, 1)
     survive: int  # both, as printed
-    triples: int  # transfers between senders, receivers and relays
-    worse: int  # those in which direct was better
+    triples: int  # transfers: senders, receivers, relays
+    worse: int  # direct was better
     direct_by_theory_percent: int  # measured direct throughput, relative to the equation
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read paper 002's seconds for 500 MB, by Wi-Fi loss up and down (tables 5 and 6)."""
+"""Read paper 002's seconds for 500 MB, by Wi-Fi loss (tables 5 and 6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLES = {"bicast": "002_table5_bicast_seconds.csv", "plain": "002_table6_plain_
 
 
 def seconds(how: str) -> dict[tuple[int, int], float]:
-    """Return the seconds by loss up and down in percent; `how` is bicast or plain."""
+    """Return seconds by loss up and down in percent; `how` is bicast or plain."""
     with (Path(__file__).parent / TABLES[how]).open(encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what paper 003 says about its figure 4, for which it has no table: throughput by size of writes."""
+"""Read paper 003's statements about figure 4, which has no table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEST = "best"
 
 @dataclass(frozen=True, slots=True)
 class WriteStatement:
-    """A statement about writes of these sizes, by so many terminals at one access point."""
+    """Writes of these sizes, by so many terminals at one access point."""
 
     terminals: int
     least_block_bytes: int

@@ -12,7 +12,7 @@ FILE = Path(__file__).parent / "004_tables.csv"
 
 @dataclass(frozen=True, slots=True)
 class PaperValue:
-    """A value of one link between two hosts."""
+    """One link's value between two hosts."""
 
     table: int
     what: str

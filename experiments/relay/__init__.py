@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the cost and the gain of papers 001 and 002's relay.
+"""Measure cost and gain of papers 001 and 002's relay.
 
 ./bicast experiment relay            the short form of each part
 ./bicast experiment relay --full
 
 `python -m experiments.relay PART ... [--full] [--json]` runs only these parts; with --json each prints a document.
 
-cost        gateway and relay, compared with a direct connection and with other proxies
-halfway     their gain where the relay halves a long round trip, with a small window
-planet      paper 001's figures 7 to 10: three ways to choose a relay, on a generated planet
-transfers   its figures 5 and 6: the gain of a relay in transfers over emulated links, and the prediction
+cost        gateway and relay, beside a direct connection and other proxies
+halfway     their gain with a small window, half way on a long round trip
+planet      paper 001's figures 7 to 10: three choices of relays, on a generated planet
+transfers   its figures 5 and 6: gain over emulated links, and the prediction
 parallel    one connection over two relays at once
-moves       a download on a lossy Wi-Fi, relayed or direct: left to policies, and kept on Wi-Fi
-home        a terminal without MPTCP behind a bad Wi-Fi: relayed in each mode, or not
+moves       a download on a lossy Wi-Fi: left to policies, and kept
+home        a terminal without MPTCP behind a bad Wi-Fi
 """
 
 from __future__ import annotations

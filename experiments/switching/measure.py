@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switch the active path of a download again and again, and compare with the same download without switches."""
+"""Switch a download's active path repeatedly, and compare with no switches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import PORT, Streamed, streaming, till
 from topologies.paper import SERVER
 
-# A capture at one end of a stream: when MP_PRIO passed, and when each path carried data
+# A capture of a stream: MP_PRIO, and each path's data
 
 MP_PRIO = "5"  # RFC 8684, 3.3.8
 SNAPPED_BYTES = 128  # link, IPv4 and TCP with all options
@@ -31,14 +31,14 @@ FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "ip.id", "tcp.len", "tcp.optio
 
 @dataclass(slots=True)
 class StreamCapture:
-    """A capture: moments of time.monotonic() in order; paths are named by the client's address."""
+    """Moments of time.monotonic() in order; paths are named by the client's address."""
 
     data: dict[str, list[float]] = field(default_factory=dict)
-    priorities: list[float] = field(default_factory=list)  # copies of the gateway count once
-    known: set[tuple[str, str]] = field(default_factory=set)  # by sender and IP identification
+    priorities: list[float] = field(default_factory=list)  # the gateway's copies count once
+    known: set[tuple[str, str]] = field(default_factory=set)  # sender and IP identification
 
     def first_data(self, path: str, since: float, until: float, silent_s: float) -> float | None:
-        """Return when data first came on the path; None: nothing came, or earlier data was still arriving."""
+        """Return when data first came on the path; None: nothing, or earlier data was still arriving."""
         moments = self.data.get(path, [])
         if any(since - silent_s < moment <= since for moment in moments):
             return None
@@ -49,7 +49,7 @@ class StreamCapture:
 
 
 def captured_stream(machine: Machine, file: Path, packets: str = "tcp") -> AbstractContextManager[None]:
-    """Capture the stream into this file; `packets` is a tcpdump expression that precedes its port."""
+    """Capture the stream; `packets` is a tcpdump expression that precedes its port."""
     return captured(machine, file, f"{packets} port {PORT}", SNAPPED_BYTES, "-i", "any", "-B", "8192")
 
 
@@ -74,25 +74,25 @@ def _record(seen: StreamCapture, words: Sequence[str], offset_s: float) -> None:
 
 
 EVERY_S = 0.5
-SILENT_S = 0.05  # a path that was silent for so long has no earlier data left
+SILENT_S = 0.05  # earlier data has left such a silent path
 DEFAULT_UPLINK = "wifi"
 NEXT = (("wifi", "lte"), ("lte", "wifi"))
-STEADY_S = 2.0  # after a stream's start, while its sender fills every queue
-ATTEMPTS = 4  # repeat when the machine stalled
+STEADY_S = 2.0  # a stream's sender first fills every queue
+ATTEMPTS = 4  # when the machine stalled
 WITHIN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch; moments are of time.monotonic(), None if not seen or not distinguishable from earlier data."""
+    """Moments of time.monotonic(); None: not seen, or not distinguishable from earlier data."""
 
     old: str
     new: str
     ordered: float
-    answered_after_s: float  # until the order was answered
-    priority: float | None = None  # its first MP_PRIO, at the client
-    first_data: float | None = None  # at the client, on the new path
-    last_data: float | None = None  # on the old path
+    answered_after_s: float  # until the answer
+    priority: float | None = None  # first MP_PRIO, at the client
+    first_data: float | None = None  # at the client, new path
+    last_data: float | None = None  # old path
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class Run:
     actor: Actor
     queue: str
     number: int
-    switches: tuple[Switch, ...]  # none in the run for comparison
+    switches: tuple[Switch, ...]  # none in the compared run
     streamed: Streamed
-    since: float  # time.monotonic() when counting starts
+    since: float  # time.monotonic(), counting starts
     until: float
     priorities_received: int  # by the end that did not switch
-    stalled: str  # what the machine delayed, and by how much; empty: nothing
+    stalled: str  # what the machine delayed, and how long; "": nothing
 
     @property
     def bps(self) -> float:
@@ -117,7 +117,7 @@ class Run:
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, also stalled ones; the run without switches precedes the one with them."""
+    """Yield all runs, stalled ones too; one without switches precedes the one with them."""
     for actor in plan.actors:
         with _running_stage(actor, logs) as stage:
             for number, queue in product(range(1, plan.rounds + 1), plan.queues):
@@ -148,13 +148,13 @@ class _Stage:
                 captured_stream(lab.client, self.directory / "client.pcap"),
                 captured_stream(lab.server, self.directory / "server.pcap", "tcp dst"),
             ):
-                lab.stalled()  # discard what came before
+                lab.stalled()  # resets it
                 since = time.monotonic()
                 orders = [self._switch(since + at * EVERY_S, NEXT[at % 2]) for at in range(switches)]
                 till(since + lasts_s)
                 until = time.monotonic()
                 stalled = lab.stalled()
-                till(until + EVERY_S)  # let the effect of the last order arrive
+                till(until + EVERY_S)  # let the last order act
             streamed = stream.finish()
         seen = read(self.directory / "client.pcap")
         told_to = read(self.directory / "server.pcap") if self.actor.by_client else seen
@@ -162,7 +162,7 @@ class _Stage:
         return Run(self.actor, queue, number, told, streamed, since, until, len(told_to.priorities), stalled)
 
     def _begin_on(self, uplink: str) -> None:
-        """Wait until the stream uses only this path, steadily."""
+        """Wait until the stream steadily uses this path alone."""
         if self.agent is not None:
             self.agent.await_seeing()
         deadline = time.monotonic() + WITHIN_S
@@ -200,7 +200,7 @@ def _running_stage(actor: Actor, logs: Path) -> Iterator[_Stage]:
 
 
 def _with_capture(ordered: Switch, seen: StreamCapture) -> Switch:
-    """Return the switch with the times in the capture up to the next switch."""
+    """Return the switch with the capture's times up to the next switch."""
     since, until = ordered.ordered, ordered.ordered + EVERY_S
     return replace(
         ordered,

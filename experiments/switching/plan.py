@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the actors, the number of switches, and the sender's buffer."""
+"""Plan actors, switches, and the sender's buffer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUEUES = {"128 KiB": SHORT_QUEUE, "4 MiB": DEFAULT_QUEUE}  # the sender's buffer
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The actor that switches; `role` is that of the agent, if the controller orders it."""
+    """The actor that switches; `role` is its agent's, if the controller orders it."""
 
     name: str
     role: str | None
@@ -32,7 +32,7 @@ ACTORS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/switching
+    name: str  # stem of files in results/switching
     switches: int
     rounds: int
     actors: tuple[Actor, ...] = ACTORS

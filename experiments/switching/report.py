@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the switches: from each order to the first data, and each run's longest pause."""
+"""Rows, figures and plot: from order to first data, and longest pauses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topologies.switching import LTE_RTT_MS, WIFI_RTT_MS
 ONE_WAY_MS = WIFI_RTT_MS / 2 + LTE_RTT_MS / 2  # the order on one path, the data on the other
 MARGIN_MS = 15
 PAUSE_MS = 150
-THROUGHPUT = 0.95  # of the download without switches
+THROUGHPUT = 0.95  # of the unswitched download's
 HEADER = (
     "hand", "sender_queue", "run", "switch", "old", "new", "order_took_ms", "order_to_priority_ms",
     "order_to_first_data_ms", "priority_to_first_data_ms", "order_to_last_data_on_old_ms",
@@ -24,7 +24,7 @@ HEADER = (
 
 
 def figures(runs: Iterable[Run]) -> Iterator[Figure]:
-    """Yield the figures of the runs that count, by actor and sender's buffer."""
+    """Yield the figures by actor and sender's buffer."""
     good = [run for run in runs if not run.stalled]
     for actor, queue in dict.fromkeys((run.actor, run.queue) for run in good):
         those = [run for run in good if (run.actor, run.queue) == (actor, queue)]
@@ -67,7 +67,7 @@ def _spread(what: str, values: Sequence[float], promise: Promise | None) -> Iter
 
 
 def _after(switches: Iterable[Switch], one: str, other: str) -> list[float]:
-    """Return the milliseconds between two moments, for switches that have both."""
+    """Return the milliseconds between two moments, where both are known."""
     pairs = ((getattr(each, one), getattr(each, other)) for each in switches)
     return [(later - sooner) * 1000 for sooner, later in pairs if sooner is not None and later is not None]
 
@@ -88,8 +88,6 @@ def _row(run: Run, number: int, one: Switch) -> tuple[object, ...]:
 def _span(sooner: float | None, later: float | None) -> str:
     return "" if sooner is None or later is None else f"{(later - sooner) * 1000:.2f}"
 
-
-# Plot: the time from the order to the first data of each switch, and the longest pause of each run
 
 COLOURS = {"lte": "tab:orange", "wifi": "tab:blue"}
 

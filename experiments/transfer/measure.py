@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the downloads in the paper's laboratory. Each is a line of CSV, so that a stopped run resumes."""
+"""Run the downloads, each a line of CSV, so that a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Return whether the row counts: every byte arrived, by MPTCP."""
+        """Return whether every byte arrived, by MPTCP."""
         return self.sha256_ok and self.mptcp
 
 
@@ -92,15 +92,13 @@ def _truth(word: str) -> bool:
     return word == "yes"
 
 
-# Downloads in the paper's laboratory with its controller
-
 FILE = TREE / "topologies" / "paper.yaml"
-DIRECTORY = RESULTS / "transfer"  # logs of dead processes are saved there too; others are deleted
+DIRECTORY = RESULTS / "transfer"  # saves logs of dead processes too
 SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
-    """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
+    """Yield a row per task; consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
         yield from _in_one_laboratory(setting, those, size_bytes)
 
@@ -120,14 +118,13 @@ def _in_one_laboratory(setting: Setting, tasks: Iterable[Task], size_bytes: int)
                 pin_mode(controller.client, MODES[task.how])
                 wifi.forward.set(loss_percent=task.up_percent)
                 wifi.backward.set(loss_percent=task.down_percent)
-                # Otherwise TCP's cached metrics, ssthresh and reordering, would affect the next download.
+                # Cached ssthresh and reordering would affect the next download.
                 server.run("ip", "tcp_metrics", "flush")
                 got = download(client, file.url, timeout_s=size_bytes * 8 / SLOWEST_BPS)
                 yield Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, got.mptcp)
 
 
 def measure_missing(plan: Plan, rows: Rows) -> None:
-    """Run the downloads that have no good row yet."""
     done = {row.task for row in rows.read() if row.good}
     missing = [task for task in plan.tasks if task not in done]
     if done:

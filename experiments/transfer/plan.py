@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the downloads, their order, and the size of frames."""
+"""Plan the downloads, their order, and frame sizes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import product
 from experiments.paper import paper002
 
 CORNERS = tuple(product((0, 10), (0, 5)))  # of the paper's grid: Wi-Fi loss up and down, percent
-PROMISED = (10, 5)  # the corner with a promise for cubic
-MODES = {"plain": "off", "bicast": "bicast"}  # the paper's plain MPTCP: each subflow on its own uplink
+PROMISED = (10, 5)  # cubic's promised corner
+MODES = {"plain": "off", "bicast": "bicast"}  # plain MPTCP: each subflow on its own uplink
 REPEATS = 3
 
 
@@ -38,13 +38,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/transfer
+    name: str  # stem of files in results/transfer
     size_bytes: int
     tasks: tuple[Task, ...]  # tasks that can share a laboratory are adjacent
 
 
 def quick() -> Plan:
-    """Return the corners; promised values three times, but cubic's slow downloads only where LTE is backup, as in the
+    """Return the corners; promised values three times, cubic's slow downloads only where LTE is backup, as in the
     paper.
     """
     rounds = range(1, REPEATS + 1)
@@ -58,7 +58,7 @@ def quick() -> Plan:
 
 
 def full() -> Plan:
-    """Return the paper's whole grid, once for every setting before any repetition."""
+    """Return the paper's grid, every setting once before any repetition."""
     grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
     rounds = range(1, REPEATS + 1)
     tasks = (task for number, setting in product(rounds, SETTINGS) for task in _round(setting, grid, number))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts, tables, document and figures 4 to 9 of the downloads, beside those of paper 002."""
+"""Verdicts, tables and figures 4 to 9, beside paper 002's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.results.figures import Figure
 from topologies.paper import LTE_BPS, WIFI_BPS
 
 CUBIC_RATIO = 0.65  # of plain's time, at most
-BBR_OF_LIMIT = 1.20  # of the time that the limit allows, at most
+BBR_OF_LIMIT = 1.20  # of the limit's time, at most
 
 Cell = tuple[int, int]  # Wi-Fi loss up and down, percent
 
@@ -74,7 +74,7 @@ class Results:
         return [setting for setting in SETTINGS if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
-        """Return the measured cells, by loss down and then up."""
+        """Return measured cells, by loss down and then up."""
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
 
     def ratio(self, setting: Setting, cell: Cell) -> float | None:
@@ -94,7 +94,7 @@ class Verdict:
     promise: str
     setting: Setting
     bound: float
-    measured: float | None  # None: not measured yet
+    measured: float | None  # None: not yet
     where: Cell | None
     n: int
     paper: float | None = None
@@ -126,7 +126,6 @@ def _verdict(results: Results, setting: Setting) -> Verdict:
     return Verdict(promise, setting, BBR_OF_LIMIT, found[worst], worst, reading.n if reading else 0)
 
 
-# Tables for people, beside the paper's, and one document for programs
 WAYS = ("plain", "bicast")
 
 
@@ -241,9 +240,9 @@ def _cell(results: Results, setting: Setting, cell: tuple[int, int]) -> dict[str
     }
 
 
-# Paper 002's figures 4 to 9: seconds by Wi-Fi loss up, one figure per loss down
+# Paper 002's figures 4 to 9, one per loss down
 #
-# The first panel of each figure has the paper's curves, the others have the measurements, one per setting.
+# The first panel has the paper's curves, the others the measurements.
 FIRST_FIGURE = 4  # of the paper, without loss down
 STYLES: dict[str, dict[str, Any]] = {
     "plain": {"color": "tab:red", "marker": "s", "label": "plain MPTCP"},
@@ -306,7 +305,7 @@ def present(plan: Plan, rows: Rows, as_json: bool) -> None:
 
 
 def figure_of(results: Results, verdict: Verdict) -> Figure:
-    """Return the figure of a verdict; its spread is the widest that the single downloads allow."""
+    """Return a verdict's figure; its spread is the widest that single downloads allow."""
     assert verdict.measured is not None and verdict.where is not None, "the plan has what is promised"
     bicast = results.reading(verdict.setting, verdict.where, "bicast")
     plain = results.reading(verdict.setting, verdict.where, "plain")

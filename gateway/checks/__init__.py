@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `doctor`: a module per subject. Each function takes a CheckContext and yields Findings."""
+"""The checks of `doctor`, a module per subject. Each yields Findings for a CheckContext."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods by which this host can cap windows, as its agent reports them."""
+"""The window cap methods that this host's agent reports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.scene import CheckContext
 
 AGENT = Path(__file__).resolve().parents[2] / "build" / "bicast-agent"
 NAME = "kernel caps"
-GATEWAYS = "window"  # the method of a gateway; the other methods are for terminals
+GATEWAYS = "window"  # a gateway's method; the others are for terminals
 
 
 def hands(context: CheckContext) -> Iterator[Finding]:
-    """Yield a finding about the methods. Terminals on other hosts are not checked."""
+    """Yield a finding about the methods, of terminals on this host only."""
     ruled = [one.name for site in context.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return

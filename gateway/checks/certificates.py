@@ -88,7 +88,6 @@ def _public(path: Path, kind: str) -> str:
 
 
 def _makes(files: Files, context: CheckContext) -> bool:
-    """Return whether `bridge` would make the missing files rather than refuse."""
     assert context.config is not None
     try:
         return any(made.commands for made in tls.makings(files, context.config.settings))
@@ -97,7 +96,7 @@ def _makes(files: Files, context: CheckContext) -> bool:
 
 
 def _again(files: Files, pair: CertificateFiles, context: CheckContext) -> str | None:
-    """Return the commands that move old files away and make new ones. A new CA replaces all certificates."""
+    """Return the commands that replace the files. A new CA replaces all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)

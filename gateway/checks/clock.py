@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock: certificates are valid for a period, and one-way delays are differences of two clocks."""
+"""The clock, on which certificates and one-way delays depend."""
 
 from __future__ import annotations
 

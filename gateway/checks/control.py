@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path between switch and controller: the processes on the controller's ports, and firewalls."""
+"""The path between switch and controller: processes on its ports, and firewalls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def _local_listener(name: str, listen: LocalSocket) -> Finding:
 
 
 def _holder(name: str, line: str, expected: str) -> Finding:
-    """Return the finding about the process in a line of `ss`."""
     process = re.search(r"pid=(\d+)", line)
     if process is None:
         return Finding(name, State.BAD, "in use by a process that is not visible from here", expected)
@@ -70,7 +69,7 @@ def _holder(name: str, line: str, expected: str) -> Finding:
 
 
 def reached(context: CheckContext) -> Iterator[Finding]:
-    """Check for a firewall. A refused connection reached the host; one without an answer was dropped."""
+    """Check for a firewall. A refused connection reached the host; an unanswered one was dropped."""
     if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
     where = meeting(context.config.settings.openflow)
@@ -82,7 +81,7 @@ def reached(context: CheckContext) -> Iterator[Finding]:
 
 
 def _led(context: CheckContext) -> bool:
-    """Return whether the bridges are connected. Then no test connection to the controller is needed."""
+    """Return whether the bridges are connected, which makes a test connection needless."""
     try:
         bridges = [context.seen.ovs.bridge(site.bridge) for site in context.sites]
     except HostError:
@@ -101,7 +100,7 @@ def _dropped(where: Endpoint) -> bool:
 
 
 def _opening() -> str | None:
-    """Return commands that accept loopback packets in each chain that filters this host's own packets, or None."""
+    """Return commands that accept loopback in each chain that filters this host's packets, or None."""
     lines = [
         f"nft insert rule {chain.table} {side} lo accept"
         for chain in nft.chains()
@@ -111,7 +110,7 @@ def _opening() -> str | None:
 
 
 def drops(context: CheckContext) -> Iterator[Finding]:
-    """Check nft chains whose hook is a port. A bridge's packets pass no other chain."""
+    """Check nft chains hooked to a port. A bridge's packets pass no others."""
     for chain in nft.chains():
         for device in (name for name in chain.devices if name in context.ports):
             yield judged(

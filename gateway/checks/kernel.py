@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Abilities of the kernel, tried in a temporary network namespace."""
+"""Kernel abilities, tried in a temporary namespace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def datapath(context: CheckContext) -> Iterator[Finding]:
     can = able("genl", "ctrl", "get", "name", "ovs_datapath")
     needed = [site.name for site in context.sites if site.datapath is Datapath.SYSTEM]
     if needed:
-        # only a command that can work: the module must exist
+        # only if the module exists
         line = "modprobe openvswitch" if succeeds(("modinfo", "openvswitch")) else None
         expected = f"yes, for {', '.join(needed)}; or `datapath: netdev` there; or {KERNEL}"
         yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
@@ -40,7 +40,7 @@ def datapath(context: CheckContext) -> Iterator[Finding]:
 
 
 def lab(context: CheckContext) -> Iterator[Finding]:
-    """Check the queueing disciplines of labs: netem, or a token bucket with nft."""
+    """Check labs' queueing disciplines: netem, or a token bucket with nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")
     for name, command in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bridge's ports: addresses and routes of this host that remain on them, and their MTU."""
+"""The bridge's ports: leftover addresses and routes, and MTUs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def addresses(context: CheckContext) -> Iterator[Finding]:
 
 
 def mtu(context: CheckContext) -> Iterator[Finding]:
-    """Check the MTUs. The bridge drops a copy that is too long for its uplink, and sends no error."""
+    """Check the MTUs. The bridge drops a copy too long for its uplink without an error."""
     for site in context.sites:
-        fitted = made_by_agent(site)  # the agent announces the MTU of these ports to terminals
+        fitted = made_by_agent(site)  # the agent announces these ports' MTU to terminals
         here = [context.links[name] for name in site.ports if name in context.links and name not in fitted]
         if not here:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel features that interception needs at a site with relaying. The agent creates the devices."""
+"""The kernel features that interception needs. The agent creates the devices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Return routes: a host with several uplinks must answer from each address over the uplink of that address."""
+"""Return routes: a host must answer from each address over that address's uplink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
 from gateway.scene import CheckContext
 
-# RFC 5737, RFC 3849: documentation addresses, which only default routes reach
+# documentation addresses, which only default routes reach (RFC 5737, RFC 3849)
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 FIRST_TABLE = 100
 
@@ -41,7 +41,7 @@ def return_routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ways_out(version: int) -> tuple[dict[str, str], set[int]]:
-    """Return the next hops of default routes in all tables, by interface, and the numbers of the tables in use."""
+    """Return the next hops of default routes in all tables by interface, and the tables in use."""
     ways: dict[str, str] = {}
     tables: set[int] = set()
     answer = run(("ip", "-json", "-N", f"-{version}", "route", "show", "table", "all")).out

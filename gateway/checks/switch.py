@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open vSwitch and its bridges: the changes that `bridge` would make, and the connection to the controller."""
+"""Open vSwitch and its bridges: changes that `bridge` would make, and the connection to the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def answers(context: CheckContext) -> Iterator[Finding]:
         version = context.seen.ovs.version
     except HostError as silent:
         state = State.BAD if context.sites else State.WARNING
-        # the remedy says how to start it
         found = (
             str(silent).replace(f": start it ({START_OVS}), or set", "; set").replace(f": start it ({START_OVS})", "")
         )
@@ -29,14 +28,14 @@ def answers(context: CheckContext) -> Iterator[Finding]:
 
 
 def prepared(context: CheckContext) -> Iterator[Finding]:
-    """Yield the steps of the plan of `bridge`, without carrying them out."""
+    """Yield the steps that `bridge` would take."""
     if context.config is None:
         return
     for site in context.sites:
         made = plan(site, context.config.settings, context.files, context.seen)
         for step in made.steps:
             found = f"{step.found} ({step.fault})" if step.fault else step.found
-            # a step without a command cannot be repaired by repeating it
+            # repeating a step without a command repairs nothing
             mend = context.prepare if step.commands else None
             yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:

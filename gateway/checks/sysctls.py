@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sysctls that drop copies or create additional ones."""
+"""Sysctls that drop or add copies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gateway.scene import CheckContext, sysctl
 
 STRICT = "1"
 NOT_STRICT = "0 or 2: with 1 the kernel silently drops a copy that arrives from the other side"
-# name, value, why (one blackholed SYN makes all new connections plain TCP for an hour; a dead path holds
-# its data for about a second)
+# name, value, why (one blackholed SYN turns new connections to plain TCP for an hour; a dead path holds its data for
+# about a second)
 MPTCP = (
     ("net.mptcp.enabled", "1", "1: MPTCP is on"),
     ("net.mptcp.blackhole_timeout", "0", "0: one lost SYN must not disable MPTCP for an hour"),
@@ -21,7 +21,7 @@ MPTCP = (
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """Check rp_filter. The kernel uses the larger of `all` and the interface's value; loose (2) exceeds strict (1)."""
+    """Check rp_filter. The kernel uses the larger of `all` and the interface's; loose (2) exceeds strict (1)."""
     names = context.ports if context.config else tuple(name for name in context.links if name != "lo")
     multihomed = sum(bool(link.addresses) for name, link in context.links.items() if name != "lo") > 1
     matters = State.BAD if context.config or multihomed else State.WARNING
@@ -55,7 +55,7 @@ def forwarding(context: CheckContext) -> Iterator[Finding]:
 
 
 def mptcp(context: CheckContext) -> Iterator[Finding]:
-    """Check the MPTCP settings of hosts that end connections: terminals, relays, servers. Gateways only forward."""
+    """Check the MPTCP settings of hosts that end connections. Gateways only forward."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)
         found = "this kernel has no such setting" if value is None else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The needs of uplinks of kind tunnel: kernel support, a route to the other end, and accepted replies.
+"""The needs of tunnel uplinks: kernel support, a route to the other end, and accepted replies.
 
 A tunnel without `device` sends by the host's routes and receives on any interface.
 """
@@ -59,7 +59,7 @@ def underlays(context: CheckContext) -> Iterator[Finding]:
 
 
 def apart(context: CheckContext) -> Iterator[Finding]:
-    """Check the end that starts. At an end that learns its peer, one device may receive all tunnels."""
+    """Check the starting end. An end that learns its peer may receive all tunnels on one device."""
     for site in context.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
         for uplink in site.uplinks:
@@ -96,7 +96,7 @@ def routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _has_route(tunnel: Tunnel) -> bool:
-    """Return whether a route exists. `ip route get` with a device always finds one: it assumes an on-link peer."""
+    """Return whether a route exists. With a device `ip route get` always finds one: it assumes an on-link peer."""
     family = f"-{tunnel.remote.version}" if tunnel.remote else "-4"
     if tunnel.device is None:
         try:
@@ -111,7 +111,7 @@ def _has_route(tunnel: Tunnel) -> bool:
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """Check rp_filter. If it is strict, only the device of the best route accepts packets from the other end."""
+    """Check rp_filter. Strict, it accepts the other end's packets only on the best route's device."""
     for device in (each for each in _devices(context) if each in context.links):
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
@@ -123,7 +123,7 @@ def rp_filter(context: CheckContext) -> Iterator[Finding]:
 
 
 def merging(context: CheckContext) -> Iterator[Finding]:
-    """Check merging (GRO) where tunnels without a `device` arrive. `bridge` turns it off for a written `device`."""
+    """Check merging (GRO) for tunnels without `device`; for the others `bridge` turns it off."""
     for site in context.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
         if not nowhere:
@@ -146,12 +146,12 @@ def merging(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ways_in(context: CheckContext) -> list[str]:
-    """Return the interfaces over which other hosts reach this host."""
+    """Return the interfaces that other hosts can reach."""
     return [name for name, link in context.links.items() if link.default_routes and name not in context.ports]
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:
-    """Check the UDP ports. A kernel socket belongs to another VXLAN device; several with other VNIs may exist."""
+    """Check the UDP ports. A kernel socket is another VXLAN device's; several with other VNIs may exist."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
     sites = context.config.sites if context.config else context.sites

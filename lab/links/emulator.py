@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a link through build/link-emulator: delay, jitter, loss in bursts, a shared channel, the same on every kernel.
+"""Run a link through build/link-emulator, which is the same on every kernel.
 
     node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface
           (veth)               └─ link-emulator, in a namespace alone ┘             (veth)
 
-emulator/ holds the program, in C. It ends with this process, and its namespace and both veths with it.
+emulator/ holds the program. It ends with this process, as do its namespace and both veths.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PROGRAM = Path(__file__).resolve().parents[2] / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
 PATIENCE_S = 60
-# A packet that left this much too late was delayed by the machine. This is a tenth of the shortest pause that any
-# experiment over such links promises.
+# A packet this late was delayed by the machine. This is a tenth of the shortest pause that any experiment over such
+# links promises.
 STALL_MS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Packets and bytes of one direction since the link came up."""
+    """One direction since the link came up."""
 
     in_packets: int
     in_bytes: int
@@ -41,9 +41,9 @@ class Counters:
     out_bytes: int
     lost_packets: int  # by loss_percent and bursts
     dropped_packets: int  # the queue was full
-    missed_packets: int  # the machine stalled, and the emulator did not read in time
-    oversized_packets: int  # bundles of segments: somebody turned an offload on
-    unsent_packets: int  # the outgoing interface refused them
+    missed_packets: int  # the machine stalled, and the emulator read too late
+    oversized_packets: int  # bundles of segments: an offload is on
+    unsent_packets: int  # refused by the outgoing interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Lateness:
     p50_us: int
     p99_us: int
     max_us: int
-    stalls: int  # packets that were more than STALL_MS late
+    stalls: int  # packets more than STALL_MS late
 
     @property
     def stalled(self) -> bool:
@@ -68,7 +68,7 @@ class Lateness:
 
 
 class Emulator:
-    """The process of one link. It ends with the thread that starts it, so start it from the main thread."""
+    """The process of one link. It ends with the thread that starts it: start it from the main thread."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -83,7 +83,7 @@ class Emulator:
     def _started(self, path: str) -> subprocess.Popen[str]:
         words = [str(PROGRAM), path, str(os.getpid()), str(STALL_MS * 1000)]
         try:
-            # its own session: Ctrl-C must not end a link that cleanup may still need
+            # its own session: cleanup may need the link after Ctrl-C
             process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
         except FileNotFoundError as error:
             raise CommandFailed(f"{PROGRAM} is missing; `make setup` compiles it") from error
@@ -97,7 +97,7 @@ class Emulator:
         return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
 
     def tell(self, order: str) -> dict[str, Any]:
-        """Send one command of lab/links/emulator/control.h and return the answer."""
+        """Send a command of lab/links/emulator/control.h and return the answer."""
         try:
             self._control.send(order.encode())
             output = self._control.recv(ANSWER_BYTES)
@@ -112,7 +112,7 @@ class Emulator:
         return answer
 
     def open(self) -> None:
-        """Start to carry packets, once both ends are in its namespace."""
+        """Carry packets, once both ends are in its namespace."""
         self.tell("open")
 
     def counters(self) -> tuple[Counters, Counters]:
@@ -130,7 +130,7 @@ class Emulator:
 
 
 class EmulatedWay:
-    """One direction of an emulated link: forward or backward."""
+    """One direction of an emulated link."""
 
     def __init__(self, emulator: Emulator, direction: str, shape: Shape) -> None:
         self._emulator, self._direction = emulator, direction
@@ -138,7 +138,7 @@ class EmulatedWay:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Change some fields of the Shape; packets in flight are unaffected."""
+        """Change fields of the Shape; packets in flight are unaffected."""
         self._apply(replace(self.shape, **changes))
 
     def _apply(self, wanted: Shape) -> None:

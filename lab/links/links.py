@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links with a rate, a queue, loss and delay, separate in each direction and changeable while traffic flows.
+"""Links with rate, queue, loss and delay per direction, changeable while traffic flows.
 
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver
 
-A link with delay, jitter, bursts or a shared channel has its own emulator (emulator.py). Any other is a veth pair that
-the kernel shapes (shaper.py).
+Delay, jitter, bursts or a shared channel need an emulator (emulator.py). The kernel shapes other links (shaper.py).
 
-The kernel's queue is at the sender's port, like that of a Wi-Fi interface. Its bytes count against the sender's socket,
-or, for ports of a bridge, against one budget for all (gateway/sending.py). The emulator's queue is behind a veth, like
-that of a modem behind an Ethernet port, and counts against no socket.
+The kernel's queue is at the sender's port, as with Wi-Fi. Its bytes count against the sender's socket, or one budget
+for all ports of a bridge (gateway/sending.py). The emulator's queue is behind a veth, as with a modem, and counts
+against no socket.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ OFFLOADS = ("tso", "gso", "gro", "tx", "rx")
 
 
 class LinkDirection(Protocol):
-    """One direction of a link, shaped by the kernel or an emulator."""
+    """One direction, shaped by the kernel or an emulator."""
 
     shape: Shape
 
@@ -36,10 +35,10 @@ class LinkDirection(Protocol):
 
 
 class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
-    """A link: `forward` shapes what leaves node1, `backward` what leaves node2; `label` is its name in messages.
+    """A link: `forward` shapes what leaves node1, `backward` what leaves node2; messages name `label`.
 
-    Setting one of its interfaces down cuts that interface off. The other end of a veth pair then loses its carrier;
-    that of an emulated link keeps it, like a device behind an access point.
+    Setting an interface down cuts it off. Then the other end of a veth pair loses its carrier; that of an emulated link
+    keeps it, like a device behind an access point.
     """
 
     forward: LinkDirection
@@ -93,7 +92,7 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         return self._carrier().counters()
 
     def lateness(self) -> Lateness:
-        """Return the lateness of an emulated link since the previous call."""
+        """Return an emulated link's lateness since the previous call."""
         return self._carrier().lateness()
 
     def _carrier(self) -> Emulator:
@@ -106,18 +105,18 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
 
 
 def _offloads_off(interface: Intf) -> None:
-    """Avoid incomplete checksums, which a userspace datapath would read, and loss of whole bundles of segments."""
+    """Avoid incomplete checksums, which a userspace datapath reads, and loss of whole bundles of segments."""
     switches = [word for offload in OFFLOADS for word in (offload, "off")]
     interface.node.run("ethtool", "-K", interface.name, *switches)
 
 
 def in_order(run: Runner, device: str, end: int) -> None:
-    """Receive all packets of this device on one processor, another one at either end of the link.
+    """Receive this device's packets on one processor, another one at either end.
 
-    Otherwise a veth's packets wait on the sender's processor, and overtake one another when the sender (an Open vSwitch
-    thread) changes processors: measured, 1 % of a download's segments.
+    Otherwise packets wait on the sender's processor, and overtake one another when the sender (an Open vSwitch thread)
+    changes processors: measured, 1 % of a download's segments.
     """
-    mounted = "/mnt"  # private to this program: sysfs shows the namespace in which it was mounted
+    mounted = "/mnt"  # private to this program; sysfs shows the namespace of its mount
     queue = f"{mounted}/class/net/{device}/queues/rx-0/rps_cpus"
     cpu = end % (os.cpu_count() or 1)
     words = f"mount -t sysfs sysfs {mounted} && echo {1 << cpu:x} > {queue}"

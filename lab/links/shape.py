@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of one link direction: rate, queue, delay and loss."""
+"""The shape of a link direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Loss in bursts: a Gilbert-Elliott channel, whose state is good or bad for each packet.
+    """Loss in bursts: a Gilbert-Elliott channel.
 
     `p` and `r` are the chances per packet to turn bad and good: a bad state lasts 1/r packets on average, and p/(p+r)
     of all packets meet it.
@@ -37,15 +37,14 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Loss, then a queue with a rate, then delay. `bursts` and `loss_percent` lose packets independently.
+    """Loss, then a queue with a rate, then delay. `bursts` and `loss_percent` are independent.
 
-    Each packet takes `delay_ms` and up to `jitter_ms` more, uniform, without reordering.
+    A packet takes `delay_ms` and up to `jitter_ms` more, uniform, without reordering.
 
-    Two `shared` directions take turns, as on one radio channel. Each sender beyond the first with packets waiting costs
-    the share `contention` of the rate, down to a tenth of it.
+    Two `shared` directions take turns, as on one radio channel. Each further sender with packets waiting costs the
+    share `contention` of the rate, down to a tenth of it.
 
-    `others` is the share of the rate that cross traffic takes: random, in full Ethernet frames, not delivered. Packets
-    wait for it.
+    `others` is the share of cross traffic, for which packets wait: random, in full Ethernet frames, not delivered.
     """
 
     rate_bps: int | None = None  # None: no limit
@@ -76,7 +75,7 @@ class Shape:
 
     @property
     def wants_emulator(self) -> bool:
-        """Return whether this needs more than the kernel's queues do alike on every kernel."""
+        """Return whether the kernel's queues cannot do this, or not alike on every kernel."""
         return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention, self.others))
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shape one direction of a link in the kernel: a queue with a rate, and loss before it.
+"""Shape one link direction in the kernel: a queue with a rate, and loss before it.
 
-Loss is netem if the kernel has it. Otherwise it is an nftables rule at the netdev egress hook, which also sees packets
-that a userspace datapath sends by AF_PACKET. Both drop before the queue, each packet independently. The rate is TBF's
-in both cases, so that it is the same everywhere.
+Loss is netem if the kernel has it, else an nftables rule at the netdev egress hook, which also sees a userspace
+datapath's AF_PACKET packets. Both drop packets independently. The rate is always TBF's, so it is the same everywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lab.stage.command import CommandFailed, Done
 LOSS_STEPS = 100_000  # 0.001 %
 KIND_UNKNOWN = "Specified qdisc kind is unknown"
 EXISTS = "File exists"
-LOST = "lost"  # an interface that is down and discards what it gets
+LOST = "lost"  # a down interface, which discards packets
 
 
 class Runner(Protocol):
@@ -27,7 +26,7 @@ class Runner(Protocol):
 
 
 class Loss(Protocol):
-    """Lose packets at random; `parent` is where the rate's queue attaches."""
+    """Random loss; the rate's queue attaches at `parent`."""
 
     parent: tuple[str, ...]
 
@@ -44,14 +43,13 @@ class NetemLoss:
 
     @staticmethod
     def available(run: Runner, device: str) -> bool:
-        """Try netem as the root queue; the kernel reports if it has none."""
         done = run("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "netem", check=False)
         if done.returncode != 0 and KIND_UNKNOWN not in done.stderr:
             raise CommandFailed(f"tc qdisc replace dev {device} root netem: {done.stderr.strip()}")
         return done.returncode == 0
 
     def set(self, percent: float) -> None:
-        # A change keeps the queued packets and the rate's queue below.
+        # A change keeps queued packets and the rate's queue.
         self._run(
             "tc", "qdisc", "change", "dev", self._device, "root", "handle", "1:", "netem", "loss", f"{percent:.3f}%"
         )
@@ -63,9 +61,9 @@ class NetemLoss:
 class NftLoss:
     """One nftables table per device, replaced in one transaction, so that every packet meets a rule.
 
-    Lost packets are forwarded to a dead interface instead of dropped, because the kernel reports a drop to the sender,
-    as no real path does. Open vSwitch sends up to 32 packets at once, repeats a refused one, and drops the rest at the
-    second refusal: measured, 23 % in runs of 20 instead of 10 %.
+    Lost packets go to a dead interface, because the kernel would report a drop to the sender, as no real path does.
+    Open vSwitch sends up to 32 packets at once, repeats a refused one, and drops the rest at the second refusal:
+    measured, 23 % in runs of 20 instead of 10 %.
 
     The table outlives its device. From Linux 6.16 on it attaches to the next device of the same name.
     """
@@ -110,7 +108,7 @@ class Shaper:
         self._apply(replace(self.shape, **changes))
 
     def end(self) -> None:
-        """Remove what outlives the interface, while the interface still exists."""
+        """Remove what outlives the interface, while the interface exists."""
         if self._loss is not None:
             self._loss.end()
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of a world: the controller, agents, captures, and what they use."""
+"""Processes of a world: the controller, agents and captures."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a real agent on a machine of the lab: enrol it, join, and stop it when the block ends."""
+"""Run a real agent on a machine of the lab."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lab.stage.stage import Stage
 
 Found = TypeVar("Found")
 TERMINAL = "client"
-# This part of gateway.yaml makes the controller serve agents.
+# makes the controller serve agents
 SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
-# The same for agents on their own hosts, before or after the world gets the controller's address.
+# for agents on their own hosts, before or after the world gets the controller's address
 SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0.0.0:8656"}')
 NO_HOSTS: Mapping[str, Machine] = MappingProxyType({})
 
@@ -35,7 +35,7 @@ class AgentProcess:
         self._controller, self._name, self._words, self._log = controller, name, words, log
 
     def start(self) -> None:
-        """Start or restart the agent and wait for its session."""
+        """(Re)start the agent and wait for its session."""
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.await_session()
@@ -45,7 +45,7 @@ class AgentProcess:
         self._process.wait()
 
     def await_armed(self, watched: str) -> int:
-        """Wait until the agent is armed for this uplink; return its threshold in milliseconds without progress."""
+        """Wait until the agent is armed for this uplink; return its threshold in ms without progress."""
 
         def armed() -> int | None:
             known = self._controller.client.get("terminals", TERMINAL, "decisions")["armed_failovers"]
@@ -55,11 +55,11 @@ class AgentProcess:
         return self._await(armed, f"is armed for uplink {watched}")
 
     def await_session(self) -> None:
-        """Wait for the session; from then on the agent's path manager handles new connections."""
+        """Wait for the session, from which the agent's path manager handles new connections."""
         self._await(lambda: self._status().get("state") == "here" or None, "is in session")
 
     def await_eliminating(self) -> None:
-        """Wait until the agent eliminates copies at the site with its name."""
+        """Wait until the agent eliminates copies at its site."""
 
         def eliminates() -> bool | None:
             gateways = self._controller.client.get("status")["gateways"]
@@ -102,12 +102,10 @@ class AgentProcess:
 def agent(
     controller: Controller, machine: Machine | None, name: str, role: str, host: Machine | None = None
 ) -> Iterator[AgentProcess]:
-    """Run an agent that observes and controls the namespace of `machine`, or the world's own (that of bridges) for
-    None.
+    """Run an agent that controls the namespace of `machine`, or with None the world's own, that of bridges.
 
-    It reaches the controller through the world's own namespace. With a `host` the agent runs there, so that its own
-    packets leave from there; the controller is then at natted.py's address, and the agent controls the world's own
-    namespace.
+    Its connection leaves from the world's own namespace. With a `host` the agent and its packets are there, the
+    controller is at natted.py's address, and the agent controls the world's own namespace.
     """
     invitation = controller.client.invite(name, role)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
@@ -130,7 +128,7 @@ def _netns_prefix(host: Machine | None) -> tuple[str, ...]:
 
 
 def _with_constant_load(directory: Path) -> tuple[str, ...]:
-    """Show the agent a constant /proc/stat, so that a relay does not count the test machine's load as its own."""
+    """Show the agent a constant /proc/stat: a relay would count the test machine's load as its own."""
     stat = directory / "stat"
     stat.write_bytes(Path("/proc/stat").read_bytes())
     return ("unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /proc/stat; exec "$@"', str(stat))
@@ -143,7 +141,7 @@ def _netns_options(machine: Machine | None, host: Machine | None) -> tuple[str, 
 
 
 def hosts(net: Stage) -> Mapping[str, Machine]:
-    """Return the hosts of natted.py on which the sites' agents run."""
+    """Return natted.py's hosts for the sites' agents."""
     return {site: net.machine(name) for site, name in SITE_HOSTS.items()}
 
 
@@ -151,7 +149,7 @@ def hosts(net: Stage) -> Mapping[str, Machine]:
 def eliminating(
     controller: Controller, *sites: str, hosts: Mapping[str, Machine] = NO_HOSTS
 ) -> Iterator[dict[str, AgentProcess]]:
-    """Run agents at these sites that eliminate copies from the beginning of the block; yield them by name."""
+    """Run agents that eliminate copies at these sites from the block's beginning; yield them by name."""
     with ExitStack() as running:
         agents = {
             name: running.enter_context(agent(controller, None, name, "gateway", hosts.get(name))) for name in sites

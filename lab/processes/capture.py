@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capture a machine's packets with tcpdump."""
+"""Capture packets with tcpdump."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lab.stage.nodes import Machine
 def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *options: str) -> Iterator[None]:
     """Capture `packets`, a tcpdump expression, while the block runs.
 
-    tcpdump's default ring holds only eight packets of full length, so packets are snapped. A missed packet raises
-    ExperimentFailed, because the file then proves nothing.
+    tcpdump's default ring holds only eight full packets, so packets are snapped. A missed packet raises
+    ExperimentFailed: the file then proves nothing.
     """
     words = ["tcpdump", "-n", "-s", str(snapped_bytes), "-Z", "root", "-w", str(file), *options, packets]
     process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)

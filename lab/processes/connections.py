@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and move a machine's live MPTCP connections with build/bicast-agent."""
+"""Read and move live MPTCP connections with build/bicast-agent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SubflowState:
-    """One subflow, identified by the client's address."""
+    """One subflow, named by the client's address."""
 
     client: str
     backup: bool  # at either end
-    delivered_bytes: int  # in both directions together
+    delivered_bytes: int  # both directions
 
 
 def mptcp(machine: Machine, *words: str) -> Done:
@@ -36,7 +36,7 @@ def netns(machine: Machine) -> str:
 
 
 def paths(server: Machine) -> list[SubflowState]:
-    """Return the subflows of the one stream's connection as its server sees them; none without a connection."""
+    """Return the subflows of the only stream as its server sees them."""
     found: list[SubflowState] = []
     for connection in json.loads(mptcp(server, "list", "--json").stdout):
         for one in connection["subflows"]:
@@ -47,7 +47,7 @@ def paths(server: Machine) -> list[SubflowState]:
 
 
 def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
-    """Wait until the stream has subflows from exactly these addresses."""
+    """Wait until the stream's subflows have exactly these addresses."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = paths(server)
@@ -61,7 +61,7 @@ def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
 
 
 def await_none(machine: Machine) -> None:
-    """Wait until the machine has no MPTCP connection: the last one closes some round trips after both programs end."""
+    """Wait until the machine has no MPTCP connection: some round trips after both programs end."""
     deadline = time.monotonic() + TIMEOUT_S
     while any(one["subflows"] for one in json.loads(mptcp(machine, "list", "--json").stdout)):
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a controller in this world, wait for its switches, and pin a mode."""
+"""Run a controller in this world, and pin a mode."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lab.stage.isolate import RUN_DIRECTORY, place
 from lab.stage.watch import WatchedProcess
 
 TREE = Path(__file__).resolve().parents[2]
-OPENFLOW_ADDRESS = Endpoint("127.0.0.1", 6653)  # plain TCP: nobody else is in a world
+OPENFLOW_ADDRESS = Endpoint("127.0.0.1", 6653)  # plain TCP: a world is private
 OPENFLOW = f"tcp:{OPENFLOW_ADDRESS}"
 API = f"http://{DEFAULT_API}"
-STOP_TIMEOUT_S = 60.0  # usually 0.2 s; far longer on a machine under load
+STOP_TIMEOUT_S = 60.0  # usually 0.2 s; far longer under load
 CONTROLLER_SECTION = re.compile(r"^controller:.*\n(?:[ #].*\n|\n)*", re.MULTILINE)
 LOOK_EVERY_S = 0.02  # the API has no event to wait for
 
@@ -37,12 +37,12 @@ class ControllerFailed(Exception):
 
 
 class Controller:
-    """A controller that runs on a copy of `file` in `directory`, beside its state; `settings` replace the file's own.
+    """A controller that runs on a copy of `file`, beside its state; `settings` replace the file's own.
 
-    `python` is the interpreter, whose installed packages decide the framework.
+    The packages of `python`, its interpreter, decide the framework.
     """
 
-    PATIENCE_S = 60.0  # the first answer usually takes 2 s; far longer on a machine under load
+    PATIENCE_S = 60.0  # usually 2 s to the first answer; far longer under load
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Controller:
     ) -> None:
         if "openflow:" not in settings:
             settings += f", openflow: {{listen: {OPENFLOW_ADDRESS}}}"
-        if listeners:  # the process that bound the API's socket made the token too
+        if listeners:  # the API socket's owner made the token too
             settings += f", api: {{token_file: {token.path_of(DEFAULT_API.port)}}}"
         self.file = directory / file.name
         self.file.write_text(
@@ -70,7 +70,7 @@ class Controller:
         self._end_expected = False
 
     def start(self) -> None:
-        """Start the process and wait until it accepts switches and API requests."""
+        """Start the process and wait until it serves switches and API."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")}
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
@@ -82,10 +82,10 @@ class Controller:
             text=True,
             close_fds=False,
             preexec_fn=lambda: place(self._listeners),
-            process_group=0,  # Ctrl-C goes to our own process, which stops the controller
+            process_group=0,  # only our own process gets Ctrl-C; it stops the controller
         )
         self._end_expected = False
-        self._lines = queue.SimpleQueue()  # a new queue: the end of the previous process does not count
+        self._lines = queue.SimpleQueue()  # the previous process's end does not count
         self._log_reader = threading.Thread(target=self._read_log, args=(self.process, self._lines), daemon=True)
         self._log_reader.start()
         self._await_gateways(lambda _: True, "the API answers", LOOK_EVERY_S)
@@ -107,7 +107,7 @@ class Controller:
         self.process.wait()
 
     def await_word(self, word: str) -> None:
-        """Wait for a log line that contains `word`, after the lines of earlier calls."""
+        """Wait for a log line with `word`, after the lines of earlier calls."""
         deadline = time.monotonic() + self.PATIENCE_S
         while True:
             try:
@@ -135,11 +135,10 @@ class Controller:
         return {name: found[name]["since"] for name in gateways or found}
 
     def await_steady(self, *gateways: str) -> None:
-        """Wait until these switches (default: all) hold their desired program."""
+        """Wait until these switches (default: all) hold their program."""
         self.await_state("steady", *gateways)
 
     def raise_if_ended(self) -> None:
-        """Raise if the controller ended without stop() or kill()."""
         if self.process.poll() is not None and not self._end_expected:
             raise self._exit_error()
 
@@ -147,7 +146,7 @@ class Controller:
         return WatchedProcess("controller", self.process.pid, self._complete_log)
 
     def _complete_log(self) -> str:
-        """Return the whole log of a dead controller, whose last lines may still be in the pipe."""
+        """Return a dead controller's log, whose last lines may still be in the pipe."""
         self._log_reader.join()
         return self.log_text()
 
@@ -170,7 +169,7 @@ class Controller:
             time.sleep(every_s)
 
     def _gateways(self) -> dict[str, Any] | None:
-        """Return the status of the gateways by name, or None while the controller does not answer."""
+        """Return the gateways by name, or None while the controller does not answer."""
         try:
             return {one["name"]: one for one in self.client.get("status")["gateways"]}
         except NoAnswer:
@@ -199,7 +198,7 @@ def controlled(
     directory: Path | None = None,
     python: str = sys.executable,
 ) -> Iterator[Controller]:
-    """Run a controller until the block ends; without a `directory` it starts with no saved state and leaves none."""
+    """Run a controller until the block ends; without a `directory` no state precedes or outlives it."""
     with ExitStack() as stack:
         if directory is None:
             fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)
@@ -213,13 +212,12 @@ def controlled(
             controller.stop()
 
 
-# A mode that stays fixed during a measurement: set over the API and installed before the measurement begins
+# A fixed mode, installed before a measurement
 
 MODE_TIMEOUT_S = 10.0
 
 
 def pin_mode(client: Client, mode: str) -> None:
-    """Set this mode for all terminals and wait until every switch holds it."""
     client.set_mode("all", mode)
     deadline = time.monotonic() + MODE_TIMEOUT_S
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configure gateways of any size: every MAC is given, and all terminals are behind one port."""
+"""Configure gateways of any size, with all MACs given and all terminals behind one port."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ UPLINKS = 2
 
 
 def many(terminals: int, *, dpid: int = 1, name: str = "big", dual_stack: bool = True) -> dict[str, Any]:
-    """Return one site of gateway.yaml."""
-
     def families(ipv4: str, ipv6: str) -> list[str]:
         return [ipv4, ipv6] if dual_stack else [ipv4]
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy between switches and the controller that records type and time of every OpenFlow message.
+"""A proxy that records type and time of every OpenFlow message.
 
-It is outside of both, so it counts messages that were really sent. Its own delay, some tenths of a millisecond,
-counts against the controller.
+It sees messages that were really sent. Its own delay, some tenths of a millisecond, counts against the controller.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Spy:
 
     @property
     def alias_address(self) -> str:
-        """Return the same listener under another name, so that Open vSwitch reconnects when it is set."""
+        """Return another name of the listener; with a new name Open vSwitch reconnects."""
         return f"tcp:[::ffff:127.0.0.1]:{self._listener.getsockname()[1]}"
 
     def count(self, *kinds: int, since: float = 0.0) -> int:
@@ -58,7 +57,7 @@ class Spy:
         return max((each.at for each in self.messages if each.kind == kind and each.at >= since), default=None)
 
     def wait(self, kind: int, since: float, patience_s: float = PATIENCE_S) -> float:
-        """Wait for a message of this type after `since` and return when the last one passed."""
+        """Wait for a message of this type after `since`; return when the last one passed."""
         with self._more:
             self._more.wait_for(lambda: self.last(kind, since) is not None, patience_s)
         found = self.last(kind, since)
@@ -117,7 +116,6 @@ class Spy:
 
 @contextmanager
 def spying() -> Iterator[Spy]:
-    """Run a Spy in front of this world's controller."""
     spy = Spy((OPENFLOW_ADDRESS.host, OPENFLOW_ADDRESS.port))
     try:
         yield spy

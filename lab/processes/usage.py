@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a process's resource usage from the kernel: processor time, memory and files."""
+"""Read a process's resource usage from the kernel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time of all threads, user and system."""
+    """Return all threads' processor time, user and system."""
     return sum(ticks(pid)[:2]) / TICKS_A_SECOND
 
 
 def ticks(pid: int) -> list[int]:
-    """Return clock ticks: user, system, and both again for children that have ended."""
+    """Return clock ticks: user, system, and both for ended children."""
     words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return [int(word) for word in words[11:15]]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a campaign: an experiment of many runs, from its command line to its table and plot.
+"""Run a campaign: an experiment of many runs, to its table and plot.
 
-A run in which the machine stalled is reported and does not count.
+A run that the machine stalled does not count.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lab.stage.failure import ExperimentFailed
 
 class Planned(Protocol):
     @property
-    def name(self) -> str: ...  # the stem of its file names
+    def name(self) -> str: ...  # file stem
 
 
 class MeasuredRun(Protocol):
     @property
-    def stalled(self) -> str: ...  # what the machine delayed, and by how much; empty: nothing
+    def stalled(self) -> str: ...  # what the machine delayed, and how long; "": nothing
 
 
 P = TypeVar("P", bound=Planned)
@@ -39,12 +39,12 @@ class Campaign(Generic[P, R]):
     name: str
     carry_out: Callable[[P, Path], Iterable[R]]
     figures: Callable[[Sequence[R]], Iterable[Figure]]
-    rows: str  # a word for the rows of its csv
+    rows: str  # a word for its csv rows
     header: Sequence[str]
     rows_of: Callable[[R], Iterable[Sequence[object]]]
     draw: Callable[[Sequence[R], Path], Path]
     tell: Callable[[Sequence[R]], str] | None = None  # printed before the figures
-    sentence: Callable[[P, R], str] = lambda _plan, one: str(one)  # printed when a run ends
+    sentence: Callable[[P, R], str] = lambda _plan, one: str(one)  # printed after a run
 
     @property
     def directory(self) -> Path:
@@ -96,7 +96,6 @@ class Campaign(Generic[P, R]):
         print(f"All {self.rows}: {rows}\nPlot: {picture}")
 
     def keep_rows(self, runs: Iterable[R], file: Path) -> None:
-        """Write the rows of the runs that count."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", newline="", encoding="utf-8") as kept:
             writer = csv.writer(kept, lineterminator="\n")

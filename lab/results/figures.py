@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measured figure: value, number of measurements, spread, and the promised value."""
+"""A measured figure: value, count, spread, and promised value."""
 
 from __future__ import annotations
 

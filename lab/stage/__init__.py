@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage runs topologies in isolated namespaces: machines, bridges and routers."""
+"""The stage runs topologies in isolated namespaces."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of agents behind a NAT and of their controller."""
+"""Addresses of agents behind a NAT and their controller."""
 
 from __future__ import annotations
 
-CONTROLLER = "198.18.1.1"  # in the world's own namespace, for the agents in both hosts
+CONTROLLER = "198.18.1.1"  # in the world's own namespace
 SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site

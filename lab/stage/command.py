@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run commands to their end; errors name the command, its place and its output."""
+"""Run commands; errors name the command, its place and its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> Done:
-    """Run `argv` behind `prefix` and wait for its end; errors call the place `where`."""
+    """Run `argv` behind `prefix` to its end; errors call the place `where`."""
     place = f"{where}: " if where else ""
     try:
         done = subprocess.run(

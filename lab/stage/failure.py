@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define the error of an experiment that could not run."""
+"""The error of an experiment that could not run."""
 
 from __future__ import annotations
 

@@ -3,15 +3,14 @@
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 
-Labs and tests build namespaces, bridges and daemons in a world. The kernel removes it when its first process dies, and
-that process dies with the outer one, even after SIGKILL. The control pipe carries signal numbers inwards. End of file
-means that the outer process is dead.
+The kernel removes a world when its first process dies, and that process dies with the outer one, even after SIGKILL.
+The control pipe carries signal numbers inwards. End of file means that the outer process is dead.
 
-The world has its own cgroup root, so that BPF programs attached there see no socket outside of it. The outer process
-locks and removes that cgroup. After a kill the next world removes it.
+BPF programs at the world's own cgroup root see no outside socket. The outer process locks and removes that cgroup;
+after a kill the next world does.
 
-A terminal sends its signals to all three processes, as far as they exist yet. Init blocks these signals. If a signal
-from the pipe is pending in init, the command has received it too; otherwise init forwards it.
+A terminal signals all three processes. Init blocks these signals. If one from the pipe is pending in init, the command
+has received it too; otherwise init forwards it.
 
     python -m lab.stage.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """
@@ -34,13 +33,13 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-MARK = "BICAST_WORLD"  # the value is the world's process namespace; a value from another world does not count
-RUN = Path("/run")  # hidden inside a world, together with the system's Open vSwitch
+MARK = "BICAST_WORLD"  # the world's process namespace; a value from another world does not count
+RUN = Path("/run")  # hidden inside a world, with the system's Open vSwitch
 RUN_DIRECTORY = RUN / "bicast-lab"
-CGROUP = "bicast-world-"  # followed by the process that made it
-LOCK_FILE = "cgroup.procs"  # a file of each cgroup; the directory's own lock serializes creation of child cgroups
+CGROUP = "bicast-world-"  # followed by its maker's process
+LOCK_FILE = "cgroup.procs"  # in each cgroup; the directory's own lock serializes creation of child cgroups
 FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
-CONTROL_ABOVE = 64  # above the descriptors that are passed in
+CONTROL_ABOVE = 64  # above passed descriptors
 BLOCK_SIGINT = ("env", "--block-signal=INT")  # Ctrl-C must wait until Python runs; enter() unblocks it
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
@@ -65,8 +64,8 @@ def enter(
 ) -> None:
     """Return at once inside a world; outside, run this command or `argv` in one and exit with its code.
 
-    `listeners` are bound outside and passed in as descriptors 3, 4, ... by the LISTEN_FDS convention. The context
-    manager `meanwhile` is entered outside while the command runs.
+    `listeners` become descriptors 3, 4, ... by the LISTEN_FDS convention. `meanwhile` is entered outside while the
+    command runs.
     """
     if inside():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -79,7 +78,7 @@ def enter(
 
 
 def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
-    """Run `argv` in a new world and return its exit code, or 128 + the number of the signal that ended it."""
+    """Run `argv` in a new world; return its exit code, or 128 + its signal."""
     if os.geteuid() != 0:
         raise WorldError(f"{argv[0]}: namespaces need root, this is user {os.geteuid()}; run it with sudo")
     if shutil.which(UNSHARE[0]) is None:
@@ -115,7 +114,7 @@ def _mounted_cgroups() -> Path | None:
 
 @contextmanager
 def _new_cgroup() -> Iterator[Path | None]:
-    """Make a cgroup below the caller's and remove it at the end; yield None without cgroup v2."""
+    """Make a cgroup below the caller's until the block ends; yield None without cgroup v2."""
     mounted = _mounted_cgroups()
     if mounted is None:
         yield None
@@ -155,7 +154,7 @@ def _remove(cgroup: Path) -> None:
 def _child_setup(
     mask: set[signal.Signals | int], parent: int, cgroup: Path | None, listeners: Sequence[socket.socket]
 ) -> Callable[[], None]:
-    """Return the setup for the child before unshare: death signal, cgroup, descriptors and signals."""
+    """Return the child's setup before unshare: death signal, cgroup, descriptors, signals."""
 
     def prepare() -> None:
         _die_with_parent()
@@ -172,7 +171,7 @@ def _child_setup(
 
 
 def place(listeners: Sequence[int]) -> None:
-    """Move these descriptors to 3, 4, ... in a child before exec (sd_listen_fds(3))."""
+    """Move descriptors to 3, 4, ... in a child before exec (sd_listen_fds(3))."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD, CONTROL_ABOVE) for each in listeners]
     for number, high in enumerate(moved, FIRST_LISTENER):
         os.dup2(high, number, inheritable=True)
@@ -191,7 +190,7 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
 
 
 def _init(control: int, argv: Sequence[str]) -> int:
-    """Run as process 1 of a world: set it up, start the command, forward signals and reap orphans."""
+    """Run as a world's process 1: start the command, forward signals and reap orphans."""
     _run_or_fail("ip", "link", "set", "lo", "up")
     if cgroups := _mounted_cgroups():
         _run_or_fail("umount", "--lazy", str(cgroups))
@@ -207,14 +206,14 @@ def _init(control: int, argv: Sequence[str]) -> int:
     child = os.fork()
     if child == 0:
         _exec(argv)
-    for each in signal.sigpending() & set(FORWARDED):  # these arrived before the fork
+    for each in signal.sigpending() & set(FORWARDED):  # arrived before the fork
         os.kill(child, each)
     while True:
         ready, _, _ = select.select([control, wake_reader], [], [])
         if control in ready:
             message = os.read(control, 1)
             if not message:
-                return 1  # the outer process is dead; the kernel ends the world when init exits
+                return 1  # the outer process is dead; the world ends with init
             if signal.sigtimedwait([message[0]], 0) is None:
                 os.kill(child, message[0])
         if wake_reader in ready:

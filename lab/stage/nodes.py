@@ -19,29 +19,29 @@ from gateway import sending
 from lab.stage import command, ovs
 from lab.stage.command import Done
 
-MAX_BACKOFF_MS = 1000  # the minimum of OVS
-# Packets per second, shared by all ports: no terminal floods the controller. `bicast bridge` sets the same.
+MAX_BACKOFF_MS = 1000  # OVS's minimum
+# Packets/s for all ports together: no terminal floods the controller. `bicast bridge` sets the same.
 RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
-# One receive window spans all subflows of an MPTCP connection: data of the fast path waits in it for losses of the slow
-# one. With the kernel's initial 128 KiB, a download over Wi-Fi and LTE runs at a third of its rate for a second.
+# One receive window spans an MPTCP connection's subflows: the fast path's data waits there for losses of the slow one.
+# With the kernel's initial 128 KiB, a download over Wi-Fi and LTE runs at a third of its rate for a second.
 RECEIVE_BUFFER_SYSCTL = "net.ipv4.tcp_rmem=4096 4194304 6291456"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`ip route` words; a `table` other than main is selected by an `ip rule` for `source`."""
+    """`ip route` words; an `ip rule` for `source` selects a `table` other than main."""
 
     to: str
     via: str
     table: int | None = None
     source: str | None = None
     congestion_control: str | None = None
-    metric: int | None = None  # the preference among several default routes, as a DHCP client sets it
+    metric: int | None = None  # preference among default routes
 
 
 @dataclass(frozen=True, slots=True)
 class SubflowEndpoint:
-    """An address from which MPTCP opens subflows; a `backup` subflow idles until the others fail."""
+    """An address for MPTCP subflows; a `backup` idles until the others fail."""
 
     address: str
     device: str
@@ -54,8 +54,8 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
     addresses   interface name -> ("192.168.110.3/24", "fd00:110::3/64", ...)
     routes      Route values
     forwards    whether it is a router
-    endpoints   MPTCP SubflowEndpoint values; a machine without any still accepts subflows
-    bridge      interfaces that form one layer 2 segment (an access point)
+    endpoints   MPTCP SubflowEndpoint values; without any, it still accepts subflows
+    bridge      interfaces of one layer 2 segment (an access point)
     """
 
     pid: int
@@ -65,7 +65,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         return command.run(*argv, where=self.name, prefix=self._prefix(), given=given, timeout_s=timeout_s, check=check)
 
     def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
-        """Start a program here; pass words, a list or a string, as for subprocess.Popen."""
+        """Start a program: words, a list or a string, as for subprocess.Popen."""
         started: subprocess.Popen[Any] = super().popen(*args, **options)
         return started
 
@@ -103,18 +103,17 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         if ip_interface(address).version == 4:
             self.run("ip", "address", "add", address, "dev", device)
             return
-        # A namespace that had a bridge's devices has IPv6 off, and so may the machine's defaults.
+        # IPv6 is off where a bridge's devices were, and maybe by default.
         self.run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{device}.disable_ipv6=0")
-        # Without duplicate address detection an address is usable at once.
+        # Without duplicate address detection, addresses work at once.
         self.run("ip", "address", "add", address, "dev", device, "nodad")
 
     def _sysctls(self, forwards: bool) -> None:
-        # Copies arrive on another interface than the route's. The kernel uses the larger of `all` and the interface's
-        # value.
+        # Copies arrive on another interface than the route's. The kernel uses the larger of `all` and the interface's.
         loose = [f"net.ipv4.conf.{name}.rp_filter=0" for name in ("all", "default", *self.intfNames())]
         both = [f"net.ipv4.ip_forward={int(forwards)}", f"net.ipv6.conf.all.forwarding={int(forwards)}"]
-        # Lost SYNs must not turn MPTCP off for an hour (blackhole detection). Nor must three in a row turn it off for
-        # the connection: with 10 % loss up and 5 % down that is one connection in 330.
+        # Lost SYNs must not turn MPTCP off for an hour (blackhole detection). Nor must three in a row for the
+        # connection: with 10 % loss up and 5 % down that is one connection in 330.
         asked_for = ["net.mptcp.syn_retrans_before_tcp_fallback=6"]
         mptcp = ["net.mptcp.enabled=1", "net.mptcp.blackhole_timeout=0", *asked_for]
         self.run("sysctl", "--quiet", "--ignore", "--write", *loose, *both, *mptcp)
@@ -143,8 +142,8 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
 class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, the topology's port numbers.
 
-    It is in the world's own network namespace, so that it reaches a controller at 127.0.0.1. `late_ports` maps ports to
-    numbers; their devices are made later, outside of this class.
+    In the world's own network namespace it reaches a controller at 127.0.0.1. `late_ports` maps ports, whose devices
+    are made later, to numbers.
     """
 
     name: str
@@ -181,7 +180,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
     def _silence_linux(self) -> None:
-        """Stop Linux from sending IPv6 or forwarding on the bridge's ports."""
+        """Stop Linux from sending IPv6 or forwarding on the ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
         if self._late_ports:
             names.append("default")
@@ -189,7 +188,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         self.run("sysctl", "--quiet", "--write", *silent, *(f"net.ipv4.conf.{name}.forwarding=0" for name in names))
 
     def _port(self, name: str, number: int) -> list[str]:
-        # With linux-noop OVS keeps the port's qdisc when it is reconfigured.
+        # With linux-noop OVS keeps a reconfigured port's qdisc.
         return [
             "--", "add-port", self.name, name,
             "--", "set", "Interface", name, f"ofport_request={number}",
@@ -198,7 +197,6 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         ]  # fmt: skip
 
     def connect(self, *targets: str) -> None:
-        """Use exactly these controllers, like tcp:127.0.0.1:6653."""
         if not targets:
             ovs.vsctl("del-controller", self.name)
             return
@@ -207,7 +205,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
             ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}", *RATE_LIMIT)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # Mininet's name
-        # A dead switch does not answer; --no-wait does not wait for it.
+        # A dead switch does not answer; --no-wait does not wait.
         self.run(
             "ovs-vsctl", "--no-wait", f"--timeout={ovs.PATIENCE_S}", "--if-exists", "del-br", self.name, check=False
         )
@@ -224,14 +222,14 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         return ()
 
 
-# A NAT router of a provider or a modem: outside of our control, and its behaviour changes
+# A provider's or modem's NAT router, whose behaviour changes
 
 NAT_TABLE = "translation"
 ICMP_FILTER_TABLE = "silence"
 
 
 class Nat(Machine):
-    """A router that masquerades what leaves by its device `outside`, with random ports.
+    """A router that masquerades, with random ports, what leaves by its device `outside`.
 
     addresses, routes   as for Machine
     outside             a device with one address and the default route
@@ -251,13 +249,13 @@ class Nat(Machine):
         self.run("nft", "-f", "-", given=f"table ip {NAT_TABLE} {{ chain leaving {{ {rule}; }}; }}\n")
 
     def stop_translating(self) -> None:
-        """Route without NAT; existing mappings last until they time out."""
+        """Route without NAT; mappings last until they time out."""
         self.run("nft", "delete", "table", "ip", NAT_TABLE)
 
     def redial(self, address: str | None = None) -> None:
-        """Drop all mappings and take another outer address (like 198.51.100.77/24), or the same one again.
+        """Drop all mappings and take another outer address (like 198.51.100.77/24), or the same again.
 
-        The kernel drops the mappings of an address when it is removed.
+        The kernel drops a removed address's mappings.
         """
         new = address or self._address
         lines = [f"address del {self._address} dev {self._outside}", f"address add {new} dev {self._outside}"]
@@ -266,7 +264,7 @@ class Nat(Machine):
         self._address = new
 
     def limit_mtu(self, device: str, mtu: int) -> None:
-        """Limit the MTU of this device and suppress the ICMP errors that would report it."""
+        """Limit the device's MTU without the ICMP errors that would report it."""
         types = ("icmp type destination-unreachable icmp code frag-needed", "icmpv6 type packet-too-big")
         drops = "\n".join(f"{each} drop" for each in types)
         chain = f"chain out {{ type filter hook output priority 0;\n{drops}\n}}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private Open vSwitch with its own database, sockets and processes, visible only in this world.
+"""A private Open vSwitch with its own database, sockets and processes.
 
-Its programs (ovs-vsctl, ovs-ofctl, ovs-appctl) and Mininet find it by OVS_RUNDIR and the like. Outside a world
-nothing is started, so the system's Open vSwitch is safe.
+Its programs and Mininet find it by OVS_RUNDIR and the like. Outside a world nothing is started: the system's Open
+vSwitch is safe.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lab.stage.watch import WatchedProcess
 
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
 DIRECTORY_VARIABLES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
-EXIT_COMMANDS = {"ovs-vswitchd": ("exit", "--cleanup"), "ovsdb-server": ("exit",)}  # in the order in which they stop
+EXIT_COMMANDS = {"ovs-vswitchd": ("exit", "--cleanup"), "ovsdb-server": ("exit",)}  # in stop order
 PATIENCE_S = 60
 
 
 class PrivateOvs:
-    """A private Open vSwitch, used as `with PrivateOvs():` or by start() and stop()."""
+    """A private Open vSwitch, as a context or by start() and stop()."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self.directory = directory
@@ -79,14 +79,14 @@ class PrivateOvs:
 
 
 def _stop_daemon(name: str, pid: int) -> None:
-    """Ask the daemon to exit and wait until it is gone; the world's init reaps it."""
+    """Wait until the daemon is gone; the world's init reaps it."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
-        return  # it crashed and left its pidfile
+        return  # crashed, left its pidfile
     try:
         if select.select([pidfd], [], [], 0)[0]:
-            return  # it crashed and is not reaped yet
+            return  # crashed, not reaped yet
         result = run("ovs-appctl", f"--timeout={PATIENCE_S}", "-t", name, *EXIT_COMMANDS[name], check=False)
         if not select.select([pidfd], [], [], PATIENCE_S if result.returncode == 0 else 0)[0]:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -108,7 +108,7 @@ def vsctl(*arguments: str) -> str:
 
 
 def ofctl(*arguments: str, given: str | None = None) -> str:
-    """Run ovs-ofctl with OpenFlow 1.3; it reads `given` as the file `-`."""
+    """Run ovs-ofctl with OpenFlow 1.3; `given` is its file `-`."""
     return run("ovs-ofctl", "-O", "OpenFlow13", *arguments, given=given).stdout
 
 
@@ -118,7 +118,6 @@ def await_caches() -> None:
 
 
 def running() -> bool:
-    """Return whether this environment has a private Open vSwitch that answers."""
     if os.environ.get("OVS_RUNDIR") is None:
         return False
     return subprocess.run(["ovs-vsctl", "--timeout=5", "show"], capture_output=True).returncode == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a topology on a private Open vSwitch, for the lab, the tests and the experiments.
+"""Run a topology on a private Open vSwitch.
 
 isolate.enter()
 with raised(PaperTopo(), controller="tcp:127.0.0.1:6653") as net:
@@ -25,7 +25,7 @@ from lab.stage.ovs import PrivateOvs
 
 
 def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise ValueError if `mn --topo NAME,parameter=value` names a parameter that the topology lacks."""
+    """Raise ValueError for `mn --topo NAME,parameter=value` with an unknown parameter."""
     if unknown:
         raise ValueError(f"unknown parameter {', '.join(unknown)}: expected one of {', '.join(known)}")
 
@@ -46,14 +46,14 @@ class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
         return tuple(self.switches)
 
     def uplink(self, label: str) -> ShapedLink:
-        """Return the link with this label; `forward` is up (from the gateway), `backward` is down."""
+        """Return the link; `forward` is up (from the gateway), `backward` down."""
         links: list[ShapedLink] = self.links
         return next(link for link in links if link.label == label)
 
 
 @contextmanager
 def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
-    """Run a topology until the block ends; `controller` is an OVS target such as tcp:127.0.0.1:6653."""
+    """Run a topology until the block ends; `controller` is an OVS target like tcp:127.0.0.1:6653."""
     _prepare_mininet()
     with PrivateOvs():
         net = Stage(topo=topo, build=False, controller=None)
@@ -69,16 +69,16 @@ def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
 
 
 def prepare_for_mn() -> None:
-    """Prepare for `mn --custom`: run this command again in a world with its own Open vSwitch."""
+    """Run the `mn --custom` command again in a world with its own Open vSwitch."""
     isolate.enter()
-    # mn cleans the whole machine before it starts and after a failure, including /tmp/*.log. A world needs no cleaning.
+    # mn cleans the whole machine at start and failure, including /tmp/*.log. A world needs no cleaning.
     mininet.clean.sh = lambda _command: ""
     _prepare_mininet()
     PrivateOvs().start()  # it ends with the world
 
 
 def _prepare_mininet() -> None:
-    # Mininet's own preparation would write sysctls of the whole machine.
+    # Mininet would write sysctls of the whole machine.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(OPEN_FILES, hard)), hard))
     Mininet.inited = True

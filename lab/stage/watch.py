@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watch processes that must live: a thread interrupts the main thread when one of them dies."""
+"""Interrupt the main thread when a process that must live dies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from types import FrameType
 from lab.stage.command import CommandFailed
 
 INTERRUPT = signal.SIGUSR1
-RESEND_S = 0.1  # a signal just before the main thread sleeps does not wake it
+RESEND_S = 0.1  # a signal just before the main thread sleeps is lost
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedProcess:
-    """A process that must live; `log` returns its output, even after its death."""
+    """A process that must live; `log` returns its output, even after death."""
 
     name: str
     pid: int
@@ -30,7 +30,7 @@ class WatchedProcess:
 
 @contextmanager
 def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
-    """Raise CommandFailed in the main thread when one of these dies during the block; save its log in `logs`."""
+    """Raise CommandFailed in the main thread when one of these dies; save its log in `logs`."""
     deaths = {_death(each, logs): each for each in needed}
     end = os.eventfd(0)
     sentences: list[str] = []
@@ -62,12 +62,12 @@ def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
         signal.signal(INTERRUPT, before)
         for descriptor in (*deaths, end):
             os.close(descriptor)
-        if sentences:  # other failures of the block follow from this death
+        if sentences:  # the block's other failures follow from this death
             raise CommandFailed(sentences[0])
 
 
 def _death(needed: WatchedProcess, logs: Path) -> int:
-    """Return a descriptor that becomes readable when the process dies."""
+    """Return a descriptor that becomes readable at the process's death."""
     try:
         return os.pidfd_open(needed.pid)
     except ProcessLookupError:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that make traffic and count it at both ends: downloads, streams and datagrams."""
+"""Programs that make traffic and count it at both ends."""

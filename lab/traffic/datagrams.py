@@ -17,10 +17,10 @@ import sys
 import threading
 import time
 
-HEAD = struct.Struct("!Qd")  # number, time of sending (CLOCK_MONOTONIC, which all namespaces share)
+HEAD = struct.Struct("!Qd")  # number, time of sending (CLOCK_MONOTONIC, the same in all namespaces)
 QUIET_S = 0.5
 SO_RCVBUFFORCE = 33  # Linux; Python has no name for it
-SPIN_S = 0.000_2  # the sender spins for the end of each pause, which is more exact than sleep()
+SPIN_S = 0.000_2  # the sender spins at each pause's end: more exact than sleep()
 
 
 def receive(port: int) -> None:
@@ -59,7 +59,7 @@ def send(address: str, port: int, rate_pps: int, payload_bytes: int) -> None:
             late = max(late, now - due)
             sender.send(HEAD.pack(number, now) + filling)
             number += 1
-            due = max(due, now - 1 / rate_pps) + 1 / rate_pps  # no burst makes up for missed packets
+            due = max(due, now - 1 / rate_pps) + 1 / rate_pps  # missed packets cause no burst
     print(json.dumps([number, late]))
 
 

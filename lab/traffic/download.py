@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a download while a test changes the network, and return what the receiver measured."""
+"""Download while a test changes the network."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Flowing:
 
 @contextmanager
 def flowing(machine: Machine, file: WebFile, protocol: str = "mptcp") -> Iterator[Flowing]:
-    """Run a download whose first megabyte has arrived when the block begins."""
+    """Run a download; at the block's beginning its first megabyte has arrived."""
     download = Flowing(machine, file, protocol)
     try:
         yield download

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send numbered datagrams between machines while a test changes the network."""
+"""Send numbered datagrams while a test changes the network."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PAYLOAD_BYTES = 100
 @dataclass(frozen=True, slots=True)
 class Counted:
     sent: int
-    lateness_s: float  # the sender's largest delay
-    copies: Counter[int]  # how often each number arrived
-    sent_at: Mapping[int, float]  # time.monotonic() of sending, for what arrived
+    lateness_s: float  # sender's largest delay
+    copies: Counter[int]  # arrivals per number
+    sent_at: Mapping[int, float]  # time.monotonic() of sending, of arrivals
 
     @property
     def lost(self) -> list[int]:
@@ -41,7 +41,7 @@ class Numbered:
         self._sender, self._receiver = sender, receiver
 
     def stop(self) -> Counted:
-        """Stop sending, and count what is still in flight."""
+        """Stop sending; datagrams in flight count."""
         sent, lateness_s = json.loads(self._sender.communicate("enough\n")[0])
         seen = json.loads(self._receiver.communicate("enough\n")[0])
         return Counted(
@@ -53,7 +53,6 @@ class Numbered:
 def numbered(
     source: Machine, target: Machine, address: str, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 ) -> Iterator[Numbered]:
-    """Send datagrams from the beginning of the block."""
     with (
         _started(target, "ready", "receive", str(PORT)) as receiver,
         _started(source, "sending", "send", address, str(PORT), str(rate_pps), str(payload_bytes)) as sender,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download by HTTP and measure the pauses: the client's program.
+"""Download by HTTP and measure the pauses.
 
 pauses.py URL [tcp|mptcp]       prints `flowing` after the first megabyte, and at the end one line of JSON
 """
@@ -40,7 +40,7 @@ def download(url: str, protocol: int) -> dict[str, object]:
                 longest, longest_at = now - last, time.time()
             digest.update(part)
             size += len(part)
-            # Do not count the hashing as a pause.
+            # Hashing is no pause.
             last = time.monotonic()
             if size >= FLOWING_BYTES and not announced:
                 announced = True

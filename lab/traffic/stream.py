@@ -3,11 +3,10 @@
 
     stream.py listen|connect send|receive ADDRESS PORT STAMPS [BPS [CONGESTION_CONTROL]]
 
-The listener prints `listening`. The sender stops at a line on stdin or its end. It sends as fast as possible, or at
-BPS like a camera; late bytes follow as soon as possible. The receiver prints `flowing` after the first half megabyte.
-For each read it writes two doubles to STAMPS: the time (time.monotonic(), which all namespaces share) and the bytes
-so far. The last line of either end is JSON. Every block differs, so that the checksum also reveals repeated or
-reordered bytes.
+The listener prints `listening`. The sender stops at a line on stdin or its end. Without BPS it sends as fast as
+possible; late bytes follow at once. The receiver prints `flowing` after half a megabyte. For each read it writes two
+doubles to STAMPS: time.monotonic(), which all namespaces share, and the bytes so far. Either end's last line is JSON.
+Every block differs: the checksum reveals repeated or reordered bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PACED_BYTES = 5000
 READ_BYTES = 1 << 18
 
 
-_listeners: list[socket.socket] = []  # they stay open: further subflows connect to them
+_listeners: list[socket.socket] = []  # open for further subflows
 
 
 def connected(end: str, address: str, port: int) -> socket.socket:
@@ -59,7 +58,7 @@ def send(connection: socket.socket, bps: int) -> dict[str, object]:
         if bps:
             stop.wait(began + number * size * 8 / bps - time.monotonic())
     connection.shutdown(socket.SHUT_WR)
-    connection.recv(1)  # the receiver closes when it has everything
+    connection.recv(1)  # the receiver closes last
     return {"bytes": number * size, "sha256": digest.hexdigest()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stream between two machines while a test changes the paths, and return what both ends measured."""
+"""Stream between two machines while a test changes the paths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAIN_TIMEOUT_S = 60.0  # for bytes in flight
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The result of a stream: bytes received (`sizes`) at each moment of time.monotonic()."""
+    """Bytes received (`sizes`) at each moment of time.monotonic()."""
 
     moments: Sequence[float]
     sizes: Sequence[float]
@@ -40,7 +40,7 @@ class Streamed:
         return (self._received_by(until) - self._received_by(since)) * 8 / (until - since)
 
     def longest_pause_s(self, since: float = 0.0, until: float = float("inf")) -> float:
-        """Return the longest pause between two reads that overlaps `since` to `until`."""
+        """Return the longest pause between reads that overlaps `since` to `until`."""
         pauses = [later - sooner for sooner, later in pairwise(self.moments) if later > since and sooner < until]
         return max(pauses, default=0.0)
 
@@ -50,7 +50,7 @@ class Streamed:
 
 
 class Stream:
-    """A running stream, until `finish` ends it."""
+    """A running stream, until `finish`."""
 
     def __init__(self, sender: _Program, receiver: _Program, stamps: Path) -> None:
         self._sender, self._receiver, self._stamps = sender, receiver, stamps
@@ -104,7 +104,7 @@ class _Program:
 def streaming(
     server: Machine, client: Machine, address: str, upload: bool = False, *, pace: Sequence[str] = ()
 ) -> Iterator[Stream]:
-    """Stream from the server, or to it with `upload`; the client connects, and both programs end with the block.
+    """Stream from the server, or to it with `upload`, until the block ends; the client connects.
 
     `pace` is stream.py's BPS and congestion control; without it the stream is as fast as possible.
     """
@@ -126,5 +126,5 @@ def streaming(
 
 
 def till(moment: float) -> None:
-    """Sleep until this moment of time.monotonic()."""
+    """Sleep until this time.monotonic()."""
     time.sleep(max(0.0, moment - time.monotonic()))

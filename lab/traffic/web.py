@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a real web server on the stage, and download from it.
 
-nginx and curl are stock; `mptcpize run` makes both use MPTCP where wanted. Every block of the content differs, so that
-a checksum also reveals repeated or reordered bytes.
+`mptcpize run` makes the stock nginx and curl use MPTCP. Every block differs: a checksum reveals repeated or reordered
+bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class WebServer:
         return self._files / name
 
     def offer(self, name: str, size_bytes: int) -> WebFile:
-        """Make a file of this size, with the same content in every run."""
+        """Make a file with the same content in every run."""
         dice = random.Random(size_bytes)
         block = dice.randbytes(BLOCK_BYTES - 8)
         digest = hashlib.sha256()
@@ -94,7 +94,7 @@ class WebServer:
 
 @contextmanager
 def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool = True) -> Iterator[WebServer]:
-    """Run nginx on this machine until the block ends; /who answers with the client's address."""
+    """Run nginx until the block ends; /who answers with the client's address."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
         directory.chmod(0o755)
@@ -124,9 +124,9 @@ def _await_start(process: subprocess.Popen[str], where: str) -> None:
 
 
 def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:
-    """Fetch `url` with curl; the seconds are curl's, from its start to the last byte.
+    """Fetch `url`; the seconds are curl's, from its start to the last byte.
 
-    Counters of the client's namespace show whether MPTCP was used, so downloads that ask for it must not overlap.
+    Counters of the client's namespace tell MPTCP from TCP, so MPTCP downloads must not overlap.
     """
     with tempfile.NamedTemporaryFile(prefix="download-", dir=isolate.RUN_DIRECTORY) as kept:
         before = _mptcp_connections(client)
@@ -137,7 +137,7 @@ def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool =
 
 
 def upload(client: Machine, file: Path, url: str, timeout_s: float = 600) -> float:
-    """Upload with plain TCP; return curl's seconds from its start to the server's answer to the whole file."""
+    """Upload with plain TCP; return curl's seconds until the server answers the whole file."""
     words = (*CURL, "--upload-file", str(file), "--write-out", "%{time_total}", url)
     return float(client.run(*words, timeout_s=timeout_s).stdout)
 

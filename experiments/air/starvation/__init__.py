@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals that are held, beside one that nobody holds: what each gets, and what it gets with the rule off."""
+"""Capped terminals beside an uncapped sender: what each gets, also with the rule off."""

@@ -3,9 +3,8 @@
 
     python -m experiments.air.starvation.drawn SEED [--mixes 20] [--unwritten]
 
-It prints a line for each run and a table of shares at its end, and returns 1 if a capped terminal got less than 0.9 of
-its share. A share is the rate under `off`, at most the mean rate there of the terminals that send all the time, or of
-those that pause.
+It returns 1 if a capped terminal got less than 0.9 of its share. A share is the rate under `off`, at most the mean rate
+there of its kind: terminals that send all the time, or that pause.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from lab.traffic.streaming import till
 from topologies.access_point import SERVERS, address
 
 BURSTS_S = (0.3, 5.0)
-GUEST_S, COUNTED_S, ENDS_S = 4.0, 6.0, 18.0  # the uncapped sender begins; all is counted from, and until
+GUEST_S, COUNTED_S, ENDS_S = 4.0, 6.0, 18.0  # the uncapped sender begins; counting begins, and ends
 UPLOAD, DOWNLOAD, DATAGRAMS, NONE = "upload", "download", "UDP", "none"
 
 
@@ -43,7 +42,7 @@ UPLOAD, DOWNLOAD, DATAGRAMS, NONE = "upload", "download", "UDP", "none"
 class Capped:
     rtt_ms: int
     control: str
-    burst_s: tuple[float, float] | None  # sends and pauses; None: sends all the time
+    burst_s: tuple[float, float] | None  # sends, pauses; None: sends all the time
 
     def __str__(self) -> str:
         burst = f" {self.burst_s[0]:.1f}/{self.burst_s[1]:.1f} s" if self.burst_s else ""
@@ -79,7 +78,7 @@ def _drawn(random: Random, written: bool | None) -> Drawn:
         return both if random.random() < chance else None
 
     def one(number: int) -> Capped:
-        found = burst(0.3)  # the first one sends all the time
+        found = burst(0.3)  # the first sends all the time
         return Capped(
             random.choice(tuple(RTTS_MS.values())), random.choice((CUBIC, CUBIC, BBR)), found if number else None
         )
@@ -98,7 +97,7 @@ class Run:
     rule: str
     bps: tuple[float, ...]
     guest_bps: float
-    release_reason: str  # why caps are released, at the last look that showed it
+    release_reason: str  # why caps are released, at the last look
     stalled: str
 
     def __str__(self) -> str:
@@ -108,7 +107,7 @@ class Run:
 
 
 def shares(off: Run, ideal: Run) -> list[float]:
-    """Return the part of its share under `off` that each capped terminal gets."""
+    """Return each capped terminal's part of its share under `off`."""
     alike = [
         [bps for bps, one in zip(off.bps, off.drawn.capped, strict=True) if bool(one.burst_s) == pauses]
         for pauses in (False, True)

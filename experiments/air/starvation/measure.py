@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let held terminals upload beside one that nobody holds, under each rule, and count what each gets."""
+"""Upload from capped terminals beside an uncapped sender, under each rule."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from lab.stage.watch import watched
 from lab.traffic.streaming import till
 from topologies.access_point import AIR_BPS, SERVERS, AccessPointTopo, address
 
-JOINS_S, ENDS_S = 8.0, 28.0  # the guest begins, and from then on all is counted; the run ends
+JOINS_S, ENDS_S = 8.0, 28.0  # the guest and counting begin; the run ends
 KILLED_S = 5.0  # its lease ends 3 s later
-LATE_S = 10.0  # the end of a run, which has figures of its own
+LATE_S = 10.0  # at the end of a run, with its own figures
 LOOK_S = 0.5
 DATAGRAMS_BPS = 5_000_000
 BURST_S = 3.0
@@ -45,12 +45,12 @@ GUEST_PLACE = re.compile(rf"(?<= {GUEST}: {{)access_point: air, ")
 class Run:
     mix: Mix
     rule: str
-    bps: tuple[float, ...]  # of each held terminal
+    bps: tuple[float, ...]  # of each capped terminal
     late_bps: tuple[float, ...]  # at the end
-    guest_bps: float  # of TCP that it sends; 0 where it sends none
-    srtt_ms: float  # mean of the held
-    released: str  # as `caps` says last; empty: they are held
-    releases: int  # looks, two a second, at which they were released
+    guest_bps: float  # of its TCP; 0: it sends none
+    srtt_ms: float  # mean of capped terminals
+    released: str  # the last reason of `caps`; empty: in force
+    releases: int  # looks, two a second, with released caps
     stalled: str
     timeline: tuple[str, ...] = field(repr=False, default=())
 
@@ -114,7 +114,7 @@ def set_rule(lab: Laboratory, rule: str, is_listed: bool, is_written: bool = Tru
         text = GUEST_PLACE.sub("", text)
     if not is_written:
         text = text.replace(f"bandwidth_bps: {AIR_BPS}, ", "")
-    head = file.read_text(encoding="utf-8").partition("\n")[0]  # the controller's own settings
+    head = file.read_text(encoding="utf-8").partition("\n")[0]  # controller settings
     file.write_text(f"{head}\n{text.replace('rule: off', f'rule: {rule}')}", encoding="utf-8")
     lab.controller.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + WITHIN_S
@@ -190,7 +190,7 @@ def _timeline(come: Sequence[Received], looks: Sequence[tuple[float, str, str]],
 
 
 def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float, str, str]]:
-    """Yield the moment, the reason of a release, and each terminal's cap, as the controller reports them."""
+    """Yield the moment, the release reason, and each terminal's cap, from the controller."""
     while time.monotonic() < until:
         told = _access_point(lab)
         caps = " ".join(
@@ -202,14 +202,13 @@ def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float,
 
 
 def released(lab: Laboratory, until: float) -> Iterator[str]:
-    """Why caps are released, at each look."""
     while time.monotonic() < until:
         yield _access_point(lab).get("released") or ""
         till(min(until, time.monotonic() + LOOK_S))
 
 
 def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> None:
-    """Start the guest's traffic if it is no upload. It ends with the block."""
+    """Start the guest's traffic if it is no upload."""
     server = SERVERS[server_at(mix.guest_rtt_ms)]
     if mix.guest is Guest.DOWNLOAD:
         where = lab.servers[server_at(mix.guest_rtt_ms)]
@@ -227,7 +226,6 @@ def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> Non
 
 
 def started(stack: ExitStack, machine: Machine, words: list[str]) -> None:
-    """A program of guest.py, which begins at once and ends with the block."""
     process = machine.popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     stack.callback(process.wait)
     stack.callback(process.kill)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the capped terminals, the sender without a cap, the distances of their servers, and the rules."""
+"""Plan the capped terminals, the uncapped sender, distances and rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from topologies.access_point import TERMINALS
 
-GUEST = "t7"  # has no cap
+GUEST = "t7"  # uncapped
 HELD = TERMINALS[:6]
 RTTS_MS = {"s4": 4, "s16": 16, "s64": 128, "s256": 256}  # in this laboratory
 
@@ -25,7 +25,7 @@ class Guest(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Mix:
     guest: Guest
-    rtts_ms: tuple[int, ...]  # of the held terminals, by turns
+    rtts_ms: tuple[int, ...]  # of capped terminals, in turns
     guest_rtt_ms: int = 16
     by_gateway: bool = False
 
@@ -47,7 +47,7 @@ MIXES = (
     Mix(Guest.UNLISTED, (16, 128), 16, by_gateway=True),
 )
 RULES = ("off", "ideal")
-PROMISED = 0.9  # of its share, for each capped terminal
+PROMISED = 0.9  # of each capped terminal's share
 
 
 def server_at(rtt_ms: int) -> str:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: what each held terminal gets of its share.
+"""Figures: the part of its share that each capped terminal gets.
 
-The share of a held terminal is what it gets with the rule off, and at most the mean of the held terminals there: what a
-terminal gets beyond that is luck.
+Its share is its rate with the rule off, at most the mean there: more is luck.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
         each = [bps / share for run in ideal for bps, share in zip(run.bps, shares, strict=True)]
         worst_off = min(bps for run in off for bps in run.bps)
         worst = min(bps for run in ideal for bps in run.bps)
-        promise = None if mix.by_gateway else at_least(PROMISED)  # a gateway gives nobody anything, it only takes
+        promise = None if mix.by_gateway else at_least(PROMISED)  # a gateway gives nothing, it only takes
         measured = figure(f"{mix}: of its share, the one that gets least", min(parts), each, "", promise)
         yield replace(measured, n=len(ideal))
         yield figure("    the worst of any run, off", worst_off / 1e6, [worst_off / 1e6] * len(off), "Mbit/s")
@@ -36,6 +35,6 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _shares(off: Sequence[Run]) -> list[float]:
-    """Return the rate of each capped terminal with the rule off, at most their mean."""
+    """Return each rate with the rule off, at most their mean."""
     gets = [mean(run.bps[number] for run in off) for number in range(len(HELD))]
     return [min(each, mean(gets)) for each in gets]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the cost of gateway and relay, compared with a direct connection and other proxies in the same run.
+"""Measure gateway and relay beside a direct connection and other proxies in the same run.
 
-Rates and processor time are over a path without delay or limit; first bytes over 20 ms round trip on each side of the
-relay; memory, many connections at once and many short ones in fresh processes. All use the machine's default
-congestion control (Linux: net.ipv4.tcp_congestion_control).
+Rates and processor time are without delay or limit; first bytes over 20 ms round trip on each side of the relay;
+memory, crowds and short connections in fresh processes. Congestion control is the machine's default.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure transfers, first bytes, many connections at once and many short ones, over each route in turns."""
+"""Measure transfers, first bytes, crowds and short connections, over routes in turns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TransferRun:
 
 @dataclass(frozen=True, slots=True)
 class FirstByteRun:
-    """Sequential connections, timed from the start of each."""
+    """Sequential connections, each timed from its start."""
 
     way: str
     number: int
@@ -69,9 +69,9 @@ class CrowdRun:
     way: str
     requested: int
     answered: int  # again, once all were open
-    gateway_mb: float  # more than before
+    gateway_mb: float  # growth
     relay_mb: float
-    unread: bool = False  # each requested a transfer that nobody reads; otherwise they are idle
+    unread: bool = False  # transfers that nobody reads; else idle
     stalled: str = ""  # nothing here is timed
 
     def __str__(self) -> str:
@@ -99,25 +99,25 @@ class ShortRun:
 
 Run = TransferRun | FirstByteRun | CrowdRun | ShortRun
 
-# Other load on the machine: links without an emulator report no stall
+# Other load: links without an emulator report no stall
 
-# Of all processor time: above this share of other load, runs are not comparable.
+# of all processor time; above it runs are not comparable
 MAX_OTHER_LOAD = 0.15
 USER, NICE, SYSTEM, _IDLE, _WAITING, HARD, SOFT, STOLEN = range(1, 9)  # columns of /proc/stat
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """Processor time in ticks since boot."""
+    """Processor ticks since boot."""
 
     run_short: int
-    working: int  # for processes, or stolen by another virtual machine
+    working: int  # processes, or stolen by another virtual machine
     interrupted: int
-    ours: int  # for the processes of this world
+    ours: int  # this world's processes
 
 
 def read_clock() -> ClockReading:
-    """Read the clock: a world's /proc shows its own processes, and /proc/stat the whole machine."""
+    """Read the clock: a world's /proc shows its own processes, /proc/stat the whole machine."""
     words = Path("/proc/stat").read_text().splitlines()[0].split()[: STOLEN + 1]
     columns = [0, *map(int, words[1:])]
     working = sum(columns[each] for each in (USER, NICE, SYSTEM, STOLEN))
@@ -128,12 +128,12 @@ def read_clock() -> ClockReading:
 def _process_ticks(process: Path) -> int:
     try:
         return sum(ticks(int(process.name)))
-    except (FileNotFoundError, ProcessLookupError):  # the process ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
         return 0
 
 
 def other_load(before: ClockReading, after: ClockReading) -> str:
-    """Return how much other load there was, or "" if too little to count.
+    """Return other load, or "" if too little to count.
 
     Interrupts are charged to the interrupted: to our processes by their share.
     """
@@ -145,9 +145,9 @@ def other_load(before: ClockReading, after: ClockReading) -> str:
     return f"others had {100 * others / run_short:.0f} % of the processors for {others / TICKS_A_SECOND:.1f} s"
 
 
-ATTEMPTS = 3  # repeat under other load
-STEPS = 10  # steps of the short connections
-EQUAL_READINGS, SAME_FOR_S, SETTLE_TIMEOUT_S = 3, 0.5, 10.0  # polls of a process's open files
+ATTEMPTS = 3  # under other load
+STEPS = 10  # of short connections
+EQUAL_READINGS, SAME_FOR_S, SETTLE_TIMEOUT_S = 3, 0.5, 10.0  # polls of open files
 
 One = TypeVar("One", TransferRun, FirstByteRun)
 
@@ -171,7 +171,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def _attempts(measure: Callable[[], One]) -> Iterator[One]:
-    """Yield all attempts up to the first that counts."""
+    """Yield attempts up to the first that counts."""
     for _ in range(ATTEMPTS):
         one = measure()
         yield one
@@ -193,7 +193,7 @@ def run_transfer(net: Stage, way: TrafficRoute, direction: str, number: int, sec
 
 
 def run_first_bytes(net: Stage, way: TrafficRoute, number: int) -> FirstByteRun:
-    _lateness(net)  # discard what came before
+    _lateness(net)  # resets it
     told = ask(net, "first", way, BATCH)
     if len(told) < BATCH:
         raise ExperimentFailed(f"{BATCH - len(told)} of {BATCH} connections by {way.name} were not answered")
@@ -202,7 +202,6 @@ def run_first_bytes(net: Stage, way: TrafficRoute, number: int) -> FirstByteRun:
 
 
 def _lateness(net: Stage) -> str:
-    """Return the lateness since the previous call."""
     found = {name: net.uplink(name).lateness() for name in (NEAR, FAR)}
     return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -235,7 +234,7 @@ def run_short(net: Stage, way: TrafficRoute, count: int) -> ShortRun:
 
 
 def _settled_usage(pid: int) -> ProcessUsage:
-    """Return what the process holds once cleanup and preallocation are over; there is no event for either."""
+    """Return usage once cleanup and preallocation are over; there is no event for either."""
     seen: list[int] = []
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while len(seen) < EQUAL_READINGS or len(set(seen[-EQUAL_READINGS:])) > 1:

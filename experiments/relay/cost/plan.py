@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the numbers of transfers and connections."""
+"""Plan the transfers and connections."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 DOWN, UP = "down", "up"
 DELAY_MS = 10.0  # each way on each side of the relay: 40 ms round trip
-BATCH = 5  # connections for a first byte, which count together
-WARM = 100  # short connections before open files are counted
+BATCH = 5  # first bytes that count together
+WARM = 100  # short connections before counting files
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/cost
-    rounds: int  # of transfers, for each route and direction
+    name: str  # stem of files in results/relay/cost
+    rounds: int  # per route and direction
     seconds: float  # per transfer
-    batches: int  # of connections for a first byte, per route
-    crowd: int  # connections open at once
+    batches: int  # of first bytes, per route
+    crowd: int  # open at once
     unread: int  # simultaneous downloads that nobody reads
     shorts: int  # sequential
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes from terminal to server: direct, over this product's gateway and relay, or over another proxy's two ends."""
+"""Routes to the server: direct, over gateway and relay, or over another proxy's ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.stage.failure import ExperimentFailed
 from lab.stage.nodes import RECEIVE_BUFFER_SYSCTL, Machine
 from lab.stage.stage import Stage, raised
 
-# Certificates of a relay and a gateway from one authority, made by openssl as in docs/how-to/relay.md
+# Certificates of one authority, made by openssl as in docs/how-to/relay.md
 
 RELAY_NAME, GATEWAY_NAME = "tokyo", "home"
 
@@ -66,16 +66,16 @@ def _openssl(certificate: Path, key: Path, name: str, *extensions: str, signer: 
     command.run("openssl", "req", "-x509", "-config", "/dev/null", *signer, *kind, *added, *files)
 
 
-# This product's two ends as processes: `bicast-agent relay` at the relay, `take` at the gateway
+# Both ends: `bicast-agent relay` at the relay, `take` at the gateway
 
 AGENT = TREE / "build" / "bicast-agent"
-TAKE_PORT = 5000  # on the gateway's loopback, for intercepted connections
+TAKE_PORT = 5000  # gateway's loopback, for intercepted connections
 STOP_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPair:
-    """The process ids of both ends."""
+    """Both ends' process ids."""
 
     gateway: int
     relay: int
@@ -87,7 +87,7 @@ def running_pair(
 ) -> Iterator[ProcessPair]:
     """Run both ends. `listener` is the relay's ADDRESS:PORT, `ports` are the servers'.
 
-    `taking` and `serving` are more options of `take` and `relay`.
+    `taking` and `serving` are options of `take` and `relay`.
     """
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pair-", dir=isolate.RUN_DIRECTORY)))
@@ -105,7 +105,7 @@ def running_pair(
 
 @contextmanager
 def running(machine: Machine, words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a program until the block ends, with its errors in `log`."""
+    """Run a program until the block ends, its errors in `log`."""
     with log.open("w") as complaints:
         process = machine.popen([*words], stdout=subprocess.PIPE, stderr=complaints, text=True)
     try:
@@ -120,31 +120,30 @@ def running(machine: Machine, words: Sequence[str], log: Path) -> Iterator[subpr
 
 
 def await_start(process: subprocess.Popen[str], machine: Machine, log: Path) -> None:
-    """Wait for the first line of an agent's command."""
+    """Wait for the agent's first line."""
     assert process.stdout is not None
     if not process.stdout.readline():
         process.wait()
         raise ExperimentFailed(f"{machine.name}: {log.stem} did not start; its log: {log.read_text().strip()}")
 
 
-# All routes run at the same time and take turns; the others idle meanwhile. Other proxies get a comparable setup: MPTCP
-# between gateway and relay, TLS 1.3 with certificates of both sides. A proxy that is not installed is left out, with a
-# note.
+# All routes run, take turns, and idle meanwhile. Other proxies get a comparable setup: MPTCP between gateway and relay,
+# TLS 1.3 with certificates of both sides. A missing proxy is left out, with a note.
 
 DIRECT, PAIR, HAPROXY, SING_BOX = "direct", "pair", "HAProxy", "sing-box"
 NAMES = (DIRECT, PAIR, HAPROXY, SING_BOX)
 WEB = 80
 RELAY_LISTENER = f"{RELAY}:4433"
 PORTS = {HAPROXY: 7001, SING_BOX: 7002}  # at both sides
-MAX_CONNECTIONS = 9000  # connections
-LISTEN_STATE = "0A"  # a state in /proc/net/tcp
+MAX_CONNECTIONS = 9000
+LISTEN_STATE = "0A"  # in /proc/net/tcp
 LISTEN_TIMEOUT_S = 10.0
 USER = "5c1e0a52-53ab-4d4c-9d7a-3a37c9a6e1f0"  # sing-box needs one besides the certificates
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficRoute:
-    """A route: the address to which the terminal connects, and the processes that relay it."""
+    """The terminal's destination, and the processes that relay it."""
 
     name: str
     address: str
@@ -155,7 +154,7 @@ class TrafficRoute:
 
 @contextmanager
 def run_routes(net: Stage, names: tuple[str, ...] = NAMES) -> Iterator[list[TrafficRoute]]:
-    """Run those of these routes that are installed, in this order."""
+    """Run the installed ones of these routes, in order."""
     with ExitStack() as stack:
         yield [stack.enter_context(MAKERS[name](net)) for name in names if _installed(name)]
 
@@ -197,7 +196,7 @@ def _other(name: str, words: tuple[str, ...], ends: Callable[[Identity, Identity
 
 
 def _await_listening(process: subprocess.Popen[str], machine: Machine, name: str, log: Path) -> None:
-    """Wait until the proxy listens; it gives no sign of its own."""
+    """Wait until the proxy listens; it gives no sign."""
     deadline = time.monotonic() + LISTEN_TIMEOUT_S
     while not any(
         row.split()[1].endswith(f":{PORTS[name]:04X}") and row.split()[3] == LISTEN_STATE
@@ -254,7 +253,6 @@ MAKERS: dict[str, Maker] = {
     SING_BOX: _other(SING_BOX, ("sing-box", "run", "-c"), _sing_box),
 }
 
-# The terminal's and the server's programs
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
 PATIENCE_S = 600.0
@@ -267,9 +265,9 @@ PORT_SETTINGS = ("net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reu
 def running_routes(
     delay_ms: float = 0.0, names: tuple[str, ...] = NAMES, receive: str = RECEIVE_BUFFER_SYSCTL
 ) -> Iterator[tuple[Stage, list[TrafficRoute]]]:
-    """Run the path with a server and those of these routes that are installed, once each of them answers.
+    """Run path, server and the installed ones of these routes, once each answers.
 
-    `receive` is the receive buffer of all machines.
+    `receive` is all machines' receive buffer.
     """
     with raised(PathTopo(delay_ms=delay_ms)) as net:
         machines: list[Machine] = net.hosts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the routes, compared with the direct one of the same run."""
+"""Rows, figures and plot, beside the direct route of the same run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ENDS: dict[str, Callable[[TransferRun], float]] = {
 
 
 def for_a_gbit(runs: Sequence[TransferRun], end: str) -> float:
-    """Sum up, because the kernel counts processor time only in hundredths of a second."""
+    """Sum up: the kernel counts processor time in hundredths of a second."""
     return sum(map(ENDS[end], runs)) / sum(run.gbit for run in runs)
 
 
@@ -119,7 +119,7 @@ def _passed(run: ShortRun) -> Iterator[Figure]:
 
 
 def _grown_percent(usages: Sequence[ProcessUsage]) -> float:
-    """Compare with the maximum of the first half: reused memory is no leak."""
+    """Compare with the first half's maximum: reused memory is no leak."""
     half = len(usages) // 2 + 1
     return 100 * (usages[-1].resident_mb / max(each.resident_mb for each in usages[:half]) - 1)
 
@@ -153,8 +153,6 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                     yield run.way, f"short, {end}", number, each.files, "files"
 
 
-# Plot: the routes by rate, processor time and first byte
-
 BESIDE = {DOWN: -0.15, UP: 0.15}
 
 
@@ -187,7 +185,6 @@ def _draw_rates(panel: Axes, runs: Sequence[TransferRun]) -> None:
 
 
 def _draw_costs(panel: Axes, runs: Sequence[TransferRun]) -> None:
-    """Plot processor time, with the gateway's below the relay's."""
     for (name, direction), found in groupby(sorted(runs, key=_sort_key), key=_sort_key):
         those, foot = list(found), 0.0
         for end, color in zip(ENDS, ("tab:blue", "tab:cyan"), strict=True):

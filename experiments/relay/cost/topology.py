@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path of a terminal's connection, with a relay half way.
+"""A terminal's path, with a relay half way.
 
     terminal ── 192.168.7.0/24 ── gateway ── 10.0.1.0/24 ── relay ── 45.0.0.0/24 ── server
             .2                 .1         .1             .2       .1             .2 and .3
 
-Gateway and relay are routers too: connections that are not intercepted pass unchanged. Links are as fast as possible,
-with the kernel's offloads, or have `delay_ms` each way on each side of the relay. MPTCP stalls where a veth delivers
-packets within the sender's call, as no real path does (docs/how-to/relay.md). So each end receives on a processor of
-its own, with a buffer of 4 MiB from the first byte on.
+Gateway and relay also route what is not intercepted. Links are unlimited, with the kernel's offloads, or have
+`delay_ms` each way on each side of the relay. MPTCP stalls where a veth delivers within the sender's call, as no real
+path does (docs/how-to/relay.md). So each end receives on its own processor, with a buffer of 4 MiB from the first byte
+on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.stage.nodes import Machine, Route
 TERMINALS = "192.168.7.0/24"
 GATEWAY = "192.168.7.1"
 RELAY = "10.0.1.2"
-INTERCEPTED, LEFT_ALONE = "45.0.0.2", "45.0.0.3"  # both are the server's
+INTERCEPTED, LEFT_ALONE = "45.0.0.2", "45.0.0.3"  # both the server's
 NEAR, FAR = "gateway-relay", "relay-server"
 
 

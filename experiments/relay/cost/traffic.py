@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make traffic between terminal and server, over any route: the program at both ends.
+"""Make traffic between terminal and server, over any route.
 
     traffic.py serve PORT                              answers, until stdin ends
     traffic.py bulk ADDRESS PORT down|up SECONDS       one transfer, timed by its receiver
@@ -8,9 +8,9 @@
     traffic.py stall ADDRESS PORT CONNECTIONS          open at once; each requests a transfer and reads none of it
     traffic.py short ADDRESS PORT CONNECTIONS          each connects, echoes and closes
 
-Clients print lines of JSON. The first byte of a connection requests an echo of each byte, or a transfer of so many
-seconds. A transfer has zeros, then MARK and their number: a missing byte shows, and proxies that do not relay
-half-closes can be measured too.
+Clients print JSON lines. A connection's first byte requests an echo of each byte, or a transfer of so many seconds. A
+transfer ends with MARK and the number of its zeros: a missing byte shows, also with proxies that do not relay
+half-closes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MARK = b"thatsall"
 END = struct.Struct("!8sQ")
 LENGTH = struct.Struct("!Q")
 ECHO, DOWN, UP = b"e", b"d", b"u"
-MAX_OPENING = 32  # connections being opened
+MAX_OPENING = 32  # connections
 PATIENCE_S = 30.0
 STALLED_S = 120.0  # of transfers that nobody reads
-FILL_S = 0.1  # per connection, until all buffers on the path are full
+FILL_S = 0.1  # per connection, until the path's buffers are full
 
 Connections = list[socket.socket]
 
@@ -89,7 +89,7 @@ async def pour(connection: socket.socket, seconds: float) -> None:
 
 
 async def drain(connection: socket.socket) -> dict[str, float]:
-    """Read a transfer to its end; the time starts at the first byte."""
+    """Read a transfer; the time starts at the first byte."""
     loop = asyncio.get_running_loop()
     buffer, got, tail, await_start = bytearray(len(BLOCK)), 0, bytes(END.size), 0.0
     while not tail.startswith(MARK):
@@ -148,7 +148,7 @@ async def first(address: str, port: int, times: int) -> None:
 
 
 async def open_connections(address: str, port: int, count: int, keep: bool) -> Connections:
-    """Open connections and return those that answered."""
+    """Return the opened connections that answered."""
     numbers = iter(range(count))
     good: Connections = []
 
@@ -190,7 +190,6 @@ async def stall(address: str, port: int, count: int) -> None:
 
 
 async def has_begun(connection: socket.socket) -> bool:
-    """Return whether the transfer has begun."""
     try:
         return bool(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 1), PATIENCE_S))
     except (OSError, TimeoutError):

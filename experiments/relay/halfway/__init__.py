@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the gain of gateway and relay half way, with MPTCP and TLS between them, compared with direct.
+"""Measure gateway and relay half way, with MPTCP and TLS between them, beside direct.
 
-Like the part `transfers`, with receive windows of about 64 KiB and no loss. The window is the kernel's, on all four
-machines, and not exact to the byte: only gains count.
+Like `transfers`, with receive windows of about 64 KiB and no loss. The window is the kernel's, on all machines, and not
+exact: only gains count.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfer for a given time, direct and relayed, and compare with the prediction."""
+"""Transfer direct and relayed, and compare with the prediction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
 
     @property
     def off(self) -> float:
-        """Return the deviation of the predicted rate, relative to direct, in percent."""
+        """Return the predicted rate's deviation, relative to direct, in percent."""
         half, whole = (throughput(Leg(self.rtt_ms / part), WINDOW_BYTES).bps for part in (2, 1))
         return 100 * (half / whole * self.direct_bps / self.pair_bps - 1)
 
@@ -44,7 +44,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for rtt_ms in plan.rtts_ms:
         with running_routes(rtt_ms / 4, (DIRECT, PAIR), RECEIVE) as (net, ways):
             for way in WAYS * plan.rounds:
-                _stalled(net)  # discard what came before
+                _stalled(net)  # resets it
                 direct, pair = (ask(net, "bulk", each, way, plan.seconds)[0] for each in ways)
                 yield Run(rtt_ms, way, _bps(direct), _bps(pair), _stalled(net))
 
@@ -54,6 +54,5 @@ def _bps(result: dict[str, float]) -> float:
 
 
 def _stalled(net: Stage) -> str:
-    """Return the lateness since the previous call."""
     found = ((name, net.uplink(name).lateness()) for name in (NEAR, FAR))
     return "; ".join(f"on {name} {one}" for name, one in found if one.stalls > one.packets / 1000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the round trips, repetitions and durations."""
+"""Plan round trips and repetitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WAYS = ("up", "down")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/halfway
+    name: str  # stem of files in results/relay/halfway
     rtts_ms: tuple[float, ...]  # of the direct path
     rounds: int
     seconds: float

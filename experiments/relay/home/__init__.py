@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure a terminal without MPTCP at home while Wi-Fi loses packets: relayed in each mode, or not.
 
-The home is that of topologies/home.py, with the relay half way to the web server. Terminals and server use cubic, the
-relay bbr, and single paths use Wi-Fi. The guest is a terminal without the product.
+The home is topologies/home.py's, the relay half way. Terminals and server use cubic, the relay bbr, single paths Wi-Fi.
+The guest is without the product.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a plan's transfers with curl, and time them."""
+"""Time transfers with curl."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.stage.watch import watched
 from lab.traffic.web import download, sha256, upload
 from topologies.paper import WIFI_BPS
 
-ATTEMPTS = 3  # repeat when the machine stalled
+ATTEMPTS = 3  # when the machine stalled
 ACTIVE, RELAY = "wifi", "tokyo"
 # TCP's payload on Wi-Fi alone, with MPTCP's options. Loss precedes the shaper's queue and takes no capacity.
 LINE_BPS = WIFI_BPS * PAYLOAD_BYTES / FRAME_BYTES
@@ -25,7 +25,7 @@ RELAYED, LEFT_ALONE = "television", "guest"
 @dataclass(frozen=True, slots=True)
 class Run:
     task: Task
-    seconds: float  # measured by curl
+    seconds: float  # by curl
     whole: bool  # every byte arrived, in order
     stalled: str
 
@@ -39,12 +39,11 @@ class Run:
 
     @property
     def of_limit(self) -> float:
-        """Return the time relative to the minimum of the line."""
+        """Return the time relative to the line's minimum."""
         return LINE_BPS / self.bps
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, including those in which the machine stalled."""
     with (
         relayed_home(
             congestion="bbr",
@@ -71,7 +70,7 @@ def run_transfer(home: RelayedHome, task: Task) -> Run:
             home.await_store(name, RELAY, ACTIVE)
     home.forget()
     file = home.web.offer("file", task.size_bytes)
-    home.stalled()  # discard what came before
+    home.stalled()  # resets it
     if task.direction == DOWN:
         got = download(home.machine(name), file.url, mptcp=False)
         return Run(task, got.seconds, got.sha256 == file.sha256, home.stalled())

@@ -25,11 +25,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/home
+    name: str  # stem of files in results/relay/home
     rounds: int
     down_bytes: int
     up_bytes: int
-    alone_bytes: int  # of the guest, which is slower and measured once
+    alone_bytes: int  # slower, measured once
 
     @property
     def tasks(self) -> Iterator[Task]:

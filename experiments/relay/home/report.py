@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the transfers, compared with the capacity of Wi-Fi's line."""
+"""Rows, figures and plot, beside the capacity of Wi-Fi's line."""
 
 from __future__ import annotations
 
@@ -50,9 +50,6 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     task = run.task
     measured = (f"{run.seconds:.3f}", f"{run.bps / 1e6:.3f}", f"{run.of_limit:.3f}", "yes" if run.whole else "no")
     yield task.how, task.direction, task.size_bytes, *measured
-
-
-# Plot: each transfer's rate, below the line's limit
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a download that policies may move with one that stays on a lossy Wi-Fi.
 
-Wi-Fi has 100 Mbit/s and loses packets on the way down. The sender uses bbr or cubic, the terminal is in mode single.
-Loss and LTE's rate vary. Each download takes the same time: first kept on Wi-Fi by an override, then left to policies.
+Wi-Fi has 100 Mbit/s and loses packets on the way down. The sender uses bbr or cubic, the mode is single. Loss and LTE's
+rate vary. Equal times: first kept on Wi-Fi by an override, then left to policies.
 
 relayed   the home of topologies/home.py; the sender is the relay
-direct    the laboratory of topologies/switching.py; the sender is the server, which speaks MPTCP like the terminal
+direct    topologies/switching.py's laboratory; the sender is the server, which speaks MPTCP like the terminal
 """
 
 from __future__ import annotations

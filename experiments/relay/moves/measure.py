@@ -21,8 +21,8 @@ from lab.traffic.web import CURL, WebServer, web_server
 from topologies.paper import SERVER, WIFI_BPS
 
 TELEVISION, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
-RTT_MS = 16.0  # of either path in the laboratory, as at home
-LATE_SHARE = 0.001  # packets delayed by the machine, too few to change a rate over a download
+RTT_MS = 16.0  # either path in the laboratory, as at home
+LATE_SHARE = 0.001  # the machine delays so few packets without effect on a rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
     for route, sender, _, loss, lte_bps in product(
         ROUTES, SENDERS, range(plan.rounds), plan.losses_percent, plan.lte_bps
     ):
-        # a fresh laboratory: the controller remembers an uplink's capacity for ten minutes
+        # fresh: the controller remembers an uplink's capacity for ten minutes
         with ROUTES[route](sender, logs) as downloader:
             downloader.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
             downloader.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
@@ -87,10 +87,10 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
 
 
 def _compare(downloader: Downloader, seconds: int) -> tuple[float, float, str, int]:
-    """Return both rates, the uplink at the end, and the number of moves."""
+    """Return both rates, the last uplink, and the moves."""
     client, terminal = downloader.controller.client, downloader.terminal
     downloader.begin()
-    downloader.stalled(0)  # discard what came before
+    downloader.stalled(0)  # resets it
     staying_bps = downloader.bps(seconds)
     downloader.begin()
     before = len(client.get("terminals", terminal, "decisions")["decisions"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the downloads, compared with those that stay on Wi-Fi."""
+"""Rows, figures and plot, beside downloads that stay on Wi-Fi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.relay.moves.measure import ROUTES, Run
 from experiments.relay.moves.plan import SENDERS
 from lab.results.figures import Figure, at_least, figure, middle
 
-TRIAL_S = 4.0  # spent on an uplink of unknown capacity that turns out slower (docs/explanation/steering.md)
+TRIAL_S = 4.0  # on an uplink of unknown capacity that turns out slower (docs/explanation/steering.md)
 HEADER = (
     "route", "sender", "loss_percent", "lte_mbit_s", "staying_mbit_s", "left_to_policies_mbit_s", "ended_on", "moves",
 )  # fmt: skip
@@ -28,7 +28,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
         ratios = [run.ratio for run in those]
         if any(run.moves for run in those):
             yield middle("  left to policies, of staying", ratios, "", at_least(_worth(those[0].seconds)))
-        else:  # both downloads stayed: their ratio is the spread of the sender
+        else:  # both stayed: the ratio is the sender's spread
             yield middle("  left to policies, which did not move it, of staying", ratios, "")
     for route in ROUTES:
         moved = [run.ratio for run in good if run.route == route and run.moves]
@@ -37,7 +37,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _worth(seconds: int) -> float:
-    """Return the promised share of staying, for a download that begins with a trial."""
+    """Return the promised share of staying, with a trial at the beginning."""
     return min(WORTH, 1 - TRIAL_S / seconds)
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare one connection of a terminal over two relays at once with one relay.
+"""Compare one connection over two relays at once with one relay.
 
-The home is that of topologies/home.py. Each relay's path to the home has its own rate, and Wi-Fi carries more than
-both. Between relays and server there is no bottleneck, since all of a connection passes the relay that serves it. The
-terminal stays on Wi-Fi; then one relay is removed.
+The home is topologies/home.py's. Each relay's path to it has its own rate, and Wi-Fi carries both. Between relays and
+server there is no bottleneck: all of a connection passes the relay that serves it. The terminal stays on Wi-Fi.
 """
 
 from __future__ import annotations

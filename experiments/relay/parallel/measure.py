@@ -42,7 +42,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def _limit_paths(home: RelayedHome) -> None:
-    """Limit each relay's path to the home, by the relay's address."""
+    """Limit each relay's path to the home."""
     exchange, rate = home.machine("exchange"), f"{WAY_BPS}bit"
     exchange.run("tc", "qdisc", "add", "dev", "core", "root", "handle", "1:", "htb")
     for number, address in enumerate(RELAYS.values(), 1):
@@ -56,12 +56,12 @@ def _limit_paths(home: RelayedHome) -> None:
 def _run_download(home: RelayedHome, relays: int, plan: Plan) -> Run:
     home.forget()
     file = home.web.offer("file", plan.size_bytes)
-    home.stalled()  # discard what came before
+    home.stalled()  # resets it
     got = download(home.machine(TERMINAL), file.url, mptcp=False)
     stalled = home.stalled() or _direct_reason(home)
     return Run(relays, plan.size_bytes * 8 / got.seconds, got.sha256 == file.sha256, stalled)
 
 
 def _direct_reason(home: RelayedHome) -> str:
-    """Return a reason not to count the run: relays on a busy host are skipped, and here all hosts are one machine."""
+    """Return why the run does not count: relays on a busy host are skipped, and here all hosts are one machine."""
     return "" if home.seen(TERMINAL) in RELAYS.values() else "the download was direct, because the relays were busy"

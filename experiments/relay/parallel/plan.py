@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the repetitions, and the rate of each relay's path."""
+"""Plan repetitions and each path's rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ONE, TWO = 1, 2  # relays
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/parallel
+    name: str  # stem of files in results/relay/parallel
     rounds: int
     size_bytes: int
 

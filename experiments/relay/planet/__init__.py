@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeat paper 001's figures 7 to 10: relays chosen by ping, by traceroute and by us, for pairs of 50 and 45 hosts.
+"""Repeat paper 001's figures 7 to 10: relays by ping, traceroute and us, for 50 and 45 hosts.
 
-The hosts, the networks between them, their borders and policies are generated (places.py, networks.py). RTTs and
-traceroutes come from the same graph (routes.py, readings.py). Nothing is fitted to the paper's counts. Each seed
-yields another planet.
+Networks, borders and policies are generated from a seed (places.py, networks.py). RTTs and traceroutes come from the
+same graph (routes.py, readings.py). Nothing is fitted to the paper's counts.
 """
 
 from __future__ import annotations

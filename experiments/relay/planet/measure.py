@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose a relay by each method for all ordered pairs of hosts, and compute its gain."""
+"""Choose each method's relay for all ordered pairs, and compute its gain."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ ANY_COUNT, ANY_DISTANCE = Filters(0.0, 1.0), Filters(x=0.0, y=1.0)
 
 @dataclass(frozen=True, slots=True)
 class RelayChoice:
-    """The chosen relay; empty: direct, or for the traceroute method no relay."""
+    """The chosen relay; empty: direct, or no relay for traceroute."""
 
     relay: str = ""
-    gain: float = 0.0  # of throughput over direct, by equation (1) and the true delays
+    gain: float = 0.0  # throughput over direct, by equation (1) and the true delays
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Pair:
     ping: RelayChoice
     traceroute: RelayChoice
     ours: RelayChoice
-    shared_ratio: float | None = None  # this and the rest are of ping's relay
+    shared_ratio: float | None = None  # this and the rest: ping's relay
     near_ratio: float | None = None
-    any_count: bool = False  # passes the first filter with (p, q) = (0, 1)
-    any_distance: bool = False  # passes the second with (x, y) = (0, 1)
-    survives: bool = False  # passes both, as printed
+    any_count: bool = False  # first filter, (p, q) = (0, 1)
+    any_distance: bool = False  # second, (x, y) = (0, 1)
+    survives: bool = False  # both, as printed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks between the hosts: research networks, carriers and regions, with lines between cities and borders.
+"""The networks between the hosts: research networks, carriers and regions.
 
     host ── region ── research network of its continent ══ the other continents'
                   └── carrier, of which there are three, around the planet
 
-Light takes a millisecond for 200 km of fibre, and fibre is longer than the great circle. Operators set weights, which
-do not always match delays. A border is where two networks share a city or are near. Some borders are full: packets
-queue in one direction and not in the other.
+Light takes a millisecond for 200 km of fibre, which is longer than the great circle. Operators' weights do not always
+match delays. A border is where two networks share a city or are near. Full borders queue packets in one direction.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ KM_PER_MS = 200.0
 LAND, SEA = (1.2, 1.9), (1.15, 1.5)  # times the great circle
 WEIGHTS = (0.8, 1.4)  # times the delay
 IN_TOWN_MS = 0.1
-FULL_SHARE, FULL_MS = 0.2, 4.0  # share of full borders and sea cables, and their mean queueing delay
-BY_LENGTH_SHARE = 0.25  # of regions: they do not prefer research networks to carriers
+FULL_SHARE, FULL_MS = 0.2, 4.0  # full borders and sea cables, and their mean queueing delay
+BY_LENGTH_SHARE = 0.25  # of regions, which do not prefer research networks to carriers
 HOST_BY_CARRIER_SHARE = 0.2
 
 RESEARCH = {
@@ -49,25 +48,25 @@ CARRIER_CITIES = (
     "madrid", "lisbon", "stockholm", "copenhagen", "warsaw", "athens", "tokyo", "osaka", "seoul", "shanghai",
     "hong-kong", "taipei", "singapore", "manila", "bangkok", "mumbai",
 )  # fmt: skip
-CARRIER_CITY_SHARE = 0.75  # the share of these that each carrier has
+CARRIER_CITY_SHARE = 0.75  # of these, per carrier
 CABLES = {
     "carrier-1": (("new-york", "london"), ("washington", "paris"), ("seattle", "tokyo"), ("los-angeles", "hong-kong")),
     "carrier-2": (("new-york", "amsterdam"), ("boston", "london"), ("los-angeles", "tokyo"), ("stanford", "taipei")),
     "carrier-3": (("washington", "frankfurt"), ("miami", "madrid"), ("seattle", "seoul"), ("los-angeles", "singapore")),
 }
-PEERINGS = 6  # most cities in which two carriers meet
+PEERINGS = 6  # at most, between two carriers
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    to: str  # a city of the same network
+    to: str  # in the same network
     delay_ms: float  # one way, including queues
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    here: str  # the city in this network, and the one in the other
+    here: str  # the city in either network
     there: str
     delay_ms: float
 
@@ -79,13 +78,13 @@ class Network:
     research: bool = False
     by_length: bool = False
     lines: dict[str, list[Line]] = field(default_factory=dict)  # by city
-    borders: dict[str, list[Border]] = field(default_factory=dict)  # by the other network's name
+    borders: dict[str, list[Border]] = field(default_factory=dict)  # by other network
     providers: set[str] = field(default_factory=set)
     customers: set[str] = field(default_factory=set)
 
 
 class Networks:
-    """All networks of one seed; `dice` also serves later random draws."""
+    """All networks of one seed; `dice` also serves later draws."""
 
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
@@ -109,7 +108,7 @@ class Networks:
                 self._region(region, f"research-{continent}", tuple(hosts))
 
     def attachment(self, host: str, region: str) -> tuple[str, str]:
-        """Return the network, and the city in it, that connect this host."""
+        """Return the host's network and its city in it."""
         if self.dice.random() >= HOST_BY_CARRIER_SHARE:
             return region, host
         carrier = self.dice.choice(list(CABLES))

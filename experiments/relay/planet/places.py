@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of paper 001's two sets of hosts, and the cities where networks meet.
+"""The places of paper 001's hosts, and the cities where networks meet.
 
-The paper prints maps (its figures 3 and 4) without a list, so these are university cities on the same continents: 50
-hosts in the United States and Europe, 45 in Asia and the United States. A region is the network of its hosts.
+The paper prints maps (figures 3 and 4) without a list, so these are university cities on the same continents: 50 hosts
+in the United States and Europe, 45 in Asia and the United States. A region is its hosts' network.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ SETS = {
 
 
 def distance_km(one: str, other: str) -> float:
-    """Return the length of the great circle."""
+    """Return the great circle's length."""
     (lat1, lon1), (lat2, lon2) = ([radians(degrees) for degrees in POSITIONS[name]] for name in (one, other))
     chord = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
     return 2 * EARTH_KM * asin(sqrt(chord))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/planet
+    name: str  # stem of files in results/relay/planet
     planets: int
 
 

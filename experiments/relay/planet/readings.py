@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate ping and traceroute on the planet: the graph's delays with noise.
+"""Simulate ping and traceroute: the graph's delays with noise.
 
-A reading is the mean of three packets; the paper does not give a number. Some routers do not answer traceroute.
+A reading is the mean of three packets; the paper gives no number. Some routers do not answer traceroute.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from experiments.relay.planet.routes import Hop, Routes
 PACKETS = 3
 WAITS_MS = 0.5  # mean queueing delay
 SPIKE_SHARE, SPIKE_MS = 0.02, 15.0
-ROUTER_ANSWERS_MS = 1.0  # mean delay of a router's own answer
+ROUTER_ANSWERS_MS = 1.0  # mean, for a router's own answer
 SILENT_SHARE = 0.08
 
 
 class Readings:
-    """The readings, shared by all methods: each pair of hosts is measured once."""
+    """Readings shared by all methods: each pair is measured once."""
 
     def __init__(self, hosts: tuple[str, ...], seed: int) -> None:
         self.hosts = hosts
@@ -49,7 +49,7 @@ class Readings:
 
     def _router(self, sender: str, hop: Hop) -> LegRouter:
         silent = Random(f"{hop.router} of {self._seed}").random() < SILENT_SHARE
-        # each path sees a silent router under another name
+        # each path names a silent router differently
         name = f"* of {sender} to {hop.router}" if silent else hop.router
         return LegRouter(name, self._mean(self.routes.rtt_of_hop_ms(sender, hop), ROUTER_ANSWERS_MS))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the choices, beside paper 001's counts and its figures 7 to 10."""
+"""Rows, figures and plot, beside paper 001's counts and figures 7 to 10."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.paper import paper001
 from experiments.relay.planet.measure import Pair, RelayChoice, Run
 from lab.results.figures import Figure, at_most, middle
 
-WORSE_PERCENT = 0.5  # of ours, because readings have noise
+WORSE_PERCENT = 0.5  # readings have noise
 HEADER = (
     "set", "planet", "sender", "receiver", "rtt_ms", "ping", "ping_gain", "traceroute", "traceroute_gain", "ours",
     "ours_gain", "shared_ratio", "near_ratio", "any_count", "any_distance", "survives",
@@ -75,7 +75,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
         yield run.set, run.seed, pair.sender, pair.receiver, f"{pair.rtt_ms:.3f}", *taken, *ratios, *filters
 
 
-# Plot: paper 001's figures 7 to 10 for both sets, the two ratios of ping's relays and their sums
+# Plot: paper 001's figures 7 to 10
 
 STEP = 1 / 30  # as in the paper
 MOST = 1.5

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes between hosts: from network to network by policy, leaving each network by its nearest border.
+"""Routes between hosts: by policy, leaving each network by its nearest border.
 
-So the way back often differs, and a detour over a third host may be shorter.
-
+So the way back often differs, and a detour may be shorter.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from itertools import pairwise
 from experiments.relay.planet.networks import IN_TOWN_MS, Border, Line, Network, Networks
 from experiments.relay.planet.places import REGION_OF, distance_km
 
-# Policies: a network announces all routes to customers, and its customers' routes to everybody. It prefers a customer's
-# route to a neighbour's, that to a provider's (Gao and Rexford), and a short one to a long one.
+# Policies (Gao and Rexford): a network announces all routes to customers, and its customers' routes to everybody. It
+# prefers a customer's route to a neighbour's, that to a provider's, and a short one to a long one.
 
 CUSTOMER, NEIGHBOUR, PROVIDER = range(3)
 
 
 def chains(networks: Mapping[str, Network], destination: str) -> dict[str, tuple[str, ...]]:
-    """Return for each network the chain of networks to the destination, itself first."""
+    """Return each network's chain to the destination, itself first."""
     found: dict[str, tuple[str, ...]] = {destination: (destination,)}
     while True:
         after: dict[str, tuple[str, ...]] = {destination: (destination,)}
@@ -58,7 +57,7 @@ def _rank(networks: Mapping[str, Network], network: Network, chain: tuple[str, .
 
 
 ROUTER_MS = 0.03  # per packet
-HOST_MS = (0.1, 0.8)  # between a host and its campus border, one way
+HOST_MS = (0.1, 0.8)  # to its campus border, one way
 CAMPUS_ROUTERS = (1, 3)
 
 
@@ -70,16 +69,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    router: str  # including the incoming side, as traceroute sees it
+    router: str  # with the incoming side, as traceroute sees it
     at: Place
-    after_ms: float  # since the packet was sent
+    after_ms: float  # since sending
     from_place_ms: float = 0.0  # distance behind it, on a campus
 
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A path in one direction."""
-
     hops: tuple[Hop, ...]
     delay_ms: float
 
@@ -129,7 +126,7 @@ class Routes:
         return HostPath(tuple(hops), at_ms + end.delay_ms)
 
     def _through(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
-        """Yield each router, and the delay of the line to it."""
+        """Yield each router, and the line's delay to it."""
         chain = self._chains(end.network)[start.network]
         city, arrival_ms = start.city, 0.0
         for name, following in zip(chain, (*chain[1:], ""), strict=True):
@@ -164,7 +161,7 @@ def _line(network: Network, here: str, there: str) -> Line:
 
 
 def _shortest_paths(network: Network, start: str) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """Run Dijkstra's algorithm: return each city's distance by weight and the cities on the way."""
+    """Return each city's distance by weight and the cities on the way (Dijkstra)."""
     found: dict[str, tuple[float, tuple[str, ...]]] = {}
     front: list[tuple[float, tuple[str, ...]]] = [(0.0, (start,))]
     while front:

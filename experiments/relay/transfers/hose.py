@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfer over plain TCP with a fixed window, and relay like paper 001: by splicing two connections.
+"""Transfer over plain TCP with a fixed window; relay by splicing two connections, like paper 001.
 
     hose.py receive ADDRESS PORT WINDOW BYTES
     hose.py relay ADDRESS PORT WINDOW TO_ADDRESS TO_PORT
     hose.py send ADDRESS PORT BYTES
     hose.py ask ADDRESS PORT TIMES
 
-The receiver prints `ready`, accepts one connection, and prints when half and when all bytes had arrived. The relay
-prints `ready` and runs until it is killed. The sender starts at a line on stdin, and prints when it did. `ask` sends a
-byte and waits for its echo, so many times, and prints each duration; a receiver of 0 bytes echoes. Times and durations
-are in ns, by the clock that all namespaces share.
+Receiver and relay print `ready`. The receiver accepts one connection, and prints when half and all bytes had arrived.
+The sender starts at a line on stdin, and prints when. `ask` prints the durations of single-byte echoes; a receiver of 0
+bytes echoes. Times are in ns, by the clock that all namespaces share.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def send(address: str, port: int, count: int) -> None:
     connection = connect(address, port)
     connection.sendall(bytes(count))
     connection.shutdown(socket.SHUT_WR)
-    connection.recv(1)  # the receiver closes when it has everything
+    connection.recv(1)  # the receiver closes last
     print(began_ns, flush=True)
 
 

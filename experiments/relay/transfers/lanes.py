@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes: a sender, a relay and a receiver with three links, whose shapes change for each transfer.
+"""Lanes of three links, whose shapes change for each transfer.
 
           ┌── near ── relay N ── far ──┐
 sender N ─┤                            ├─ receiver N
@@ -19,8 +19,8 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage
 
 RATE_BPS = 100_000_000
-QUEUE_BYTES = 1_200_000  # room for the widest window: only random loss drops packets
-LATE_SHARE = 0.001  # of the packets: fewer do not matter
+QUEUE_BYTES = 1_200_000  # the widest window fits: only random loss drops packets
+LATE_SHARE = 0.001  # of packets; fewer do not matter
 LINKS = {"near": ("sender", "relay", 1), "far": ("relay", "receiver", 2), "direct": ("sender", "receiver", 3)}
 
 
@@ -35,7 +35,7 @@ class LanesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
                 }
                 self.addHost(f"{role}{lane}", cls=Machine, addresses=own)
             for name, (one, other, _) in LINKS.items():
-                # A delay at the start makes the link an emulated one.
+                # An initial delay makes the link an emulated one.
                 shape = Shape(RATE_BPS, queue_bytes=QUEUE_BYTES, delay_ms=1.0)
                 ends = {"intfName1": name, "intfName2": name, "forward": shape, "backward": shape}
                 self.addLink(f"{one}{lane}", f"{other}{lane}", cls=ShapedLink, label=f"{name}{lane}", **ends)
@@ -53,7 +53,7 @@ class Lane:
         return self.net.uplink(f"{name}{self.number}")
 
     def address(self, link: str) -> str:
-        """Return the address of the link's receiving end."""
+        """Return the receiving end's address."""
         return f"10.{self.number}.{LINKS[link][2]}.2"
 
     def set(self, link: str, rtt_ms: float, loss: float, rate_bps: int = RATE_BPS) -> None:
@@ -62,7 +62,6 @@ class Lane:
             way.set(delay_ms=rtt_ms / 2, loss_percent=percent, rate_bps=rate_bps)
 
     def stalled(self) -> str:
-        """Return the lateness since the previous call."""
         found = ((name, self.link(name).lateness()) for name in LINKS)
         return "; ".join(f"on {name} {one}" for name, one in found if one.stalls > LATE_SHARE * one.packets)
 

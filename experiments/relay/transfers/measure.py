@@ -22,10 +22,9 @@ from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, choose_ta
 from lab.stage.failure import ExperimentFailed
 from lab.stage.stage import raised
 
-# A relay on a busy processor: its process runs for 20 of every 400 ms
+# A relay on a busy processor: it runs for 20 of every 400 ms
 #
-# It is stopped and continued in turns. A cgroup quota shared with a busy loop would do the same on an idle machine, but
-# on a busy one the loop would not use up the quota.
+# SIGSTOP and SIGCONT, because on a busy machine a busy loop would not use up a shared cgroup quota.
 
 STOPPED_S, RUNNING_S = 0.38, 0.02
 
@@ -50,7 +49,7 @@ def _take_turns(pid: int, over: threading.Event) -> None:
         over.wait(RUNNING_S)
 
 
-# The programs of a transfer on a lane's machines, and their results
+# A transfer's programs and results
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("hose.py")))
 DIRECT_PORT, RELAYED_PORT, RELAY_PORT = "5001", "5002", "5003"
@@ -64,7 +63,7 @@ Start = Callable[..., Process]
 @dataclass(frozen=True, slots=True)
 class Rates:
     bps: float  # from before the connection to the last byte
-    steady_bps: float  # in the second half of the bytes
+    steady_bps: float  # in the second half
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Transfer:
 
 @contextmanager
 def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Transfer, Transfer]]:
-    """Prepare a direct and a relayed transfer; both wait for go()."""
+    """Prepare a direct and a relayed transfer, which wait for go()."""
     with _endpoints(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
         for role in ("sender", "relay", "receiver"):
             lane.machine(role).run("ip", "tcp_metrics", "flush")
@@ -100,7 +99,7 @@ def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) ->
 
 
 def overhead_ms(lane: Lane, window_bytes: int, crowd: bool) -> float:
-    """Return what this relay adds to a round trip, where both legs together are as long as the direct path."""
+    """Return what this relay adds to a round trip: both legs together are as long as the direct path."""
     with _endpoints(lane, window_bytes, 0, crowd) as (_, _, start):
         direct_ms, relayed_ms = (
             median(_numbers(start("sender", "ask", *target, str(ECHOES)))) / 1e6 for target in _targets(lane)
@@ -142,18 +141,17 @@ def _await_ready(process: Process) -> None:
 
 
 def _numbers(process: Process) -> list[int]:
-    """Return all numbers that the program prints until it ends."""
     output, _ = process.communicate(timeout=PATIENCE_S)
     if process.returncode != 0 or not output:
         raise ExperimentFailed(f"`{process.args!r}` ended with {process.returncode}; its error is above")
     return [int(word) for word in output.split()]
 
 
-# Transfers: several lanes at once, each with a direct and a relayed one over separate links
+# Transfers: several lanes at once, each direct and relayed over separate links
 
 LANES = 12
-SWEEPING_LANES = 2  # they carry up to 100 Mbit/s each
-ATTEMPTS = 2  # repeat when the machine stalled
+SWEEPING_LANES = 2  # up to 100 Mbit/s each
+ATTEMPTS = 2  # when the machine stalled
 OVERHEAD_LEG_MS = 20.0
 
 
@@ -161,14 +159,14 @@ OVERHEAD_LEG_MS = 20.0
 class Run:
     task: Task
     size_bytes: int
-    overhead_ms: float  # of the relay, measured before
+    overhead_ms: float  # measured before
     direct: Rates
     relayed: Rates
     stalled: str
 
     @property
     def gain(self) -> float:
-        """Return the gain of the whole transfer as paper 001 defines it, in percent."""
+        """Return the transfer's gain as paper 001 defines it, in percent."""
         return 100 * (self.relayed.bps / self.direct.bps - 1)
 
     @property
@@ -184,7 +182,7 @@ class Run:
 
     @property
     def off(self) -> tuple[float, float]:
-        """Return the predictions' deviation from the steady rates in percent: direct and relayed."""
+        """Return the predictions' deviation from steady rates in percent: direct, relayed."""
         return (
             100 * (self.predicted_direct_bps / self.direct.steady_bps - 1),
             100 * (self.predicted_relayed_bps / self.relayed.steady_bps - 1),
@@ -212,7 +210,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def overheads(lane: Lane) -> dict[bool, float]:
-    """Return the overhead of a busy relay and of an idle one."""
+    """Return overheads of a busy relay and an idle one."""
     for name in LINKS:
         lane.set(name, 2 * OVERHEAD_LEG_MS if name == "direct" else OVERHEAD_LEG_MS, 0.0)
     return {crowd: overhead_ms(lane, WINDOW_BYTES, crowd) for crowd in (False, True)}
@@ -240,7 +238,7 @@ def batch(lanes: Sequence[Lane], tasks: Sequence[tuple[Task, int]], overheads_ms
             pairs.append(transfers.enter_context(entered))
         missed = [lane.missed() for lane in lanes]
         for lane in lanes:
-            lane.stalled()  # discard what came before
+            lane.stalled()  # resets it
         for each in (transfer for pair in pairs for transfer in pair):
             each.go()
         for lane, before, (task, size_bytes), pair in zip(lanes, missed, tasks, pairs, strict=False):

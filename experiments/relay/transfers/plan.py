@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the transfers: pairs, relays and losses, from a planet's readings."""
+"""Plan pairs, relays and losses, from a planet's readings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from experiments.relay.planet.places import CONTINENT_OF, SETS
 from experiments.relay.planet.readings import Readings
 
 PLANET = 1
-# Windows that the kernel keeps: the largest at each window scale, for 64, 256 and 1024 KiB.
+# The largest window at each window scale, for 64, 256 and 1024 KiB, which the kernel keeps.
 WINDOWS = tuple(65535 << scale for scale in (0, 2, 4))
 WINDOW_BYTES = WINDOWS[0]
-# With these, direct transfers reach about the share of equation (1) that the paper reports: 81 and 28 %.
+# Direct transfers then reach about the paper's share of equation (1): 81 and 28 %.
 LOSS_OF_100_MS = {"US-Europe": 6e-4, "Asia-US": 4.7e-3}
 SENDING_FROM = {"US-Europe": "us", "Asia-US": "asia"}
 
@@ -29,9 +29,9 @@ class Task:
     receiver: str
     relay: str
     chosen_by: str  # "ping", "ours", or both
-    rtts_ms: dict[str, float]  # true values of direct, near and far
+    rtts_ms: dict[str, float]  # true: direct, near, far
     window_bytes: int = WINDOW_BYTES
-    busy: bool = False  # the relay's processor is busy
+    busy: bool = False  # the relay's processor
     lossless: bool = False
 
     def loss(self, link: str) -> float:
@@ -45,21 +45,21 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # the stem of its file names in results/relay/transfers
-    pairs: int  # of each set
+    name: str  # stem of files in results/relay/transfers
+    pairs: int  # per set
     size_bytes: int
     rounds: int
 
 
 QUICK, FULL = Plan("quick", 12, 4_000_000, 1), Plan("full", 24, 10_000_000, 5)
-SWEPT = 2  # pairs of the first set, for each further window
-SWEPT_WINDOWS = 40  # bytes per byte of window, so that the start matters little
+SWEPT = 2  # of the first set, for each further window
+SWEPT_WINDOWS = 40  # bytes per byte of window: the start matters little
 
 
 def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
-    """Return the tasks of both sets, with relays chosen by ping and by us.
+    """Return both sets' tasks, with relays chosen by ping and by us.
 
-    The relay that ping chooses most often in the first set is busy. Ping does not see that; we do, by its overhead.
+    Ping's most frequent relay in the first set is busy. Ping does not see that; we do, by its overhead.
     """
     busiest = ""
     tasks: list[Task] = []
@@ -75,7 +75,7 @@ def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
 
 
 def sweep_tasks() -> list[tuple[Task, int]]:
-    """Return lossless tasks with wider windows, and the size of each transfer: only the window limits them."""
+    """Return lossless tasks with wider windows, and their size: only the window limits them."""
     name = next(iter(SETS))
     return [
         (
@@ -130,7 +130,7 @@ def _lossy(name: str, leg: Leg) -> Leg:
 
 
 def _loss(name: str, rtt_ms: float) -> float:
-    """Return the loss, which grows with the length of the path."""
+    """Return the loss, which grows with the path's length."""
     return LOSS_OF_100_MS[name] * rtt_ms / 100
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: the gain of each relay, beside predictions and paper 001's figures 5 and 6."""
+"""Rows, figures and plot of each relay's gain, beside paper 001's figures 5 and 6."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _off(runs: Sequence[Run]) -> Figure:
 def _noise_percent(runs: Sequence[Run]) -> float:
     """Return two standard deviations of a gain.
 
-    They come from the direct transfers' deviation from prediction, whose median is 1 / 1.48 of a standard deviation. A
-    gain compares two transfers.
+    The median of direct transfers' deviation from prediction is 1 / 1.48 of a standard deviation. A gain compares two
+    transfers.
     """
     return 2 * sqrt(2) * 1.48 * median(abs(run.off[0]) for run in runs)
 
@@ -102,7 +102,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     )  # fmt: skip
 
 
-# Plot: paper 001's figures 5 and 6 of this run, each relay's gain over the direct RTT, with the predictions
+# Plot: paper 001's figures 5 and 6
 
 MARKS = {"ping, ours": ("o", "tab:blue"), "ping": ("x", "tab:orange"), "ours": ("s", "tab:green")}
 
