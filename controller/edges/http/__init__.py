@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP API: its application, routes, admission, metrics and server; and its client, for cli and lab."""
+"""The HTTP API, and its client for cli and lab."""

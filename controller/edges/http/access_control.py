@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The admission of requests: it stands before every route, so that no route can forget the check.
+"""The admission of requests, before every route, so that no route can forget the check.
 
 Every request needs the API's token as a bearer token, including those of readers and monitors.
 """
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 LARGEST_BODY_BYTES = 16 << 10
 WITHOUT_BODY = ("GET", "HEAD")
-REFUSALS_EACH_S = 20  # answered with 401; later ones in that second get 429
+REFUSALS_EACH_S = 20  # with 401; later ones in that second get 429
 QUIET_S = 60.0  # between two log lines
 
 
 class CannotServe(Exception):
-    """The API cannot start. The sentence gives the reason and the remedy."""
+    """The API cannot start. The sentence gives reason and remedy."""
 
 
 class TokenRefusals(Collector):
-    """The count of requests with a missing or wrong token. Written in the API's thread, read from any."""
+    """The count of refused requests. Written in the API's thread, read from any."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,7 +41,7 @@ class TokenRefusals(Collector):
         self._second, self._of_this_second = 0, 0
 
     def note(self, peer: str, now: float) -> bool:
-        """Count one refusal. Return whether it exceeds the limit of this second."""
+        """Return whether this refusal exceeds the limit of this second."""
         self.count += 1
         if now - self._logged_at >= QUIET_S:
             more = self.count - self._logged - 1
@@ -64,7 +64,7 @@ class TokenRefusals(Collector):
 
 
 class Gate:
-    """ASGI middleware that checks token, body size and body type of every request."""
+    """ASGI middleware that checks token, body size and body type."""
 
     def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals) -> None:
         self.app = app
@@ -115,7 +115,7 @@ class Gate:
 
 
 async def _read(headers: Headers, receive: Receive) -> bytes | None:
-    """Return the whole body, or None if it is too large or the client has disconnected."""
+    """Return the body. None: it is too large, or the client has disconnected."""
     announced = headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > LARGEST_BODY_BYTES:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's application: reads of snapshots, and requests for the core. It decides nothing.
+"""The API's application. It decides nothing.
 
-Every write but that of a token is a PUT of a whole value, a DELETE, or a request for a single action: sending it twice
-has the same effect as once.
+Every write but that of a token is a PUT of a whole value, a DELETE, or a single action: sending it twice has the same
+effect as once.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ from controller.protocol.requests import (
 )
 from controller.readout.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 
-# A program in JSON, with the words of `program`
-
 NAMES: dict[type[Action], str] = {
     SetField: "set_field",
     Move: "move",
@@ -106,7 +104,7 @@ class ListedProgram:
 
 
 def listed(gateway: str, program: Program) -> ListedProgram:
-    """Return flows in the order in which a switch matches: by table, then the higher priority first."""
+    """Return flows in matching order: by table, then the higher priority first."""
     flows = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
     return ListedProgram(
         gateway,
@@ -170,7 +168,7 @@ def make_app(
     token: str,
     enroller: Enroller = NO_AGENTS,
 ) -> FastAPI:
-    """Make the application. All callbacks may wait for the core: they run in worker threads and may raise NotAnswered.
+    """Make the application. Callbacks run in worker threads, may wait for the core and may raise NotAnswered.
 
     `program` is only called for gateways of the snapshot.
     """
@@ -308,7 +306,7 @@ def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """Return FastAPI's OpenAPI document, with problem details in place of its validation errors."""
+    """Return FastAPI's document, with problem details in place of its validation errors."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path in document["paths"].values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the API: a request, and its answer or one sentence that explains its absence."""
+"""The client of the API: an answer, or one sentence that explains its absence."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TIMEOUT_S = 10  # longer than the controller waits for its core
 
 
 class NoAnswer(Exception):
-    """No controller answers at this address, or it cannot answer now."""
+    """No controller answers here, or it cannot answer now."""
 
 
 class Denied(Exception):
-    """The controller refused the request. The sentence is its own."""
+    """A refusal, in the controller's words."""
 
 
 class NoToken(Denied):
@@ -34,14 +34,13 @@ class NoToken(Denied):
 
 class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
-        """Without a `token`, each request reads the token that this machine's controller keeps."""
+        """Without `token`, each request reads the one that this machine's controller keeps."""
         self._url = url
         self._token = token
         self._opener = build_opener(ProxyHandler({}), _AnyStatus, _Local)  # a proxy cannot reach our loopback
 
     @property
     def host(self) -> str:
-        """The host at which the controller's API answers."""
         return urlsplit(self._url).hostname or ""
 
     def get(self, *path: str) -> Any:
@@ -81,7 +80,7 @@ class Client:
         ports: Sequence[tuple[int, int]] = ((80, 80), (443, 443)),
         congestion: str | None = None,
     ) -> Any:
-        """`ports` of servers, each from the first to the last."""
+        """`ports` are of servers, each first to last."""
         ranges = [{"first": first, "last": last} for first, last in ports]
         wish = {"address": address, "port": port, "ports": ranges, "congestion": congestion}
         return self._ask("PUT", ("relays", name), json.dumps(wish).encode())
@@ -103,7 +102,7 @@ class Client:
         try:
             return self._answer(method, path, body, token)
         except NoToken:
-            # A starting controller listens shortly before it writes its token.
+            # A starting controller listens before it writes its token.
             newer = self._token or self._of_this_machine()
             if newer == token:
                 raise
@@ -136,7 +135,7 @@ class Client:
 
 
 class _Local(HTTPHandler):
-    """An HTTP handler. Over loopback it sends only to processes of root, the controller or this user."""
+    """An HTTP handler. Over loopback it sends only to root, the controller or this user."""
 
     def http_open(self, request: Request) -> HTTPResponse:
         return self.do_open(_LocalConnection, request)
@@ -160,7 +159,7 @@ class _LocalConnection(HTTPConnection):
 
 
 class _AnyStatus(HTTPErrorProcessor):
-    """An answer with an error status is an answer."""
+    """Error statuses are answers."""
 
     def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
         return response

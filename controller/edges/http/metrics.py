@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of a Snapshot for Prometheus: gateways, uplinks, terminals, relays and paths."""
+"""The metrics of a Snapshot for Prometheus."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Told = Sequence[tuple[list[str], object]]  # with labels
 
 @dataclass(frozen=True, slots=True)
 class RelayMetric:
-    """One metric of a relay that an agent reports."""
+    """A metric of a relay."""
 
-    of: str  # the attribute
+    of: str  # attribute
     name: str
     help: str
     counts: bool = True  # it only grows
@@ -166,7 +166,7 @@ VERDICTS = ("first", "eliminated", "late", "rogue", "evicted", "unidentified", "
 
 
 def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
-    """Return a separate registry: it takes one snapshot per scrape and has no process metrics."""
+    """Return a separate registry: one snapshot per scrape, no process metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_SnapshotCollector(reader))
     return registry
@@ -272,7 +272,6 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
-    """Yield the metrics of received copies: packets by uplink and verdict, silent uplinks and skew."""
     eliminates = GaugeMetricFamily(
         "bicast_copies_eliminated",
         "1 while duplicates are eliminated, so that one copy of each packet passes",
@@ -305,7 +304,7 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 
 def _copied(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield the terminals whose packets are copied, and what copies have used of uplinks with budgets."""
+    """Yield whose packets are copied, and what copies have used of budgets."""
     had = GaugeMetricFamily(
         "bicast_copies_had", "1 while the terminal's packets are copied", labels=["gateway", "terminal", "mode"]
     )
@@ -326,14 +325,14 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:
-    """Return cumulative Prometheus buckets, in seconds, of counts by powers of two in nanoseconds."""
+    """Return cumulative buckets, in seconds, of counts by powers of two in nanoseconds."""
     sums = list(accumulate(steps))
     bounds = [(str(2 ** (step + 1) / 1e9), float(so_far)) for step, so_far in enumerate(sums)]
     return [*bounds, ("+Inf", float(sums[-1] if sums else 0))], None
 
 
 def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
-    """Yield counters of buckets towards uplinks. `_terminals` counts packets to terminals."""
+    """Yield counters of buckets towards uplinks. `_terminals` has those to terminals."""
     traffic = _Traffic("bicast_bucket", "a group's bucket", ["gateway", "group", "uplink"])
     for gateway in gateways:
         sums: dict[tuple[str, str], PacketCounters] = defaultdict(lambda: PacketCounters(0, 0))
@@ -360,7 +359,7 @@ def _terminals(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
-    """Yield metrics by agent. Labels come from issued certificates, so their number is bounded."""
+    """Labels come from issued certificates, so their number is bounded."""
     state = GaugeMetricFamily(
         "bicast_agent_state", "1 for the state the agent is in, 0 for the others", labels=["agent", "state"]
     )
@@ -435,7 +434,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
 
 
 class _Traffic:
-    """The packet counter and the byte counter of one kind of place."""
+    """The packet and byte counters of one kind of place."""
 
     def __init__(self, prefix: str, subject: str, labels: list[str]) -> None:
         self._packets = CounterMetricFamily(f"{prefix}_packets", f"Packets through {subject}", labels=labels)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The users whose processes answer at the other end of a connection over loopback.
+"""The users behind the other end of a loopback connection.
 
 When the controller is away, any local user can listen at its port. A client asks here before it sends a token.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 LISTEN = "0A"  # include/net/tcp_states.h
-WORD_BYTES = 4  # an address is printed as words in the machine's byte order
+WORD_BYTES = 4  # of an address, in the machine's byte order
 ORDER = -1 if sys.byteorder == "little" else 1
 
 
@@ -27,9 +27,9 @@ class Row(NamedTuple):
 
 
 def users(connection: socket.socket) -> set[int]:
-    """Return the owners of the remote end and of everything that listens where it was reached.
+    """Return the owners of the remote end and of everything that listens there.
 
-    The kernel shows an end that no process has accepted as root's, so the listeners count too.
+    The kernel shows an end that no process has accepted as root's, so listeners count too.
     """
     own, other = _endpoint(connection.getsockname()), _endpoint(connection.getpeername())
     wildcard = ("0.0.0.0", "::")
@@ -56,7 +56,7 @@ def _written(text: str) -> tuple[str, int]:
 
 
 def _endpoint(name: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Return address and port. An IPv4 address in an IPv6 socket is that IPv4 address."""
+    """Return address and port. An IPv4-mapped address is the IPv4 address."""
     address = ip_address(name[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address), name[1]

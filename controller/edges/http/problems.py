@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error of the API in one shape: problem details, RFC 9457.
+"""Errors of the API as problem details, RFC 9457.
 
-`type` is always about:blank, so `title` is the status' own phrase (section 4.2.1), and `detail` is the sentence that
-says what happened and what to do. Where a request itself is at fault, `errors` names each place in it.
+`type` is always about:blank, so `title` is the status' own phrase (section 4.2.1). `detail` says what happened and what
+to do. If the request is at fault, `errors` names each place in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
-LONGEST_ECHO = 100  # characters of a received value
+LONGEST_ECHO = 100  # characters
 WHERE_TO_LOOK = "/api/v1/openapi.json lists all paths"
 
 SCHEMA: dict[str, Any] = {
@@ -86,7 +86,7 @@ def problem(
 
 
 def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer what the framework refuses itself: an unknown route, a wrong method, a body that is no text."""
+    """Answer what the framework refuses: an unknown route, a wrong method, a body that is no text."""
     assert isinstance(error, HTTPException)
     path = quote(request.url.path)
     if error.status_code == HTTPStatus.NOT_FOUND:
@@ -101,7 +101,7 @@ def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes at this path. The framework names only those of the first."""
+    """Return the methods of all routes at this path: the framework names only the first route's."""
     there = (route for route in request.app.routes if isinstance(route, Route))
     found = (route.methods or set() for route in there if route.matches(request.scope)[0] is not Match.NONE)
     return set().union(*found)
@@ -113,7 +113,7 @@ def on_invalid(request: Request, error: Exception) -> Response:
 
 
 def on_failure(request: Request, _error: Exception) -> Response:
-    """Answer an error of the controller itself. The server logs it; the client gets no details."""
+    """Answer without details: the server logs the error."""
     return problem(request.scope, 500, "the controller failed on this request; its log shows the line")
 
 
@@ -123,7 +123,7 @@ def malformed(request: Request, faults: Sequence[Fault]) -> Response:
 
 
 def described(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Return responses in FastAPI's form for the OpenAPI document, which adds their schema once."""
+    """Return responses for the OpenAPI document, which adds their schema once."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()
@@ -141,7 +141,7 @@ def _fault(error: Mapping[str, Any], body: object) -> Fault:
 
 
 def _echo(value: object) -> object:
-    """Return a short value as it was sent, if JSON can express it. Otherwise return its beginning as text."""
+    """Return a short value as it was sent, if JSON can express it, otherwise its beginning."""
     plain = value is None or isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))
     text = value if isinstance(value, str) else json.dumps(value, default=repr)
     if len(text) > LONGEST_ECHO:

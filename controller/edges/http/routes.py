@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of the API that need more than a snapshot: overrides, paths, relays and enrolment."""
+"""The routes that need more than a snapshot: overrides, paths, relays and enrolment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, NotAnswered, OverrideResult, UnknownRelay, UnknownTerminal, Writer
 from controller.readout.snapshot import Snapshot
 
-# Overrides of modes and active uplinks: for one terminal, for all, or for a class of traffic
+# Overrides
 
 
 class RequestedMode(StrEnum):
@@ -115,7 +115,7 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
         return name
 
 
-# Measured paths between sites
+# Paths
 
 LEAST_BPS, MOST_BPS = 10_000, 10**12
 
@@ -240,7 +240,7 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
         answer = writer.remove_relay(name)
         try:
             revoked = enroller.revoke(name)
-        except UnknownAgent:  # its agent has never been enrolled
+        except UnknownAgent:  # its agent was never enrolled
             return answer
         except (Impossible, NotAnswered) as error:  # the relay is removed nevertheless
             return replace(answer, failed=(*answer.failed, str(error)))
@@ -280,7 +280,7 @@ def _relay(wish: RelayRequest) -> RelayOverride:
 
 
 def _address(text: str) -> Address:
-    """Parse an address. Names are not resolved: their addresses change with time and client."""
+    """Names are not resolved: their addresses change with time and client."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -292,7 +292,7 @@ def _address(text: str) -> Address:
     return found
 
 
-# Enrolment: these routes ask the agents' side, not the core
+# Enrolment: the agents' side answers, not the core
 
 
 class TokenRequest(BaseModel):

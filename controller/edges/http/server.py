@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's socket and thread, and its connections with a timeout for everything.
+"""The API's socket, thread and connections, with a timeout for everything.
 
-The socket is bound here or inherited from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent
-that cannot know our process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
+The socket is bound here or inherited from file descriptor 3 on (sd_listen_fds(3)). A parent that cannot know our
+process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from controller.model.settings import Endpoint, Settings
 # One connection: uvicorn's own class would hold half a request for ever
 #
 # A request must be whole soon after its first byte, and its answer must be read. When all slots are taken, the
-# connection that has been silent longest is closed for the newest one. If all of them have asked, the one that has left
-# its answer unread longest is closed.
+# connection that has been silent longest makes room. If all of them have asked, the one with the longest unread answer
+# does.
 
 log = logging.getLogger(__name__)
 
 REQUEST_WITHIN_S = 5.0  # for a request; also for its first byte, from the connection's start or the previous answer
-ANSWER_WITHIN_S = 30.0  # from the whole request to the last byte that is sent; longer than the core's timeout
+ANSWER_WITHIN_S = 30.0  # from the whole request to the last sent byte; longer than the core's timeout
 MOST_CONNECTIONS = 256
-BURST_S = 60.0  # one log line a burst: evictions further apart are separate bursts
+BURST_S = 60.0  # of evictions, with one log line
 
 
 def most_connections() -> int:
-    """Return the connection limit: at most a quarter of the descriptors, since switches need some too."""
+    """Return the limit: at most a quarter of the descriptors, since switches need some too."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if descriptors < 0 else max(8, min(MOST_CONNECTIONS, descriptors // 4))
 
 
 class Crowd(ServerState):
-    """uvicorn's set of connections, with an upper limit."""
+    """uvicorn's set of connections, limited."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Stop with the server. A connection without a whole request is dropped."""
+        """Stop with the server. An unfinished request is dropped."""
         if self.waits:
             self.drop()
         else:
@@ -147,7 +147,7 @@ PENDING = 128
 
 
 class Serving:
-    """The running API server. It accepts requests as soon as the object exists."""
+    """The running API server. It accepts requests at once."""
 
     def __init__(self, app: ASGIApp, listeners: list[socket.socket]) -> None:
         for listener in listeners:
@@ -177,7 +177,7 @@ class Serving:
         self._thread.start()
 
     def stop(self) -> None:
-        """Refuse new requests, finish the current answers and free the address."""
+        """Refuse new requests, finish current answers and free the address."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -198,7 +198,7 @@ def serve(app: ASGIApp, settings: Settings) -> Serving:
 
 
 def listeners(settings: Settings) -> list[socket.socket]:
-    """Return the sockets that were handed in, or one that is bound here. Raise CannotServe."""
+    """Return inherited sockets, or one bound here. Raise CannotServe."""
     return _handed_in(settings) or [_bound(settings.api)]
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's token: the contents of the file that gateway.yaml names, or one made at each start for this machine alone.
+"""The API's token: from the file that gateway.yaml names, or made at each start for this machine alone.
 
-A made token is in /run/bicast-controller under the API's port, where clients of this machine look for it. It is made
-after the port was bound, and removed when the controller stops: a process that takes the port while no controller runs
-is never shown a token that is valid later.
+A made token is in /run/bicast-controller under the API's port. It is made after the port was bound, and removed when
+the controller stops: a process that takes the port while no controller runs never sees a token that is valid later.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ def is_loopback(host: str) -> bool:
 
 
 def path_of(port: int) -> Path:
-    """Return where the token of the API at this port of the machine is, if it was made by the controller."""
+    """Return the path of a made token."""
     return DIRECTORY / f"api-{port}.token"
 
 
 @contextmanager
 def of_api(token_file: str | None, port: int) -> Iterator[str]:
-    """Read the token that people wrote, or make one and keep it for clients while the block runs."""
+    """Read people's token, or make one and keep it while the block runs."""
     if token_file is not None:
         yield written(token_file)
         return
@@ -62,7 +61,7 @@ def made() -> str:
 
 
 def written(file: str) -> str:
-    """Return the token in a file of people's. Raise BadToken unless it is secret and strong."""
+    """Return the token in people's file. Raise BadToken unless it is secret and strong."""
     path = readable(file)
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
@@ -84,7 +83,7 @@ def written(file: str) -> str:
 
 
 def _bits(token: str) -> float:
-    """Return how many bits a random word of this length and alphabet has."""
+    """Return the bits of a random word of this length and alphabet."""
     if all(each in "0123456789" for each in token):
         alphabet = 10
     elif all(each in "0123456789abcdefABCDEF" for each in token):
@@ -96,7 +95,7 @@ def _bits(token: str) -> float:
 
 @contextmanager
 def kept(port: int, token: str) -> Iterator[Path]:
-    """Keep a token for clients of this machine while the block runs; root and the group `bicast` may read it."""
+    """Keep a token while the block runs. Root and the group `bicast` may read it."""
     path = path_of(port)
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -123,7 +122,7 @@ def kept(port: int, token: str) -> Iterator[Path]:
 
 
 def found(port: int) -> str | None:
-    """Return the token that a controller of this machine keeps for clients, or None where there is none to read."""
+    """Return the token that this machine's controller keeps, if it is readable."""
     try:
         return path_of(port).read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -131,7 +130,7 @@ def found(port: int) -> str | None:
 
 
 def _give_to_group(descriptor: int) -> bool:
-    """Return whether the group exists and the file is its own now."""
+    """Return whether the group exists and has the file now."""
     try:
         os.fchown(descriptor, -1, grp.getgrnam(GROUP).gr_gid)
     except (KeyError, PermissionError):

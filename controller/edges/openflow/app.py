@@ -85,7 +85,7 @@ class Bicast(App):  # type: ignore[misc]
 
 
 class Wire:
-    """The core's access to all switches. It listens, posts their events and performs the core's orders."""
+    """The core's access to all switches."""
 
     def __init__(self, listen: Endpoint | LocalSocket, tls: Tls | None, post: Post) -> None:
         """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
@@ -95,7 +95,7 @@ class Wire:
         self.address = self._framework.address
 
     def perform(self, effect: Effect) -> None:
-        """Send an order without waiting; called in the core's thread. Orders for ended sessions are dropped."""
+        """Send an order from the core's thread, without waiting. Orders for ended sessions are dropped."""
         if effect.session not in self._opened:
             return
         connection, session = self._opened[effect.session]
@@ -116,7 +116,7 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, echo(effect)))
 
     def stop(self) -> None:
-        """Stop listening and end every connection. Each SwitchClosed is posted before this returns."""
+        """End every connection. Each SwitchClosed is posted before this returns."""
         self._framework.close()
         self._framework.call(self._reception.close)
         self._reception.alone(OPENING_S)

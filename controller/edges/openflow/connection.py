@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch's connection, from its first byte: only whole, expected messages reach the framework.
+"""One switch's connection: only whole, expected messages reach the framework.
 
 The framework's own loops trust the peer. A hello element of length 0 hangs them. An unknown version ends the thread
 with a traceback. A switch that stops reading blocks the sender. A switch that vanishes is never noticed.
@@ -31,16 +31,14 @@ from controller.edges.openflow.framework import (
 )
 from controller.model.settings import Endpoint
 
-# Complaints about peers that are no switches, rate-limited for the log
-
 log = logging.getLogger(__name__)
 
-QUIET_S = 600.0  # one line a peer in this time
+QUIET_S = 600.0  # between one peer's lines
 REMEMBERED = 1024  # peers
 
 
 class Complaints:
-    """A log with at most one line a peer in each interval."""
+    """A log with at most one line per peer and interval."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
@@ -72,7 +70,7 @@ ELEMENT = struct.Struct("!HH")  # type, length (7.5.1)
 
 
 def versions_offered(version: int, data: bytes) -> set[int]:
-    """Return the versions of a hello (7.5.1): those of its bitmaps, or without any all up to the header's."""
+    """Return a hello's versions (7.5.1): those of its bitmaps, or without any all up to the header's."""
     offered: set[int] = set()
     bitmaps, offset = False, HEADER.size
     while len(data) - offset >= ELEMENT.size:
@@ -94,7 +92,7 @@ SILENT_ECHOES = 3
 WAITING_MESSAGES = 4096  # queued for a switch that does not read; far fewer until the switch is known
 WAITING_MESSAGES_OPENING = 64
 
-# The messages that reach the framework's parsers, with the states in which they do
+# The states in which messages reach the framework's parsers
 PARSED = {
     ofproto.OFPT_HELLO: (HANDSHAKE,),
     ofproto.OFPT_ECHO_REQUEST: (HANDSHAKE, CONFIG, MAIN),
@@ -112,10 +110,10 @@ OURS = (
 
 
 class SwitchConnection(Datapath):  # type: ignore[misc]
-    """The framework's Datapath with its own read and write loops. The app sets `opened` once the switch is known."""
+    """The framework's Datapath with own loops. The app sets `opened` once the switch is known."""
 
     def __init__(self, sock: Any, address: Any, complaints: Complaints, names: frozenset[str] | None) -> None:
-        """`names` are the names in the peer's certificate. None: no certificate is required."""
+        """`names` are the certificate's. None: no certificate is required."""
         self._names = names
         self._outgoing = hub.Queue()
         self._complaints = complaints
@@ -125,7 +123,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         self.peer = peer_of(address)
         self.opened = False
         super().__init__(sock, address)
-        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # limit for a peer that does not read
+        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # for a peer that does not read
 
     def serve(self) -> None:
         """Serve the connection until it ends. The caller closes the socket."""
@@ -139,7 +137,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         writer.wait()
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Queue a message without blocking. Only for the framework's threads; others use Framework.call."""
+        """Queue a message without blocking. For the framework's threads; others use Framework.call."""
         if self._outgoing.qsize() >= (WAITING_MESSAGES if self.opened else WAITING_MESSAGES_OPENING):
             self.refuse("does not read its messages")
             return False
@@ -153,12 +151,11 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
             self._complaints.about(peer, self.peer, reason)
 
     def refuse(self, reason: str) -> None:
-        """Log the reason and end the connection at once."""
         self.complain(reason)
         self.close()
 
     def close(self) -> None:
-        """Shut the socket down. The reader notices this and informs the app in its own thread."""
+        """Shut the socket down. The reader notices and informs the app in its own thread."""
         with contextlib.suppress(OSError):  # already ended
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -253,7 +250,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
 
     def _write(self) -> None:
-        """Write queued messages, and an echo request each second, until the reader has ended."""
+        """Write messages, and an echo request each second, until the reader has ended."""
         started = time.monotonic()
         silent, next_echo = 0, started + ECHO_S
         while True:

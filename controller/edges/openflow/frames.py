@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ethernet frames of ARP, neighbour discovery and echo requests: those that the controller sends, and the contents of
-received ones.
+"""Ethernet frames of ARP, neighbour discovery and echo requests.
 
 Received frames are untrusted: a frame that breaks RFC 792, 826, 4443 or 4861 has no contents, and raises nothing.
 """
@@ -26,7 +25,7 @@ ICMP, ICMPV6 = 1, 58
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOURCE_LINK, TARGET_LINK = 1, 2  # options (RFC 4861 4.6)
 ROUTER, SOLICITED_FLAG, OVERRIDE = 0x8000_0000, 0x4000_0000, 0x2000_0000
-HOP_LIMIT = 255  # proves that no router forwarded the packet (RFC 4861 7.1)
+HOP_LIMIT = 255  # no router forwarded the packet (RFC 4861 7.1)
 REQUEST, REPLY = 1, 2
 ECHO_ID = 0x6263  # "bc"
 ECHO_DATA = b"bicast reachable"
@@ -37,7 +36,7 @@ NOBODY = IPv6Address("::")
 
 
 def ask(order: Ask) -> bytes:
-    """Return an ARP request, or a neighbour solicitation to the target's solicited-node group."""
+    """Return an ARP request, or a solicitation to the target's solicited-node group."""
     mac = _mac(order.source_mac)
     if isinstance(order.target, IPv4Address):
         header = ETHERNET.pack(BROADCAST, mac, ETH_ARP)
@@ -48,7 +47,7 @@ def ask(order: Ask) -> bytes:
 
 
 def advertise(order: Advertise) -> bytes:
-    """Return the answer to a solicitation. A duplicate address test (from `::`) gets a multicast (RFC 4861 7.2.4).
+    """Answer a solicitation. A duplicate address test (from `::`) gets a multicast (RFC 4861 7.2.4).
 
     For a terminal's address the router and override flags are clear: the terminal's own answer wins (7.2.8).
     """
@@ -76,7 +75,6 @@ def echo(order: Echo) -> bytes:
 
 
 def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited | EchoAnswered]:
-    """Yield the events that a received frame contains."""
     if len(frame) < ETHERNET.size:
         return
     _, source_mac, eth_type = ETHERNET.unpack_from(frame)
@@ -164,7 +162,7 @@ def _is_unicast(mac: bytes) -> bool:
 
 
 def _options(data: bytes) -> dict[int, bytes] | None:
-    """Return the link-layer options, or None for an invalid list: the packet is discarded (RFC 4861 4.6)."""
+    """Return link-layer options. None: the list is invalid, so the packet is discarded (RFC 4861 4.6)."""
     found: dict[int, bytes] = {}
     while data:
         if len(data) < 2 or data[1] == 0 or len(data) < 8 * data[1]:
@@ -189,12 +187,12 @@ def _multicast_mac(group: IPv6Address) -> bytes:
 
 
 def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
-    """Return the ICMPv6 checksum with pseudo header (RFC 8200 8.1); 0 if the body carries the right one."""
+    """Return the ICMPv6 checksum with pseudo header (RFC 8200 8.1); 0 if the body's is right."""
     return _sum(source + destination + struct.pack("!II", len(body), ICMPV6) + body)
 
 
 def _sum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071); 0 if the data carries the right one."""
+    """Return the Internet checksum (RFC 1071); 0 if the data's is right."""
     data += bytes(len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:

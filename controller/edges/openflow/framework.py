@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice between os-ken and Ryu: this file alone knows which one is used, names its parts, and runs it in a thread.
+"""The choice between os-ken and Ryu, known to this file alone, and the thread that runs it.
 
-os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads. Two
-calls cross between them: `Framework.call` runs a function in the framework's thread, and what the app hands out goes
-through a function (`post`) that must not block.
+os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads. Two calls
+cross between them: `Framework.call` into the framework's thread, and `post` out of it, which must not block.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ FRAMEWORKS = ("os_ken", "ryu")
 
 
 class SwitchError(Exception):
-    """A peer broke the protocol. Only that peer's connection ends."""
+    """A peer broke the protocol. Only its connection ends."""
 
 
 def _choose() -> str:
@@ -56,10 +55,10 @@ def _part(path: str) -> Any:
 
 if NAME == "ryu":
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # eventlet warns that it is deprecated; Ryu needs it
+        warnings.simplefilter("ignore")  # eventlet is deprecated; Ryu needs it
         eventlet_wsgi: Any = importlib.import_module("eventlet.wsgi")
         green_socket: Any = importlib.import_module("eventlet.greenio").GreenSocket
-    # ryu.app.wsgi, which the app manager imports, wants this name; eventlet has dropped it.
+    # ryu.app.wsgi wants this name, which eventlet has dropped.
     if not hasattr(eventlet_wsgi, "ALREADY_HANDLED"):
         eventlet_wsgi.ALREADY_HANDLED = object()
 else:
@@ -84,7 +83,7 @@ App = app_manager.OSKenApp if NAME == "os_ken" else app_manager.RyuApp
 
 
 class EventMessage(EventBase):  # type: ignore[misc, valid-type]
-    """A message that speaker.py parses: the framework's parsers drop a whole reply for one unknown flow."""
+    """A message for speaker.py: the framework's parsers drop a whole reply for one unknown flow."""
 
     def __init__(self, datapath: Any, kind: int, xid: int, data: bytes) -> None:
         super().__init__()
@@ -92,7 +91,7 @@ class EventMessage(EventBase):  # type: ignore[misc, valid-type]
 
 
 class Handshake(OFPHandler):  # type: ignore[misc, valid-type]
-    """The framework's handshake and echo handling, without its listener and that listener's addresses."""
+    """The framework's handshake and echo handling, without its listener."""
 
     _EVENTS = [EventMessage]  # noqa: RUF012  (the framework's own form)
 
@@ -126,7 +125,7 @@ Handler = Callable[[T, Any], None]
 
 
 def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
-    """Register an app's method as the handler of an event. An exception ends only the event's connection."""
+    """Register a handler of an event. An exception ends only the event's connection."""
 
     def decorate(handler: Handler[T]) -> Handler[T]:
         @functools.wraps(handler)
@@ -142,12 +141,12 @@ def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
 
 
 class Framework:
-    """One app on the framework and its listening socket, until `stop`."""
+    """One app on the framework, with its listening socket."""
 
     def __init__(
         self, listen: Endpoint | LocalSocket, app: Any, serve: Callable[[Any, Any], None], **arguments: Any
     ) -> None:
-        """`app(**arguments)` receives the events. `serve(socket, address)` is called for each connection."""
+        """`app(**arguments)` receives the events. Each connection gets a call of `serve(socket, address)`."""
         self._listener = _listener(listen)
         self.address = listen if isinstance(listen, LocalSocket) else Endpoint(*self._listener.getsockname()[:2])
         self._app_class, self._arguments, self._serve = app, arguments, serve
@@ -164,7 +163,7 @@ class Framework:
                 raise FrameworkError(f"{NAME} did not start; the reason is printed above")
 
     def call(self, function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
-        """Schedule a non-blocking function in the framework's thread, in order. May be called from any thread."""
+        """Run a non-blocking function in the framework's thread, in order. Any thread may call this."""
         self._calls.append(functools.partial(function, *arguments, **named))
         try:
             self._bell.send(b"!")
@@ -172,14 +171,13 @@ class Framework:
             return  # a full buffer wakes the thread anyway; a closed one means that it has ended
 
     def close(self) -> None:
-        """Stop listening."""
         self._stopping = True
         if isinstance(self.address, LocalSocket):
             Path(self.address.path).unlink(missing_ok=True)
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(); close() does not
 
     def stop(self) -> None:
-        """Stop the app. The caller ends all connections before."""
+        """The caller ends all connections before."""
         self._bell.close()
         self._thread.join()
 
@@ -215,19 +213,18 @@ class Framework:
             hub.spawn(self._serve, connection, address)
 
 
-LOCAL = "local"  # the host of a peer at our Unix socket; its process takes the place of the port
+LOCAL = "local"  # host of a peer at our Unix socket; its process replaces the port
 CREDENTIALS = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
 
 
 def peer_process(connection: Any) -> int:
-    """Return the process id at the other end of a Unix socket."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     process: int = CREDENTIALS.unpack(credentials)[0]
     return process
 
 
 def _local_listener(path: Path) -> socket.socket:
-    """Listen on a Unix socket that only root and this user may open. Replace one that a dead process left.
+    """Listen on a Unix socket for root and this user only. Replace a dead process' one.
 
     The switch trusts any listener at this path, so no other user may write to the directory.
     """

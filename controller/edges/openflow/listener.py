@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listener for switches: each accepted connection, with its TLS, from its first byte to its end.
+"""The listener for switches: connections with TLS.
 
-The frameworks' own TLS is not used: os-ken's lets two threads into one SSL object, and Ryu's forgets, after the
-first switch, to ask for certificates.
+The frameworks' own TLS is not used: os-ken's lets two threads into one SSL object, and Ryu's forgets, after the first
+switch, to ask for certificates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.model.settings import Tls
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """Return the TLS context for switches: each must present a certificate of the configured authority."""
+    """Return a context that requires a certificate of the configured authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
@@ -42,7 +42,7 @@ def server_context(tls: Tls) -> ssl.SSLContext:
 
 
 class TlsSocket:
-    """A TLS socket with the methods that a SwitchConnection uses."""
+    """A TLS socket with the methods of a SwitchConnection's."""
 
     def __init__(self, sock: Any, context: ssl.SSLContext) -> None:
         self._socket = sock
@@ -52,7 +52,7 @@ class TlsSocket:
         self._sending = hub.Semaphore(1)  # held during network waits, so it must be the hub's
 
     def handshake(self, timeout_s: float) -> None:
-        """Do the handshake. Raise SwitchError for a peer without TLS or a valid certificate, or on timeout."""
+        """Raise SwitchError for a peer without TLS or a valid certificate, or on timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -68,7 +68,7 @@ class TlsSocket:
                     raise SwitchError("ended during the TLS handshake") from None
                 self._received.write(data)
             except ssl.SSLError as error:
-                self._flush()  # send the alert, so that the peer can log the reason
+                self._flush()  # the alert tells the peer the reason
                 raise SwitchError(f"TLS handshake refused: {error.reason or type(error).__name__}") from error
             else:
                 self._flush()
@@ -134,8 +134,6 @@ class UnixStream:
         return getattr(self._socket, name)
 
 
-# Accepted connections
-#
 # Peers that are not known as switches yet have slots of their own. Each newcomer may evict one of them
 # (edges/trust/admission.py).
 
@@ -155,7 +153,7 @@ class AcceptedConnection:
         return not self.sent_away and (self.connection is None or not self.connection.opened)
 
     def end(self) -> None:
-        """Shut the socket down, which also ends the thread that serves it."""
+        """End the connection, and so the thread that serves it."""
         with contextlib.suppress(OSError):  # already ended
             self.accepted.shutdown(socket.SHUT_RDWR)
 
@@ -203,7 +201,6 @@ class Reception:
                     self._alone.set()
 
     def _recognise(self) -> None:
-        """Remember the hosts of switches."""
         for guest in self._present:
             if guest.connection is not None and guest.connection.opened:
                 self._familiar.add(guest.host)
@@ -213,7 +210,7 @@ class Reception:
             guest.end()
 
     def alone(self, timeout_s: float) -> bool:
-        """Wait until every connection has ended. Only for threads outside the framework."""
+        """Wait until every connection has ended. Not for the framework's threads."""
         return self._alone.wait(timeout_s)
 
     def _connection(self, guest: AcceptedConnection, address: Any) -> SwitchConnection:

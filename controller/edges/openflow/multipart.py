@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reading of a switch: the pieces of several multipart replies, put together into one Installed."""
+"""The reading of a switch: several multipart replies, put together into one Installed."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
 BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
 PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
 
-# A site of 250 terminals takes 0.5 MB. The largest that gateway.yaml may describe takes 15 MB in 53,000 records, its
-# far end twice that.
+# 250 terminals take 0.5 MB. The largest site that gateway.yaml may describe takes 15 MB in 53,000 records, its far end
+# twice that.
 LARGEST_READING = 32 << 20  # bytes
 MOST_RECORDS = 1 << 17  # flows, groups and counters: even the shortest takes some 500 bytes of memory
-NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # a counter that the switch does not support (7.3.5.6)
+NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # not supported by the switch (7.3.5.6)
 
 KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAILOVER}
 
 _ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
 _ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
 
-# The requests with their bodies. Their answers make an Installed.
+# The requests whose answers make an Installed.
 REQUESTS: dict[int, bytes] = {
     ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
     ofproto.OFPMP_GROUP_DESC: b"",
@@ -80,7 +80,7 @@ def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
 
 
 class Understood:
-    """A cache of decoded flows and groups by their bytes. The next reading decodes only bytes that changed."""
+    """A cache of decoded flows and groups by their bytes: only changes are decoded."""
 
     def __init__(self) -> None:
         self.flows: dict[tuple[int, int, bytes], Flow] = {}  # by table, priority and the bytes behind the counters
@@ -88,7 +88,7 @@ class Understood:
 
 
 class BucketCounters(Mapping[int, tuple[PacketCounters, ...]]):
-    """Bucket counters by group, decoded on first use: of thousands of readings few are ever queried."""
+    """Bucket counters by group, decoded on first use: few readings are ever queried."""
 
     def __init__(self, groups: list[bytes]) -> None:
         self._groups = groups
@@ -115,7 +115,7 @@ class BucketCounters(Mapping[int, tuple[PacketCounters, ...]]):
 
 class SwitchReading:
     def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
-        """`xids` maps each request's transaction id to its multipart type."""
+        """`xids` maps transaction ids to multipart types."""
         self.ticket = ticket
         self.xids = xids
         self.understood = Understood()
@@ -137,12 +137,11 @@ class SwitchReading:
         return not self._missing
 
     def refused(self, xid: int) -> bool:
-        """Return whether to continue after a refused request: a datapath without meters refuses those of meters."""
+        """Return whether to continue: a datapath without meters refuses their requests."""
         self._missing.discard(xid)
         return self.xids[xid] in OF_METERS
 
     def take(self, xid: int, kind: int, body: bytes, more: bool) -> None:
-        """Add one part of the reply to one request."""
         if kind != self.xids[xid]:
             raise SwitchError(f"answered multipart request {self.xids[xid]} with type {kind}")
         self._bytes += len(body)
@@ -266,7 +265,7 @@ def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | No
 
 
 def match_of(data: bytes) -> tuple[Fields, bytes]:
-    """Return the match at the start of the data, and the data behind it."""
+    """Return the match at the start, and the data behind it."""
     _, length = MATCH.unpack_from(data)
     if length < MATCH.size or length > len(data):
         raise SwitchError(f"sent a flow with a match of length {length}")
@@ -291,7 +290,7 @@ def _bucket(data: bytes) -> Bucket:
 
 
 def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
-    """Decode a meter. One that Meter cannot describe becomes rate 0, which no program contains."""
+    """Decode a meter. An unknown kind becomes rate 0, which no program contains."""
     wanted = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST
     if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_PKTPS) == wanted:
         kind, _, rate, burst = BAND.unpack(bands)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The codec of match fields and actions: bytes of OpenFlow 1.3 to the values of program/program.py and back.
+"""The codec of match fields and actions: OpenFlow 1.3 and program/program.py.
 
 The framework's own codec takes 0.2 ms a flow and drops a whole reply for one flow that it cannot parse. Only its table
 of fields is used here. Programs repeat their matches and actions, so both directions have caches.
@@ -27,7 +27,7 @@ from controller.program.program import (
     written,
 )
 
-# An action that program/program.py has no value for. Port 0 does not exist (7.2.1), so it equals no wanted action.
+# An unknown action. Port 0 does not exist (7.2.1), so it equals no wanted action.
 UNSPEAKABLE = Output(0)
 
 MATCH = struct.Struct("!HH")  # type, length
@@ -40,11 +40,11 @@ RESUBMIT = struct.Struct("!HHIHHB3x")  # type, length, vendor, subtype, port, ta
 REG_MOVE = struct.Struct("!HHIHHHHII")  # type, length, vendor, subtype, n_bits, offsets, source, destination (OVS)
 
 NICIRA, NICIRA_REG_MOVE, NICIRA_RESUBMIT_TABLE = 0x00002320, 6, 14
-NICIRA_IN_PORT = 0xFFF8  # the ingress port
+NICIRA_IN_PORT = 0xFFF8  # ingress port
 
-# The framework's fields, by class and field number as in oxm_type: their names and bytes.
+# The framework's fields, by class and field number as in oxm_type.
 NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
-# Open vSwitch's own fields (2.12) of the class 0x1000: fields of an advertisement that a solicitation lacks
+# Open vSwitch's own fields (2.12) of the class 0x1000, which a solicitation lacks
 DISCOVERY = {0x1000 << 7 | 1: ("icmpv6_nd_reserved", 4), 0x1000 << 7 | 2: ("icmpv6_nd_options_type", 1)}
 _FIELDS = {
     **{field.oxm_type: (field.name, field.type.size) for field in ofproto.oxm_types if isinstance(field.num, int)},
@@ -63,7 +63,7 @@ KNOWN = {number: (_canonical(name, width), width) for number, (name, width) in _
 MACS = {"eth_src", "eth_dst", "arp_sha", "arp_tha", "ipv6_nd_sll", "ipv6_nd_tll"}
 IPV4 = {"ipv4_src", "ipv4_dst", "arp_spa", "arp_tpa"}
 IPV6 = {"ipv6_src", "ipv6_dst", "ipv6_nd_target"}
-UNKNOWN = "oxm_"  # and the class and field number; values are hexadecimal digits
+UNKNOWN = "oxm_"  # and class and field number; values are hexadecimal
 
 
 def _width(name: str) -> int:
@@ -133,7 +133,7 @@ def _field(name: str, value: Value) -> bytes:
 
 
 def _order(item: tuple[str, Value]) -> tuple[bool, int, str]:
-    """Return the sort key: OpenFlow's fields by number, then others. Prerequisites come first (7.2.3.6)."""
+    """Sort OpenFlow's fields by number, then others. Prerequisites come first (7.2.3.6)."""
     number = NUMBERS.get(item[0], 1 << 32)
     return (number >> 7 != ofproto.OFPXMC_OPENFLOW_BASIC, number, item[0])
 
@@ -147,7 +147,7 @@ def encode_match(match: Fields) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_fields(data: bytes) -> Fields:
-    """Decode the fields of a match, given without header and padding."""
+    """Decode a match without header and padding."""
     found: list[tuple[str, Value]] = []
     offset = 0
     while offset < len(data):
@@ -236,7 +236,7 @@ def _decode_action(kind: int, data: bytes) -> Action:
 
 @lru_cache(maxsize=4096)
 def decode_actions(data: bytes) -> tuple[Action, ...]:
-    """Decode a list of actions. An action that program/program.py does not have becomes UNSPEAKABLE."""
+    """Decode actions. Unknown ones become UNSPEAKABLE."""
     found: list[Action] = []
     offset = 0
     while offset < len(data):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only file that makes or reads OpenFlow messages: the core's orders into bytes, replies of switches into events.
+"""The only file that makes or reads OpenFlow messages.
 
-Flows, groups and meters are encoded and decoded here, not by the framework. It takes 0.2 ms for each, and its parsers
-drop a whole reply when one foreign flow has an unknown action.
+Flows, groups and meters bypass the framework's codec: it takes 0.2 ms for each, and drops a whole reply when one
+foreign flow has an unknown action.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _message(kind: int, xid: int, body: bytes = b"") -> bytes:
 
 
 def _flow_mod(command: int, flow: Flow) -> bytes:
-    # A mask with the order lets modify and delete touch our own flows alone; for add it must be 0 (A.3.4.1).
+    # A mask lets modify and delete touch our own flows alone; for add it must be 0 (A.3.4.1).
     mask = 0 if command == ofproto.OFPFC_ADD else COOKIE_MASK
     anything = ofproto.OFP_NO_BUFFER, ofproto.OFPP_ANY, ofproto.OFPG_ANY
     head = FLOW_MOD.pack(COOKIE, mask, flow.table, command, 0, 0, flow.priority, *anything, ofproto.OFPFF_SEND_FLOW_REM)
@@ -134,7 +134,7 @@ def packet_out(port: int, frame: bytes) -> bytes:
 
 
 def _packet_in(data: bytes) -> tuple[int, bytes]:
-    """Return the ingress port and the frame of a packet-in."""
+    """Return ingress port and frame."""
     start = HEADER.size + PACKET_IN.size
     if len(data) < start + MATCH.size:
         raise SwitchError(f"sent a packet-in of {len(data)} bytes")
@@ -149,7 +149,7 @@ def _packet_in(data: bytes) -> tuple[int, bytes]:
 
 
 def _removed(data: bytes) -> FlowKey | None:
-    """Return the key of the removed flow, or None if its cookie is foreign."""
+    """Return the removed flow's key. None: its cookie is foreign."""
     start = HEADER.size + FLOW_REMOVED.size
     if len(data) < start + MATCH.size:
         raise SwitchError(f"sent a flow-removed of {len(data)} bytes")
@@ -179,7 +179,7 @@ def reason_of(kind: int, code: int) -> str:
 
 
 class SwitchSession:
-    """One connection of one switch. It maps each transaction id to its order.
+    """One connection of one switch. It maps transaction ids to orders.
 
     Orders come from the core's thread and replies from the framework's; they meet in dictionaries only.
     """
@@ -193,9 +193,9 @@ class SwitchSession:
         self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket; change or, for barriers, None
         self._last_barriers: dict[int, int] = {}  # by xid: ticket
         self._reads: dict[int, SwitchReading] = {}
-        self._counts: dict[int, SwitchReading] = {}  # readings of port counters alone
+        self._counts: dict[int, SwitchReading] = {}  # of port counters alone
         self._understood = Understood()
-        self._deleted: set[FlowKey] = set()  # deleted by the controller; the switch may not have confirmed yet
+        self._deleted: set[FlowKey] = set()  # by us; the switch may not have confirmed yet
         self._lost = False  # flows, since the switch was last asked to be read
 
     def ports_described(self, descriptions: list[Any]) -> None:
@@ -250,7 +250,6 @@ class SwitchSession:
         return _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
 
     def on_event(self, kind: int, xid: int, data: bytes) -> Iterator[SwitchEvent]:
-        """Yield the events for the core from one message of the switch."""
         if kind == ofproto.OFPT_PACKET_IN:
             in_port, frame = _packet_in(data)
             yield from seen(self.number, in_port, frame)

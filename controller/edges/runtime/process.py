@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process and its machine: log lines, notices to systemd, garbage collection, and the wall clock."""
+"""The process and its machine: log, systemd, garbage collection and wall clock."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _journal(stream: TextIO) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
-# Notices to systemd: the controller is ready, and it is alive (sd_notify(3))
+# Notices to systemd (sd_notify(3))
 
 
 def notify(state: str) -> None:
-    """Tell systemd the state of the service. Without systemd this does nothing."""
+    """Without systemd this does nothing."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd, suppress(OSError):
@@ -48,8 +48,8 @@ def notify(state: str) -> None:
 
 # Garbage collection: full collections are rare
 #
-# A full collection stops every thread while it visits all objects. With hundreds of terminals most of them are programs
-# that live on: 0.2 s each time. So objects that survive one collection are not visited again for an hour.
+# A full one stops every thread while it visits all objects: 0.2 s each time with hundreds of terminals, whose programs
+# live on. So survivors of one collection are not visited again for an hour.
 
 YOUNG = 10_000  # net new objects before a collection of the youngest; one compilation makes as many
 ALL_EVERY_S = 3600.0
@@ -81,7 +81,7 @@ TIMEX_BYTES = 208  # sizeof(struct timex) on 64 bits
 
 
 def moment(at: float) -> Moment:
-    """Convert a time in Unix seconds to this machine's calendar."""
+    """Convert Unix seconds to this machine's calendar."""
     here = time.localtime(at)
     midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday + 1, 0, 0, 0, 0, 0, -1))
     tomorrow = _day(time.localtime(midnight)) if synchronised() else None
@@ -93,7 +93,7 @@ def _day(local: time.struct_time) -> str:
 
 
 def synchronised() -> bool:
-    """Return whether the kernel reports its clock as synchronized. An error counts as not synchronized."""
+    """Return whether the kernel's clock is synchronized. An error counts as not synchronized."""
     try:
         return adjtimex() != TIME_ERROR
     except OSError:
@@ -101,7 +101,7 @@ def synchronised() -> bool:
 
 
 def adjtimex() -> int:
-    """Return the clock's state; a struct of zeros changes nothing (modes = 0). Raise OSError."""
+    """Return the clock's state. A struct of zeros changes nothing (modes = 0)."""
     answer: int = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     if answer < 0:
         raise OSError(ctypes.get_errno(), "adjtimex")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread of the core with its inbox, and the thread beside it that estimates probes."""
+"""The thread of the core with its inbox, and the thread that estimates probes."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ log = logging.getLogger(__name__)
 
 # The inbox: urgent events in order, before packets that a terminal can cause at any rate
 #
-# A packet of a terminal may become an event. Port changes and requests never wait behind packets. The number of waiting
-# packets is bounded, ports take turns, and beyond the bound the port that sends most loses its oldest.
+# Port changes and requests never wait behind packets. Waiting packets are bounded, and ports take turns. Beyond the
+# bound the port that sends most loses its oldest.
 
-MOST_PACKETS = 1024  # waiting; they take the core a tenth of a second
+MOST_PACKETS = 1024  # they take the core a tenth of a second
 
 Job = Callable[[], None] | None
 
@@ -99,7 +99,7 @@ class Inbox:
             return not self._pressing and not self._packets
 
     def _oldest_of(self, origin: Hashable) -> Job:
-        """Take the oldest packet of an origin. Its other packets move behind those of all other origins."""
+        """Take an origin's oldest packet, and put its others behind all other origins'."""
         others = self._packets.pop(origin)
         job = others.popleft()
         if others:
@@ -108,10 +108,10 @@ class Inbox:
         return job
 
 
-# The estimator: probes are estimated in a thread of their own, as one may take a second
+# The estimator has a thread of its own, as one estimate may take a second
 #
-# numpy starts threads, which inherit the signal mask of the importing thread. The estimator's thread has them blocked.
-# So numpy must not be imported before __main__.py blocks the signals.
+# numpy starts threads, which inherit the signal mask of the importing thread. The estimator's thread has signals
+# blocked. So numpy must not be imported before __main__.py blocks them.
 
 
 class Estimator:
@@ -147,7 +147,7 @@ WALKED_WITHIN_S = 5.0
 
 
 class Service:
-    """The thread of the core. Its public methods may be called from any thread."""
+    """The thread of the core. Any thread may call its public methods."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Service:
         store: Store,
         perform: Callable[[Effect | AgentEffect], None],
     ) -> None:
-        """`config` is the current content of the file at `config_path`."""
+        """`config` is the current content of `config_path`."""
         self._config_path = config_path
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
@@ -164,7 +164,7 @@ class Service:
         self._memory = Memory(store, lambda: (self._core.wanted, self._core.probing.pages))
         self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by API requests
         self._inbox = Inbox()
-        self._failed: set[int] = set()  # agent sessions that end because the core failed at one of their messages
+        self._failed: set[int] = set()  # agent sessions that end because the core failed at a message of theirs
         self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -180,7 +180,7 @@ class Service:
     # From switches, agents and the estimator
 
     def post(self, event: SwitchEvent | AgentEvent | Estimated, taken: Callable[[], None] | None = None) -> None:
-        """Queue an event. The core's thread calls `taken` after it has handled the event."""
+        """Queue an event. The core's thread calls `taken` after handling it."""
 
         def job() -> None:
             if isinstance(event, AgentWord):
@@ -199,11 +199,11 @@ class Service:
             self._inbox.put(job)
 
     def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
-        """Return the role of an agent to enrol. Raise Impossible if there is none."""
+        """Return the role of an agent to enrol, or raise Impossible."""
         return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
 
     def vouch(self, certificates: Vouched) -> None:
-        """Give the core the valid certificates of agents. Does not wait."""
+        """Give the core the valid certificates, without waiting."""
         self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
 
     # From people
@@ -218,7 +218,7 @@ class Service:
         return self._ask(lambda: self._stored(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
-        """Probe both directions of a path at once. The snapshot shows the result.
+        """Probe both directions of a path at once, for the snapshot.
 
         `site` names either end if several sites have uplinks of that name. `link_bps` is the known rate of the link,
         which calibrates the hosts.
@@ -241,11 +241,11 @@ class Service:
         return self._of_relays(relay_requests.drained(name, draining))
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
-        """Return the relay for a destination and the reason. Wait up to WALKED_WITHIN_S for unknown distances."""
+        """Return the relay and the reason. Wait up to WALKED_WITHIN_S for unknown distances."""
         return self._measured(lambda now: DestinationQuery(self._core.relays, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
-        """Measure the distance to a relay now. Return it with the relay's effect for a destination."""
+        """Measure the distance to a relay, and return its effect for a destination."""
         return self._measured(lambda now: RelayTrial(self._core.relays, self._core.wanted, name, address, now))
 
     def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
@@ -272,7 +272,7 @@ class Service:
     def _made(
         self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect], list[LogEntry]]]
     ) -> OverrideResult:
-        """Apply an override and wait up to HANDS_WITHIN_S for switches and agents. `decisions` has later answers."""
+        """Apply an override and wait up to HANDS_WITHIN_S for answers. `decisions` has later ones."""
         answered = threading.Event()
 
         def apply() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
@@ -303,7 +303,7 @@ class Service:
         return self._ask(lambda: self._program(site))
 
     def reload(self) -> None:
-        """Read the file in the caller's thread and pass the configuration, or the error, to the core."""
+        """Read the file in the caller's thread and pass the result to the core."""
         try:
             config = load(self._config_path)
         except ConfigError as error:
@@ -315,7 +315,7 @@ class Service:
     # In the core's thread
 
     def _on_agent_event(self, event: AgentWord) -> bool:
-        """Handle an agent's message. If the core fails, end only that agent's session and return False."""
+        """Return False if the core fails, and end only that agent's session."""
         if event.session in self._failed:
             return False
         effects: list[CoreEffect] = []
@@ -344,7 +344,7 @@ class Service:
         while True:
             now = time.monotonic()
             if now >= next_tick:  # before any waiting job: a flood of packets must not stop the clock
-                notify("WATCHDOG=1")  # systemd restarts the controller if this thread hangs
+                notify("WATCHDOG=1")  # systemd restarts a controller whose core hangs
                 next_tick = now + TICK_S
                 self._core.tells_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
@@ -425,5 +425,5 @@ def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
 
 
 def _wall_offset_s() -> float:
-    """Return Unix time minus the core's monotonic clock. It changes whenever someone sets the wall clock."""
+    """Return Unix time minus the core's clock. It changes whenever someone sets the wall clock."""
     return time.time() - time.monotonic()

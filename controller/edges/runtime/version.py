@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of this software. `make setup` and the package's build write it into version.txt."""
+"""The version, from version.txt. `make setup` and the package's build write it."""
 
 from __future__ import annotations
 

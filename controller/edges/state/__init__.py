@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own files: read whole, replaced atomically, and the state that a restart finds in them."""
+"""The controller's own files, and the state that survives a restart."""

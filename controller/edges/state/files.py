@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own files: replaced atomically, locked, checked when read; and systemd's credentials."""
+"""The controller's own files: replaced atomically, locked, checked; and systemd's credentials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def readable(file: str) -> Path:
-    """Return systemd's credential of the file's name, or the file itself if there is none."""
+    """Return systemd's credential of the file's name, or else the file itself."""
     copies = os.environ.get("CREDENTIALS_DIRECTORY")
     if copies is None:
         return Path(file)
@@ -37,10 +37,10 @@ REMEDIES = {
     errno.EIO: "the disk may be failing; see the kernel's log (`dmesg`)",
 }
 OTHERWISE = "it must be a file, or not exist yet, in a directory that the controller's user may write"
-LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
+LARGEST = 16 << 20  # ten thousand agents take 3 MB
 MOST_COUNTED = (1 << 63) - 1  # bytes; the sum of two still fits into 64 bits
 MOST_NUMBER = 1e18  # bit/s, more than any line has
-TIMES_END = 253402300800.0  # the year 10000, which neither certificates nor Python's calendar can express
+TIMES_END = 253402300800.0  # the year 10000, beyond certificates and Python's calendar
 
 
 class InUse(Exception):
@@ -48,12 +48,11 @@ class InUse(Exception):
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do when a file cannot be read or written."""
     return REMEDIES.get(error.errno or 0, OTHERWISE)
 
 
 def read(path: Path) -> bytes:
-    """Read a regular file up to LARGEST, else raise OSError. Opening a FIFO would wait for a writer."""
+    """Read a regular file up to LARGEST, else raise OSError. A FIFO would wait for a writer."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe or a device, not a regular file")
@@ -65,7 +64,7 @@ def read(path: Path) -> bytes:
 def replace(path: Path, content: bytes) -> None:
     """Write a file that only the controller's user may access. Return when it survives a power cut.
 
-    Raise OSError on failure. The old file remains then; if only the last sync failed, the file may be either.
+    After OSError the old file remains. If only the last sync failed, it may be either.
     """
     _make_directory(path.parent)
     beside = path.with_name(path.name + ".new")
@@ -100,9 +99,9 @@ def _sync_directory(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, what: str, instead: str) -> Iterator[None]:
-    """Hold a lock file while the block runs. Raise InUse if another process holds it and so may write `what`.
+    """Hold a lock file while the block runs. Raise InUse if another process may write `what`.
 
-    If the lock file cannot be made, as on a read-only disk, only log it: `what` cannot be written either. On a full
+    A lock file that cannot be made, as on a read-only disk, is only logged: `what` cannot be written either. On a full
     disk the lock is held, but the file does not name the process.
     """
     try:
@@ -147,7 +146,7 @@ def _to_lock(name: str, flags: int) -> int:
 
 
 def document(path: Path, text: bytes) -> Node:
-    """Parse JSON into a Node. Raise ConfigError, as all methods of a Node do."""
+    """Parse JSON. Raise ConfigError, as all methods of a Node do."""
     try:
         return Node(str(path), "", json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -155,7 +154,7 @@ def document(path: Path, text: bytes) -> Node:
 
 
 def version(place: Node, *good: int) -> int:
-    """Return the document's version. Raise ConfigError unless it is one of `good`."""
+    """Raise ConfigError unless the version is one of `good`."""
     found = place.named().get("version", Node(place.file, "version", None))
     value = found.value
     if not isinstance(value, int) or isinstance(value, bool) or value not in good:
@@ -178,7 +177,6 @@ def number(place: Node) -> float:
 
 
 def day(place: Node) -> str:
-    """Return a day such as 2026-11-22."""
     try:
         return date.fromisoformat(place.text()).isoformat()
     except ValueError:
@@ -186,7 +184,6 @@ def day(place: Node) -> str:
 
 
 def moment(place: Node) -> float:
-    """Return a time in Unix seconds."""
     value = place.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIMES_END:
         raise place.wrong("a time in Unix seconds, before the year 10000")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state file: overrides, decisions, budgets and estimates that outlive a restart, kept up with the core.
+"""The state file: overrides, decisions, budgets and estimates that survive a restart.
 
-The state is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2
-no sites, 3 no decisions about copies, 4 no relays. A file without measurements is valid.
+It is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no
+sites, 3 no decisions about copies, 4 no relays. Measurements may be missing.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Store:
         return self._read(_wanted, Wanted())
 
     def measured(self) -> Pages:
-        """Return the stored estimates. Their times are Unix seconds."""
+        """Return the estimates, with times in Unix seconds."""
         return self._read(_estimates, {})
 
     def _read(self, read: Callable[[Node], T], otherwise: T) -> T:
@@ -145,7 +145,7 @@ class Store:
 
 def _keys(place: Node) -> Mapped:
     newer = SINCE[: SINCE_VERSION[files.version(place, *SINCE_VERSION)]]
-    # Older files have estimates under "roads". They are ignored and measured again.
+    # Older files have estimates under "roads", which are measured again.
     return place.mapping("paths", "roads", required=("version", "modes", "active", *newer))
 
 
@@ -242,17 +242,17 @@ def _uplinks(place: Node) -> dict[str, str]:
 
 
 def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
-    """Return the stored estimates of paths, with times converted to the new core's clock."""
+    """Return the estimates, with times of the new core's clock."""
     return {way: by_clock(page, lambda at: min(at - wall_offset_s, now)) for way, page in store.measured().items()}
 
 
 class Memory:
-    """Save what `lasting` returns to the state file: overrides, decisions and path estimates."""
+    """Save what `lasting` returns: overrides, decisions and path estimates."""
 
     def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
         self._store, self._lasting = store, lasting
         self._saved = lasting()  # the state that a restart would find
-        self._failed = ""  # why it may find another: the last error
+        self._failed = ""  # why it may find another
 
     def keep(self, wall_offset_s: float) -> None:
         """Save the state or raise StoreError. A restart loses the changes unless `keep_decisions` saves them later."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trust: the certificate authority, the ledger of tokens and certificates, refusals, and admission."""
+"""Trust: certificate authority, ledger, refusals and admission."""

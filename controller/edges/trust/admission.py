@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The admission of unauthenticated peers: which one of too many is evicted, and how many may come in a second.
+"""The admission of unauthenticated peers: evictions, and the rate of connections.
 
-The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Hosts from which
-no authenticated peer ever came go first, so many strangers cannot crowd out a known host. A peer authenticates within
-a few round trips, long before its turn.
+The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Hosts without an
+earlier authenticated peer go first, so many strangers cannot crowd out a known host. A peer authenticates within a few
+round trips, long before its turn.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from math import exp
 from typing import Protocol, TypeVar
 
 MOST_FAMILIAR = 1024  # hosts
-MOST_RATED = 4096  # hosts; a forgotten host gets a full bucket
-EACH_S = 100  # connections a second from one host
-ALL_S = 200  # connections a second from all unfamiliar hosts together
-BURST_S = 5.0  # burst in seconds of the rate, for a large house that reconnects
-PREFIX_BITS = 64  # of an IPv6 address: a host chooses the rest itself
+MOST_RATED = 4096  # hosts; a forgotten one gets a full bucket
+EACH_S = 100  # connections, from one host
+ALL_S = 200  # connections, from all unfamiliar hosts together
+BURST_S = 5.0  # of the rate, for a large house that reconnects
+PREFIX_BITS = 64  # of IPv6: a host chooses the rest itself
 
 
 class Stranger(Protocol):
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Stranger)
 
 
 def host_of(address: str) -> str:
-    """Return the host of an address. All addresses of an IPv6 /64 count as one host."""
+    """Return the host of an address: all of an IPv6 /64 is one host."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
@@ -41,16 +41,16 @@ def host_of(address: str) -> str:
 
 
 def superfluous(strangers: Sequence[T], most: int, familiar: Collection[str] = ()) -> T | None:
-    """Return the peer to evict, or None up to `most` peers. `strangers` are ordered from oldest to newest."""
+    """Return the peer to evict, or None up to `most`. `strangers` are ordered from oldest to newest."""
     if len(strangers) <= most:
         return None
     of_each = Counter(stranger.host for stranger in strangers)
-    # max returns the first of equals: the oldest peer of the hosts with the most peers.
+    # max returns the first of equals: the oldest peer.
     return max(strangers, key=lambda stranger: (stranger.host not in familiar, of_each[stranger.host]))
 
 
 class Familiar(Collection[str]):
-    """The latest hosts from which an authenticated peer came."""
+    """The latest hosts of authenticated peers."""
 
     def __init__(self) -> None:
         self._hosts: OrderedDict[str, None] = OrderedDict()
@@ -91,7 +91,7 @@ class TokenBucket:
 
 
 class HostRate:
-    """The connections of one host: its own bucket, and its recent use of the bucket that unfamiliar hosts share."""
+    """One host's own bucket, and its recent use of the unfamiliar hosts' shared one."""
 
     def __init__(self, now: float) -> None:
         self.bucket = TokenBucket(EACH_S, now)
@@ -115,12 +115,11 @@ class HostRate:
 
 
 def too_often() -> str:
-    """Return the sentence about a connection over the rate."""
     return f"exceeded the limit of {EACH_S} connections per second from that host, or {ALL_S} from unknown hosts"
 
 
 class Admission:
-    """Limit new connections: each host by its own rate, all unfamiliar hosts by a shared one too."""
+    """Limit new connections: each host by its own rate, unfamiliar hosts by a shared one too."""
 
     def __init__(self, familiar: Familiar, now: float) -> None:
         self._familiar = familiar

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate authority of the agents, and the decision who may connect, by its signature and the ledger.
+"""The certificate authority of the agents, and the decision who may connect.
 
                      ca.pem  (key and certificate)
            ┌────────────┴─────────────┐
@@ -8,7 +8,7 @@
     new at each start, and        same key, by which it is a relay
     never on a disk)
 
-A certificate says what it is for, so that an agent's stolen key cannot play the controller.
+A certificate states its purpose, so that an agent's stolen key cannot play the controller.
 """
 
 from __future__ import annotations
@@ -73,23 +73,23 @@ class Authority:
 
     @property
     def pin(self) -> str:
-        """Return the CA certificate's SHA-256 in base32. A joining agent checks it (api/agent.proto)."""
+        """Return the CA certificate's SHA-256 in base32, which a joining agent checks (api/agent.proto)."""
         return base64.b32encode(hashlib.sha256(self.der).digest()).decode().lower().rstrip("=")
 
     def derived(self, purpose: bytes) -> bytes:
-        """Derive a 32-byte secret from the CA key. It reveals neither the key nor any other derived secret."""
+        """Derive a 32-byte secret from the CA key. It reveals neither the key nor other secrets."""
         raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
 
     def sign(self, name: str, request: bytes, binding: Binding) -> x509.Certificate:
-        """Sign an agent's certificate. Only the request's key is used; requested extensions are ignored."""
+        """Sign an agent's certificate. Requested extensions are ignored."""
         key = requested_key(name, request)
         leaf = self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH)
         role = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(binding.uri)])
         return leaf.add_extension(role, critical=False).sign(self._key, hashes.SHA256())
 
     def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
-        """Sign a relay's server certificate for its agent's key. It is valid as long as an agent's."""
+        """Sign a relay's server certificate, valid as long as its agent's."""
         assert name != CONTROLLER, "no agent may have the controller's name"
         return self._server(name, key, self._agents_until())
 
@@ -120,7 +120,7 @@ class Authority:
 
 
 def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
-    """Return the key of a signing request. Raise Refused unless it is self-signed and for exactly this name."""
+    """Return a signing request's key. Raise Refused unless it is self-signed and for exactly this name."""
     try:
         signing_request = x509.load_der_x509_csr(request)
         key, signed = signing_request.public_key(), signing_request.is_signature_valid
@@ -142,7 +142,6 @@ def serial_of(certificate: x509.Certificate) -> str:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """Return the name in a certificate of our authority."""
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
@@ -231,7 +230,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-# Admission of agents, by the authority's signature and the ledger together
+# Admission of agents, by signature and ledger
 
 SECRET_BYTES = 16
 KEY_BYTES = 32
@@ -246,12 +245,12 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A certificate that our authority signed. The ledger decides whether it is valid."""
+    """A certificate of our authority. The ledger decides whether it is valid."""
 
     name: str
     serial: str
     key: bytes  # SubjectPublicKeyInfo, DER
-    binding: Binding | None  # None: it is older than roles
+    binding: Binding | None  # None: older than roles
 
 
 class Trust:
@@ -266,7 +265,7 @@ class Trust:
         return Invitation(name, f"{secret}.{self._authority.pin}", until)
 
     def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
-        """Use up a token and return the agent's new certificate and the CA's, in DER."""
+        """Use up a token and return the agent's certificate and the CA's, in DER."""
         made: list[x509.Certificate] = []
 
         def issue(binding: Binding) -> Issued:
@@ -288,17 +287,17 @@ class Trust:
     def key(self, vni: int, certificates: Iterable[bytes]) -> bytes:
         """Return the secret of a tunnel's two ends. It is the same after a restart.
 
-        It depends on the certificates of both ends (`certificates`: their SHA-256). So a revoked agent's tunnel key is
-        useless once its site has a new certificate.
+        It depends on both ends' certificates (`certificates`: SHA-256), so a revoked agent's tunnel key is useless once
+        its site has a new certificate.
         """
         return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in certificates)}".encode())
 
     def meeting_key(self, meeting: int) -> bytes:
-        """Return the key that authenticates two agents for one measurement. A restart changes all such keys."""
+        """Return the key of two agents for one measurement. A restart changes it."""
         return hmac.digest(self._of_this_start, f"meeting {meeting}".encode(), "sha256")
 
     def for_joining(self) -> ssl.SSLContext:
-        """Return the TLS context for joining: the controller shows a certificate and requests none."""
+        """Return the context for joining, which requests no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["h2"])
@@ -311,7 +310,7 @@ class Trust:
         return context
 
     def for_sessions(self) -> ssl.SSLContext:
-        """Return the TLS context for sessions: it requires a client certificate of our authority."""
+        """Return the context for sessions, which requires a certificate of our authority."""
         context = self.for_joining()
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self._authority.pem)

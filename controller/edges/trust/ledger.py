@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: tokens that are good once, and the certificates that count.
+"""The ledger of tokens and valid certificates.
 
 A certificate is valid because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The
 newest certificate of a name is valid. The one before it stays valid until the newest is used once, since the reply that
-carries the newest may be lost. The ledger keeps only the hash of a token.
+carries it may be lost. Of a token, only the hash is kept.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def checked_clock(now: float) -> float:
     return now
 
 
-# Files: an error names the path, the reason and the remedy
+# Errors name the path, the reason and the remedy.
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the file's content, or None if it does not exist."""
+    """Return None if the file does not exist."""
     try:
         return files.read(path)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def replace_file(path: Path, content: bytes) -> None:
         ) from None
 
 
-# The contents of ledger.json: any deviation from the controller's format refuses the whole file
+# Any deviation from the format of ledger.json refuses the whole file.
 
 VERSION = 3  # older versions had no roles
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -98,7 +98,7 @@ class LedgerEntry:
 
     certificates: tuple[Issued, ...] = ()  # newest last
     revoked_at: float | None = None
-    tokens: tuple[Token, ...] = ()  # at most one is unused, and it is the last
+    tokens: tuple[Token, ...] = ()  # only the last may be unused
 
 
 Entries = dict[str, LedgerEntry]
@@ -110,7 +110,6 @@ def written_entries(entries: Mapping[str, LedgerEntry]) -> bytes:
 
 
 def _plain(entry: LedgerEntry) -> dict[str, object]:
-    """Return the entry as a JSON object."""
     return {
         "certificates": [{**asdict(each), "binding": each.binding.uri} for each in entry.certificates],
         "revoked_at": entry.revoked_at,
@@ -119,7 +118,7 @@ def _plain(entry: LedgerEntry) -> dict[str, object]:
 
 
 def read_entries(path: Path, text: bytes) -> Entries:
-    """Parse ledger.json. Raise ConfigError on any deviation from its format."""
+    """Parse ledger.json. Raise ConfigError on any deviation."""
     place = files.document(path, text)
     files.version(place, VERSION)
     agents = place.mapping(required=("version", "agents"))["agents"]
@@ -175,17 +174,17 @@ def _maybe_moment(place: Node) -> float | None:
 
 
 TOKEN_LIVES_S = 15 * 60.0
-USED_REMEMBERED_S = 24 * 3600.0  # so that a second use is reported as such
+USED_REMEMBERED_S = 24 * 3600.0  # to report a second use as such
 
 
 class Ledger:
     """The ledger, for any thread. A change that cannot be saved raises AgencyError and has no effect.
 
-    A revocation is the exception: it takes effect at once, and `save` writes it.
+    Only a revocation takes effect at once, and `save` writes it.
     """
 
     def __init__(self, path: Path, new: bool, clock: Callable[[], float] = time.time) -> None:
-        """`new`: the CA is new and has signed nothing. Otherwise a missing ledger is logged as lost."""
+        """`new`: the CA has signed nothing. Otherwise a missing ledger is logged as lost."""
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
         self._entries = _load(path, new)
@@ -193,13 +192,13 @@ class Ledger:
         self._tell: Callable[[Vouched], None] = lambda _: None
 
     def tell(self, listener: Callable[[Vouched], None]) -> None:
-        """Call `listener` with the valid certificates now and at each change. `listener` must not block."""
+        """Call `listener` with the valid certificates now and at each change. It must not block."""
         with self._lock:
             self._tell = listener
             listener(self.vouched())
 
     def vouched(self) -> dict[str, Credential]:
-        """Return the certificate in use by name. Of two it is the older, until the newer is used."""
+        """Return the certificate in use by name: of two the older, until the newer is used."""
         first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
         return {
             name: Credential(one.binding.role, bytes.fromhex(one.sha256), bytes.fromhex(one.key_sha256))
@@ -210,7 +209,7 @@ class Ledger:
         return dict(self._entries)
 
     def enrol(self, name: str, secret: str, binding: Binding) -> float:
-        """Make `secret` the only valid token of this name. Return when it expires."""
+        """Make `secret` the only valid token. Return when it expires."""
         check_name(name)
         with self._lock:
             now = checked_clock(self._clock())
@@ -221,7 +220,7 @@ class Ledger:
             return token.until
 
     def redeem(self, name: str, secret: str, issue: Callable[[Binding], Issued]) -> None:
-        """Save the certificate that `issue` makes and use the token up. If `issue` raises, the token stays valid."""
+        """Save the certificate from `issue` and use the token up. If `issue` raises, the token stays valid."""
         with self._lock:
             token = self._good(name, secret)
             now = checked_clock(self._clock())
@@ -239,7 +238,7 @@ class Ledger:
             )
 
     def revoke(self, name: str) -> float:
-        """Revoke all certificates and tokens of this name. Return the time. The caller calls `save` next."""
+        """Return the time of revocation. The caller calls `save` next."""
         with self._lock:
             entry = self._entries[name]
             if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
@@ -251,14 +250,13 @@ class Ledger:
             return now
 
     def save(self) -> None:
-        """Write a revocation that is not written yet."""
         with self._lock:
             if not self._saved:
                 replace_file(self._path, written_entries(self._entries))
                 self._saved = True
 
     def check(self, name: str, serial: str) -> None:
-        """Raise Refused unless this certificate of our authority is valid."""
+        """Raise Refused unless this certificate is valid."""
         entry = self._entries.get(name, LedgerEntry())
         if any(each.serial == serial for each in entry.certificates):
             return
@@ -273,7 +271,7 @@ class Ledger:
         return serial in order and (than not in order or order.index(serial) > order.index(than))
 
     def used(self, name: str, serial: str) -> None:
-        """Record the first use of a certificate, which invalidates the older ones."""
+        """Record a first use, which invalidates the older certificates."""
         with self._lock:
             entry = self._entries[name]
             order = [each.serial for each in entry.certificates]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals of agents: an exception with the reason, one line in the log, and a counter."""
+"""Refusals of agents: exception, log line and counter."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
-QUIET_S = 60.0  # one log line per host, name and reason
-OUTCAST_QUIET_S = 3600.0  # one log line per invalid certificate's name; its agent tries twice a minute
+QUIET_S = 60.0  # per host, name and reason
+OUTCAST_QUIET_S = 3600.0  # per invalid certificate's name; its agent tries twice a minute
 REMEMBERED = 1024
-LONGEST_NAME = 80  # logged characters of a claimed name
+LONGEST_NAME = 80  # of a claimed name, in the log
 
 K = TypeVar("K")
 
 
 class Reason(StrEnum):
     HANDSHAKE = "handshake"  # no TLS, no certificate, or not one of our authority's
-    CROWD = "crowd"  # too many connections
-    RATE = "rate"  # too many new connections a second
-    NAME = "name"  # an invalid agent name
+    CROWD = "crowd"  # of connections
+    RATE = "rate"  # of new connections
+    NAME = "name"  # invalid
     TOKEN_UNKNOWN = "token_unknown"
     TOKEN_USED = "token_used"
     TOKEN_OLD = "token_old"
     TOKEN_OF_ANOTHER = "token_of_another"
     REQUEST = "request"  # the signing request is invalid, or for another name
     REVOKED = "revoked"
-    ROLE = "role"  # its role differs from the certificate's
-    REPLACED = "replaced"  # the name has a newer certificate
+    ROLE = "role"  # differs from the certificate's
+    REPLACED = "replaced"  # by a newer certificate
     RIVAL = "rival"  # another stream of that name is served and answers
     SILENCE = "silence"  # no hello
-    FAULT = "fault"  # the core failed at messages of this agent: its session ended, or it is in quarantine
+    FAULT = "fault"  # the core failed at this agent's messages: its session ended, or it is in quarantine
     SPEECH = "speech"  # a message breaks api/agent.proto
 
 
@@ -56,7 +56,7 @@ class AgencyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """An attempt to connect with a certificate that is no longer valid."""
+    """An attempt with a certificate that is no longer valid."""
 
     at: float  # Unix seconds
     peer: str
@@ -69,14 +69,14 @@ class Refusals:
         self._counts: Counter[Reason] = Counter()
         self._logged_at: dict[tuple[str, str, Reason], float] = {}
         self._outcasts_logged_at: dict[tuple[str, Reason], float] = {}  # bounded: names of certificates
-        self._tries: dict[str, Try] = {}  # likewise, by name
+        self._tries: dict[str, Try] = {}  # likewise
 
     def note(
         self, peer: str, reason: Reason, sentence: str, *, name: str | None = None, claims: str | None = None
     ) -> None:
         """Count and log a refusal, without the peer's port in the rate limit.
 
-        `name` is from the peer's certificate. `claims` is an unauthenticated name, which may differ each time.
+        `name` is the certificate's. `claims` is unauthenticated and may differ each time.
         """
         self._counts[reason] += 1
         if name is not None and reason in OUTCAST:
@@ -97,7 +97,7 @@ class Refusals:
         return {reason: self._counts[reason] for reason in Reason}
 
     def last_try(self, name: str) -> Try | None:
-        """Return the last attempt with an invalid certificate of this name since the controller started."""
+        """Return the last attempt with an invalid certificate since the controller started."""
         return self._tries.get(name)
 
 
