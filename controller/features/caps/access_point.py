@@ -21,24 +21,23 @@ LATE_S = 1.0  # tolerance for a delayed report
 
 
 class CapacityMeter:
-    """Measure the deliveries of terminals, and from them a capacity that gateway.yaml does not give."""
+    """Measure a capacity that gateway.yaml does not give."""
 
     def __init__(self) -> None:
         self.rate = AirRate()
-        # By terminal: the count of its gateway, and the terminal's own. The gateway's count takes precedence, so that
-        # a terminal's own report cannot change the caps of others.
+        # The gateway's count takes precedence: a terminal's own report cannot change the caps of others.
         self._by_gateway: dict[str, TerminalDelivery] = {}
         self._by_agent: dict[str, TerminalDelivery] = {}
 
     def count_by_gateway(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
-        """Add the gateway's count. `seconds`: the time since its last report."""
+        """`seconds` is the time since the gateway's last report."""
         _count(self._by_gateway, terminal, flows, seconds, now)
 
     def count_by_agent(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
         _count(self._by_agent, terminal, flows, seconds, now)
 
     def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
-        """Return the terminals' current use of the airtime. `ruling` is in force."""
+        """`ruling` is the one in force."""
         uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
         return [each for each in uses if each is not None]
 
@@ -50,9 +49,9 @@ class CapacityMeter:
         probed: Callable[[], FusedRate | None],
         may_try: bool,
     ) -> int | None:
-        """Return the bandwidth to divide from now on.
+        """Return the bandwidth to divide.
 
-        `probed` supplies a rate if nothing was delivered yet. `may_try` permits a different bandwidth as a trial.
+        `probed` gives a rate before any delivery. `may_try` permits a trial of another bandwidth.
         """
         self.rate = self.rate.after(uses, active, now, may_try)
         if self.rate.asks_trains:
@@ -80,7 +79,7 @@ TICK_S = 0.25  # between decisions, without new reports or with more than FEW sh
 SHORT_S = 1.0  # agents count held sockets each 200 ms and report the count next
 FEW = 32  # sharers; up to this number each report causes a decision
 
-# The rate of an access point by packet trains, from site, access point and time; None: no recent measurement
+# From site, access point and time to the rate by packet trains; None: no recent measurement
 Probed = Callable[[str, str, float], FusedRate | None]
 
 
@@ -103,7 +102,7 @@ class AccessPointState:
         self._stale = True  # a report came since the last decision
 
     def resume(self, other: AccessPointState) -> None:
-        """Keep the state of terminals that are still configured. A changed rule starts from the beginning."""
+        """Keep the state of terminals. A changed rule starts from the beginning."""
         here = self.terminals.keys() & other._sharers.keys()
         self._sharers = {name: other._sharers[name] for name in here}
         if self.access_point == other.access_point:
@@ -119,10 +118,10 @@ class AccessPointState:
         cut: bool = False,
         rides: str = "",
     ) -> None:
-        """Record a report about a terminal. `reporter`: its own agent; None: the gateway's agent.
+        """A new reporter counts from another start and may see another host.
 
-        A new reporter counts from another start and may see another host, so earlier round trips are forgotten.
-        `cut`: the report had more flows. `rides`: the uplinks that carry the terminal's packets.
+        `reporter`: the terminal's own agent; None: the gateway's. `cut`: the report had more flows. `rides`: the
+        terminal's uplinks.
         """
         before, name = self._sharers.get(terminal.name), reporter or ""
         if before is not None and before.reporter != name:
@@ -133,7 +132,6 @@ class AccessPointState:
         self._stale = True
 
     def decide(self, now: float, probed: Probed) -> None:
-        """Decide the caps, unless nothing is new or too many sharers report to decide at each report."""
         at_once = self._stale and len(self._sharers) <= FEW
         if not at_once and now - self._decided_at < TICK_S:
             return
@@ -162,10 +160,7 @@ class AccessPointState:
         return Released(one.least_bps, one.queue_us) if one.is_on else None
 
     def held_sockets(self, terminal: str, sockets: int | None, now: float) -> None:
-        """Record the sockets that the terminal's own agent holds; None: it holds none.
-
-        The agent counts a new connection late, so a shortage counts after SHORT_S.
-        """
+        """A shortage counts after SHORT_S: the agent counts new connections late. `sockets`: None if it holds none."""
         cap = self.ruling.caps.get(terminal)
         if sockets is None or cap is None or not cap.windows or sockets >= cap.connections:
             self._short_since.pop(terminal, None)

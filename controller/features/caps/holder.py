@@ -45,7 +45,6 @@ class OrderStatus(Generic[Order]):
         self._directive: int | None = None  # the open order
 
     def may_go(self, now: float) -> bool:
-        """Return whether an order may be sent: not while another is open, nor soon after a refusal."""
         if self.at is None:
             return True
         waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
@@ -80,7 +79,7 @@ class CapHolder:
         return self._able.get(capability, "") is None
 
     def knows(self, *capabilities: str) -> bool:
-        """Return whether the agent reports one of these capabilities, available or not."""
+        """Return whether it reports one of these, available or not."""
         return any(each in self._able for each in capabilities)
 
     @property
@@ -89,13 +88,11 @@ class CapHolder:
         return self._able.get(REPORTS) is None
 
     def why_not(self, *capabilities: str) -> str:
-        """Return why the agent has none of these capabilities."""
         reasons = [reason for each in capabilities if (reason := self._able.get(each))]
         return "; ".join(reasons) or f"it does not report this capability ({' or '.join(capabilities)})"
 
     @property
     def refused(self) -> str | None:
-        """The reason why the agent refused its last order, or None."""
         return self._capping.refused
 
     @property
@@ -109,7 +106,7 @@ class CapHolder:
         self.capping, self._reported_at = event.capping, now
 
     def whole(self, event: Reported, now: float) -> Reported | None:
-        """Return the reports of the last second as one, or None if the second is not over."""
+        """Merge the reports of a second, or return None until it is over."""
         if not self.reports_often and not self._gathered_ms:
             self._whole_at = now
             return event
@@ -120,7 +117,6 @@ class CapHolder:
         return replace(event, interval_ms=gathered)
 
     def resulted(self, event: Resulted, now: float) -> bool:
-        """Return whether the event answers an order about reports or caps."""
         if self._reporting.answered(event):
             if event.done:
                 self.period_s = self._reporting.last.interval_ms / 1000
@@ -130,7 +126,6 @@ class CapHolder:
 
     @property
     def rests(self) -> bool:
-        """True if the agent holds no caps and reports at the normal interval."""
         normal = self._reporting.last == SELDOM and self._capping.last == NOTHING
         return normal and self.capping is None and not self._reporting.refused and not self._capping.refused
 
@@ -138,11 +133,10 @@ class CapHolder:
         return self._reported_at is not None and now - self._reported_at <= MOST_PERIODS * self.period_s
 
     def owes(self, now: float) -> bool:
-        """Return whether the answer to the last order about caps is overdue."""
+        """Return whether the answer about caps is overdue."""
         return self._capping.owes(now)
 
     def holds(self, pairs: Set[Pair]) -> bool:
-        """Return whether the agent has confirmed caps for all of these pairs."""
         return self._capping.done and pairs <= {
             (cap.terminal_address, cap.other_address) for cap in self._capping.last.caps
         }
@@ -150,7 +144,7 @@ class CapHolder:
     # Orders
 
     def tell(self, often: bool, order: Caps | None, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """Send due orders. `order`: the caps to hold; None: no caps, and the agent removes those that it holds."""
+        """Yield due orders. `order`: None removes the caps that the agent holds."""
         reporting = OFTEN if often else SELDOM
         again = self._reporting.refused is not None
         if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
@@ -173,7 +167,7 @@ class CapHolder:
         return Direct(self.session, directive, order)
 
 
-# The choice of the agent: the terminal's agent can act on sockets, its gateway's agent only on windows
+# The terminal's agent can act on sockets, its gateway's agent only on windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +179,7 @@ class CapExecutor:
 
 
 def cap_executor(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
-    """Return the agent that holds the terminal's caps, or why none can.
-
-    `own` speaks for the terminal; `gateway` is the agent at its site.
-    """
+    """Return the agent for the terminal's caps, or why none can hold them. `own` speaks for the terminal."""
     instead = None
     for holder, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
         able = next((each for each in capabilities if holder is not None and holder.can(each)), None)
@@ -241,7 +232,7 @@ class CapsDraft:
         return Caps(LEASE_MS, tuple(self._caps()), self._sharers, self._block_bytes, tuple(ports))
 
     def _caps(self) -> Iterable[Cap]:
-        """Yield the caps. If there are too many, each terminal gets an equal part of MOST_CAPS."""
+        """Give each terminal an equal part of MOST_CAPS if there are too many."""
         sizes = [len(windows) for windows in self._windows.values() if windows]
         most = MOST_CAPS if sum(sizes) <= MOST_CAPS else MOST_CAPS // len(sizes)
         for terminal in sorted(self._windows):

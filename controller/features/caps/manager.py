@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caps on the terminals of access points: reports in, orders out.
 
-The agent that speaks for a terminal reports its traffic; otherwise the gateway's agent reports the traffic that passes.
-Caps go to the agent that can enforce them (holder.py). They are renewed before their lease ends and when they change.
+The agent that speaks for a terminal reports its traffic. Without one, the gateway's agent reports the traffic that
+passes.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ class CapsManager:
     ) -> None:
         """The callbacks read other features.
 
-        `speaks_for` returns the terminals that the agent of a session speaks for, `rides` the uplinks that carry a
-        terminal's packets. `often` returns whether another feature needs frequent reports, `probed` the rate of an
-        access point by packet trains.
+        `speaks_for`: terminals by session. `rides`: a terminal's uplinks. `often`: another feature needs frequent
+        reports.
         """
         self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
         self._probed = probed
@@ -92,7 +91,7 @@ class CapsManager:
     # Events of agents
 
     def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
-        """Return the event for features that expect one report per second. More frequent reports are merged."""
+        """Merge frequent reports for features that expect one per second."""
         holder = self._here.get(event.session)
         return holder.whole(event, now) if holder is not None and isinstance(event, Reported) else event
 
@@ -122,10 +121,9 @@ class CapsManager:
             self._record_passing(holder, event, now)
 
     def _record_own_report(self, holder: CapHolder, event: Reported, now: float) -> None:
-        """Record an agent's report about its own terminals.
+        """Drop flows of unconfigured addresses.
 
-        Flows from unconfigured addresses of its host are dropped. Flows from the address of a terminal that it does not
-        speak for are kept: policy/caps/sharers.py counts them as doubts.
+        Flows of terminals that it does not speak for stay: policy/caps/sharers.py counts them as doubts.
         """
         own = self._spoken_for(holder, now)
         flows = of_connections(event.connections) if own else ()
@@ -203,7 +201,7 @@ class CapsManager:
         self.next_at = soonest if self.next_at is None else min(self.next_at, soonest)
 
     def _drafts(self, now: float) -> dict[int, CapsDraft]:
-        """Return the orders by session, for every agent with an access point, also if it has no caps to hold."""
+        """Return the orders by session, also without caps to hold."""
         drafts: dict[int, CapsDraft] = {}
         speakers = self._speakers(now)
         self._executors = {}
@@ -230,15 +228,13 @@ class CapsManager:
         return drafts
 
     def _speakers(self, now: float) -> dict[str, CapHolder]:
-        """Return the agent that speaks for each terminal with a rule."""
         terminals = (holder for holder in self._here.values() if holder.role is Role.TERMINAL)
         return {name: holder for holder in terminals for name in self._spoken_for(holder, now)}
 
     def _spoken_for(self, holder: CapHolder, now: float) -> list[str]:
-        """Return the terminals with a rule that an agent may report.
+        """An enrolled agent could claim to be a phone without an agent.
 
-        An enrolled agent could claim to be a phone without an agent. If the gateway sees the terminal's traffic, only
-        the agent of the terminal's own name counts.
+        If the gateway sees the terminal's traffic, only the agent of that name counts.
         """
         named = ((name, self._state_of.get(name)) for name in self._speaks_for(holder.session))
         return [name for name, state in named if state and (name == holder.name or not self._is_watched(state, now))]

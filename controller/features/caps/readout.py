@@ -27,7 +27,7 @@ def access_point_views(
     here: Mapping[int, CapHolder],
     now: float,
 ) -> Iterator[AccessPointView]:
-    """Yield the views. `executors`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
+    """`executors` holds the agent of each terminal, or why there is none. `here`: by session."""
     for site in config.sites:
         for each in site.access_points:
             state = places.get((site.name, each.name))
@@ -118,7 +118,6 @@ def _sharer(
 
 
 def _how(executor: CapExecutor, holder: CapHolder | None) -> str:
-    """Return how caps are held: as the agent reports it, or before a report as expected."""
     reported = holder.capping.method if holder is not None and holder.capping is not None else ""
     return reported or NAMES[executor.capability]
 

@@ -24,18 +24,18 @@ class SharerView:
     terminal: str
     heard: bool  # an agent reports it
     active: bool  # it sent recently
-    connections: int  # open connections
+    connections: int
     rtt_ratio: float | None  # srtt / least RTT; None: not known
     most_segments: int | None  # of all its connections together; None: no cap
     least_segments: int | None
     windows: tuple[WindowView, ...]
-    agent: str | None  # the agent that holds the caps; None: none
-    hand: str | None  # how: congestion-control, clamp or window
+    agent: str | None  # the agent that holds the caps
+    hand: str | None  # congestion-control, clamp or window
     instead: str | None  # why another agent than its own holds them
     held: bool  # the agent has accepted the caps and can hold all connections
     reason: str  # the figures, or why there is no cap, or why no agent holds it
     doubts: tuple[str, ...]  # implausible reports about it
-    doubted: int  # number of implausible reports since its first report
+    doubted: int  # since its first report
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,8 @@ from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplink
 from controller.program.program import Installed, PortCounters
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
 
-# Senders: retransmissions between two reports of an agent
-#
-# Retransmissions of a terminal count, as its packets are copied. Retransmissions towards the terminal count only if the
-# far end of its uplinks is ours and copies too: a plain router returns them by its own routes.
+# Senders: retransmissions between two reports of an agent. Those towards a terminal count only if the peer site copies
+# too: a plain router returns packets by its own routes.
 
 
 class Senders:
@@ -33,16 +31,13 @@ class Senders:
     def on_report(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
     ) -> dict[str, Evidence]:
-        """Return the evidence by terminal.
-
-        A terminal with only part of its packets copied has none: reports do not say which packet was lost.
-        """
+        """A terminal with only part of its packets copied has no evidence: reports do not say which packet was lost."""
         active: dict[str, str] = {}  # by terminal with evidence
 
         ways: dict[str, TerminalUplinks] = {}
 
         def way_of(home: AddressOwner) -> TerminalUplinks:
-            """Return the way, with all packets on the active uplink, copied or not."""
+            """Put all packets on the active uplink, copied or not."""
             name = home.terminal.name
             if name not in ways:
                 found = way(home.site, home.terminal, wanted)
@@ -64,7 +59,7 @@ class Senders:
 
 
 def _mirrored(home_of: Callable[[str], AddressOwner | None]) -> Callable[[str], AddressOwner | None]:
-    """Wrap `home_of`: packets to a terminal take the same uplinks as its own, independent of the subnet."""
+    """Packets to a terminal take the same uplinks as its own, independent of the subnet."""
 
     def found(address: str) -> AddressOwner | None:
         home = home_of(address)
@@ -84,9 +79,9 @@ class Probes:
         self._before = {at: path for at, path in self._before.items() if at[0] != session}
 
     def on_report(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
-        """Return the evidence by configured uplink. The direction of a loss does not matter: copies go both ways.
+        """The direction of a loss does not matter: copies go both ways.
 
-        If no probe returns on any of several uplinks, the responder is away, and this says nothing about the uplinks.
+        If no probe returns on any of several uplinks, the responder is away.
         """
         found = {}
         for path in (each for each in event.health if each.name in uplinks):
@@ -100,9 +95,7 @@ class Probes:
         return {} if len(sent_by) > 1 and all(counts.lost == counts.packets for counts in sent_by) else found
 
 
-# Tunnels: packets that one end's port sent and the other end's port did not receive
-#
-# They are evidence where probes are few: on metered uplinks. Both ends of a tunnel count the same packets. An Ethernet
+# Tunnels: packets that one end's port sent and the other did not receive. Metered uplinks have few probes. An Ethernet
 # port also counts packets of others.
 
 PAIRED_S = 0.5  # switches that are read each second are read in the same tick
@@ -128,7 +121,7 @@ class TunnelCounters:
         return len(history) > 1 and now - history[-2].at <= MEASURED_S
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed, asked_at: float) -> dict[str, Evidence]:
-        """Return evidence of loss by uplink, from the direction with the higher loss."""
+        """Return evidence by uplink, from the direction with the higher loss."""
         at_home = site.peer_of is None
         before, other = self._latest.get((site.home, at_home)), self._latest.get((site.home, not at_home))
         if before is not None and asked_at <= before.asked_at:
@@ -167,10 +160,8 @@ def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, 
     return PortsReading(asked_at, counters, metered)
 
 
-# Arrivals: the copied packets that each uplink delivered, at the site where copies arrive
-#
-# A packet that only another uplink delivered was lost on the active one, unless the other uplink also carries packets
-# without copies.
+# Arrivals: a packet that only another uplink delivered was lost on the active one, unless the other uplink also carries
+# packets without copies
 
 SETTLED_S = 0.5  # after a change of modes: switches follow, and packets in flight arrive
 

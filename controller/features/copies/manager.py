@@ -33,7 +33,7 @@ UNHEARD_S = 10.0  # without reports, on one path: agents reconnect
 UNREPORTED_S = 2.0  # unreported packets on one path: reports and readings are not simultaneous
 MOST_COUNTED = 64  # terminals in mode auto; above this number switches are not read each second
 RECENT_S = 10.0
-QUIET_S = 10.0  # a terminal that sent nothing for this long is quiet
+QUIET_S = 10.0  # without a sent packet
 LOOKS_APART_S = 0.1
 SLOW_LOSS = 0.04
 SLOW_S = 40.0  # median time until one probe per second shows SLOW_LOSS
@@ -54,16 +54,16 @@ class CopiesManager:
         self._looked_at = float("-inf")
         self.watched: frozenset[tuple[str, str]] = frozenset()  # home and uplink: carry fast unreported traffic alone
         self._unheard_since: dict[str, float] = {}  # by terminal on one path without evidence
-        self._evidence_at: dict[str, dict[str, float]] = {}  # by terminal and agent: time of the last evidence
+        self._evidence_at: dict[str, dict[str, float]] = {}  # by terminal and agent
         self._sent_at: dict[str, float] = {}  # by terminal: its own agent's last report of packets
         self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
-        """Return the state of a terminal; None: no evidence came in mode auto."""
+        """Return None if no evidence came in mode auto."""
         return self._watches.get(terminal)
 
     def barred(self, steered: Steered, wanted: Wanted) -> str | None:
-        """Return why no uplink may carry copies of its packets, or None if one may."""
+        """Return why no uplink may carry copies, or None."""
         site = steered.site
         if wanted.may_copy(site, steered.terminal):
             return None
@@ -71,11 +71,7 @@ class CopiesManager:
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
     def wants_often(self, session: int) -> bool:
-        """Return whether this agent should report at the shortest interval.
-
-        It should if a terminal that it speaks for sends over one path, or if it probes a path with unreported packets.
-        Terminals with copies are not urgent, and terminals that do not send lose nothing.
-        """
+        """Terminals with copies are not urgent. Terminals that do not send lose nothing."""
         ends, speaker = self._peer_sites.at(session), self._steering.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
@@ -86,7 +82,7 @@ class CopiesManager:
         return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
 
     def keep(self, wanted: Wanted) -> Wanted:
-        """Forget terminals that left mode auto. A terminal that returns to it starts from the beginning."""
+        """Forget terminals that left mode auto."""
         here = self._steering.steered
         self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
@@ -102,7 +98,7 @@ class CopiesManager:
         return replace(wanted, copies=without(wanted.copies, gone))
 
     def counts(self, site: Site) -> bool:
-        """Return whether the switches of this site must be read each second."""
+        """Return whether the site's switches must be read each second."""
         return site.home in self._counted
 
     # Evidence
@@ -127,7 +123,6 @@ class CopiesManager:
         wanted: Wanted,
         now: float,
     ) -> Iterator[CopyDecision]:
-        """Use the reading of one end's switch."""
         self.traffic.read(site, installed, now)
         for uplink, evidence in self._tunnels.read(site, ports, installed, asked_at).items():
             here = [each for each in self._steering.steered.values() if each.site.home == site.home]
@@ -136,7 +131,7 @@ class CopiesManager:
                     yield from self._on_evidence(steered, evidence, None, wanted, now)
 
     def slow_watch(self, steered: Steered, wanted: Wanted, now: float) -> str | None:
-        """Return why a loss on the terminal's active uplink shows late, or None if it does not."""
+        """Return why a loss on the active uplink shows late, or None."""
         home, uplink = steered.site.home, steered.site.uplink(wanted.active_uplink(steered.site, steered.terminal))
         probed_at = self._probed_at.get((home, uplink.name), float("-inf"))
         if uplink.limits.budget_bytes_per_day is None or now - probed_at >= UNHEARD_S:
@@ -169,7 +164,6 @@ class CopiesManager:
             yield from self._on_evidence(self._steering.steered[name], evidence, event.session, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """Use the report of a site's agent about its uplinks."""
         sites = self._peer_sites.at(event.session)
         if sites is None:
             return
@@ -190,12 +184,11 @@ class CopiesManager:
         return self._looked_at + LOOKS_APART_S if self._watches and self._steering.paths_reported else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """Look at new information about paths. The rate is limited: a port may flap a thousand times per second."""
+        """Look at paths at a limited rate: a port may flap a thousand times per second."""
         if self.next_at is not None and now >= self.next_at:
             yield from self.look(wanted, now)
 
     def look(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        """Decide from the passing of time and from the health of active uplinks."""
         self._steering.paths_reported, self._looked_at = False, now
         self.watched = frozenset(self._watched(wanted, now))
         for steered in (self._steering.steered[name] for name in self._decided_of):
@@ -218,7 +211,6 @@ class CopiesManager:
         return adaptive.dead(watch, path.reason, now) if watch.dead is None else watch
 
     def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
-        """Return why there is no evidence for the terminal, once this has lasted for some time."""
         unreported = None if watch.copies else self._no_evidence(steered, watch.active, wanted, now)
         if unreported is None:
             self._unheard_since.pop(steered.name, None)
@@ -227,7 +219,7 @@ class CopiesManager:
         return unreported if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
 
     def _no_evidence(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
-        """Return why a loss on one path would stay unnoticed, or None if some source would report it."""
+        """Return why a loss on one path would stay unnoticed, or None."""
         senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
         if steered.site.other_end is not None:
             senders.add(Role.RELAY)
@@ -265,7 +257,7 @@ class CopiesManager:
         return adaptive.moved(known, active, now)
 
     def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[CopyDecision]:
-        """Decide for terminals after the set of uplinks that may carry copies has changed."""
+        """Decide after a change of the uplinks that may carry copies."""
         for steered in self._steering.steered.values():
             may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
             if before.may_copy(steered.site, steered.terminal) == may:
@@ -299,7 +291,6 @@ class CopiesManager:
 
 
 def _has_choice(steered: Steered, wanted: Wanted) -> bool:
-    """Return whether mode auto has a choice: for the terminal or one of its classes, with a second uplink."""
     terminal = steered.terminal
     if len(steered.site.uplinks) < 2:
         return False

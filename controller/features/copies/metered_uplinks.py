@@ -55,7 +55,6 @@ class Budgets:
                 self._accounts[at] = budget.opened(limits, self._stored.get(named(at)), moment)
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
-        """Count the reading of one end's switch."""
         outer = {ports[uplink.port].number: uplink.outer_bytes for uplink in site.uplinks if uplink.port in ports}
         sent = {number: counters.sent for number, counters in installed.port_counters.items() if number in outer}
         carried = {number: each.bytes + each.packets * outer[number] for number, each in sent.items()}
@@ -67,7 +66,7 @@ class Budgets:
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
     def reset(self, home: str, uplink: str) -> Spent:
-        """Set today's use to zero and return the earlier use. Raise KeyError if there is no account."""
+        """Return the use before the reset. Raise KeyError without an account."""
         account = self._accounts[home, uplink]
         assert self._moment is not None, "accounts are opened once the time is known"
         self._accounts[home, uplink] = budget.reset(account, self._moment)
@@ -83,13 +82,12 @@ class Budgets:
         return self._accounts.get((home, uplink))
 
     def why(self, home: str, uplink: str) -> str | None:
-        """Return why the uplink may not carry copies, or None if it may."""
+        """Return why the uplink may not carry copies, or None."""
         account = self._accounts.get((home, uplink))
         return budget.barred(account, self._moment) if account is not None and self._moment is not None else None
 
     @property
     def barred(self) -> dict[str, frozenset[str]]:
-        """The barred uplinks by home."""
         found: dict[str, frozenset[str]] = {}
         for home, uplink in self._accounts:
             if self.why(home, uplink) is not None:
@@ -97,7 +95,7 @@ class Budgets:
         return found
 
     def rates(self, home: str) -> Mapping[str, CopyRateLimit]:
-        """Return the rate limit for each uplink with a budget. The limit applies at each end."""
+        """Return the rate limits by uplink. Each applies at each end."""
         return dict(self._rates(home))
 
     def _rates(self, home: str) -> Iterator[tuple[str, CopyRateLimit]]:
@@ -110,7 +108,7 @@ class Budgets:
 def _rate(left_bytes: int) -> CopyRateLimit:
     """Return a rate that cannot use up the budget before two more readings, each up to a second old.
 
-    Rates are powers of two, so that a meter seldom changes: each change refills its bucket.
+    Rates are powers of two: each change of a meter refills its bucket.
     """
     step = 1 << max(left_bytes, 1).bit_length() - 1
     kbits = min(max(1, step * 8 // PARTS // 1000), FASTEST_KBPS)

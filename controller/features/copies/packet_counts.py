@@ -15,7 +15,7 @@ from controller.program.program import FlowKey, Group, GroupKind, Installed, ToG
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
 
-# Downloads: the terminal sends acknowledgements. Their loss slows the download, and no sender reports it
+# The loss of acknowledgements slows a download, and no sender reports it
 
 DOWNLOADS_OVER_S = 10.0
 LITTLE_BYTES = 500_000  # in DOWNLOADS_OVER_S; the rate of fewer bytes does not matter
@@ -34,7 +34,7 @@ class Downloads:
     def on_report(
         self, event: Reported, homes: Mapping[str, AddressOwner], sent: Mapping[str, int], now: float
     ) -> None:
-        """Use a report of a terminal's own agent. `sent`: reported segments with data, by terminal."""
+        """`sent` holds reported data segments by terminal."""
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):
             home = homes.get(subflow.local_address)
@@ -53,7 +53,7 @@ class Downloads:
                 of_late.popleft()
 
     def explained(self, terminal: str) -> int:
-        """Return the packets that the agent's last report accounts for: data and acknowledgements."""
+        """Return the data and acknowledgement packets of the last report."""
         of_late = self._of_late.get(terminal)
         if not of_late:
             return 0
@@ -81,7 +81,7 @@ class Passed:
     """Packets of one class, in one direction."""
 
     traffic: str  # the name of the class
-    sent: bool  # by the terminal; otherwise to the terminal
+    sent: bool  # by the terminal; False: to it
     copied: int  # over several uplinks
     alone: int  # over one uplink
 
@@ -150,7 +150,6 @@ class Traffic:
         self._terminals = without(self._terminals, self._terminals.keys() - set(terminals))
 
     def read(self, site: Site, installed: Installed, now: float) -> None:
-        """Use the reading of one end's switch."""
         groups = _groups(installed)
         packets = {key: installed.flow_counters[key].packets for key in groups}
         before = self._before.get(site.dpid)
@@ -177,7 +176,7 @@ class Traffic:
             reports.popleft()
 
     def passed(self, terminal: str, now: float) -> tuple[float, tuple[Passed, ...]]:
-        """Return the packets of the last minute, after the number of seconds that readings cover."""
+        """Return the covered seconds and the packets of the last minute."""
         steps = [each for each in self._of(terminal).steps if 0 <= now - each.at < SHOWN_OVER_S]
         sums: dict[tuple[str, bool], Passed] = {}
         for each in (passed for step in steps for passed in step.passed):
@@ -188,10 +187,7 @@ class Traffic:
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
     def unreported(self, terminal: str, now: float) -> UnreportedPackets | None:
-        """Return the packets of this terminal that no agent reports.
-
-        None: agents report at least as many other packets, or the terminal sends almost nothing.
-        """
+        """Return None if agents report at least as many other packets, or the terminal sends almost nothing."""
         known = self._of(terminal)
         newest = known.steps[-1].at if known.steps else now
         if now - newest > READ_WITHIN_S:
@@ -219,7 +215,7 @@ def _passed(way: LeavingGroup, group: Group | None, packets: int) -> Passed:
 
 
 def _groups(installed: Installed) -> dict[FlowKey, int]:
-    """Return the group of each flow that leads to one. No flow leads to two."""
+    """Return the group of each flow. No flow leads to two."""
     return {
         key: action.group_id
         for key in installed.flow_counters
@@ -230,10 +226,9 @@ def _groups(installed: Installed) -> dict[FlowKey, int]:
 
 
 def _new_packets(before: FlowCounts, key: FlowKey, packets: int) -> int:
-    """Return the packets of a flow since the previous reading.
+    """A flow keeps its counter when it changes groups.
 
-    A flow keeps its counter when it changes groups, so packets are counted by flow. A counter that is new or fell has
-    restarted at zero since then.
+    A counter that is new or fell has restarted at zero.
     """
     if key in before.foreign:
         return 0

@@ -20,7 +20,7 @@ SILENT_AFTER_S = 2.5  # without a report; the agent's programs pass everything 3
 
 
 class Eliminator:
-    """One session of an agent that eliminates copies. Its order holds while reports show a program at each port."""
+    """One session of an agent. Its order holds while reports show a program at each port."""
 
     def __init__(self, event: AgentOpened) -> None:
         self.name = event.name
@@ -31,11 +31,9 @@ class Eliminator:
 
     @property
     def is_new(self) -> bool:
-        """True if the agent has not reported yet."""
         return self._reported_at is None and self._standing.refused is None
 
     def is_due(self, order: Eliminate, now: float) -> bool:
-        """Return whether the order must be sent."""
         idle = not order.paths and self.last_report is None
         return self._standing.is_due(order, idle, self.fulfils(order, now), now)
 
@@ -101,7 +99,6 @@ class Silence:
 
 
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
-    """Return whether every packet to `here` comes over each of its uplinks."""
     home = here if here.peer_of is None else there  # a mode is for both directions
     modes = (wanted.acting(home, each) for each in home.terminals)
     of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
@@ -109,7 +106,7 @@ def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
 
 
 def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:
-    """Yield the uplinks whose ports are up at both ends. A port that is down needs no evidence from copies."""
+    """A port that is down needs no evidence from copies."""
     for uplink in here.uplinks:
         ends = ((here, uplink.port), (there, there.uplink(uplink.name).port))
         seen = [ports.get(site.dpid, {}).get(port) for site, port in ends]

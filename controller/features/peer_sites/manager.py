@@ -88,7 +88,7 @@ class PeerSites:
             log.info("%s: %s: copies are identified again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
-        """Return the site where this agent eliminates copies, and its peer site, or None."""
+        """Return the site of this agent, and its peer site."""
         eliminator = self._here.get(session)
         if eliminator is None or eliminator.name not in self._orders:
             return None
@@ -98,18 +98,16 @@ class PeerSites:
         return here, there
 
     def silent(self, *sites: Site) -> dict[str, str]:
-        """Return the uplinks of these sites without incoming copies while others have them, with the reasons."""
+        """Return reasons by uplink without incoming copies, while others have them."""
         return {
             name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
         }
 
     def unidentified(self, site: Site) -> dict[str, str]:
-        """Return the uplinks with too many unidentified packets, with the reason."""
         uplinks = self._unidentified.get(site.name, {})
         return {name: one.reason for name, one in uplinks.items() if one.reason is not None}
 
     def _dead(self, *sites: Site) -> dict[str, SilentUplink]:
-        """Return the uplinks that the agents at these sites report as silent, by copies or by tunnels."""
         return {
             name: SilentUplink(why, end.name)  # a site's agent has its name
             for reports in (self.silent, self.tunnels.dead)
@@ -118,7 +116,7 @@ class PeerSites:
         }
 
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
-        """Yield the sites whose set of silent uplinks changed at either end since the last call.
+        """Yield sites whose silent uplinks changed since the last call.
 
         None: neither end watches the uplinks. `seen` returns the uplinks that an end's switch found dead.
         """
@@ -135,7 +133,7 @@ class PeerSites:
                 yield site, silent
 
     def screens(self, now: float) -> Iterator[tuple[int, frozenset[str]]]:
-        """Yield the uplinks that get no copies, for both ends by dpid, if they changed since the last call."""
+        """Yield changed sets of uplinks without copies, for both ends by dpid."""
         for site, other in self._pairs:
             silent = self._silent.get(site.name) or {}
             before = self._screens.get(site.name, {})
@@ -148,7 +146,7 @@ class PeerSites:
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
     def neighbour_seen(self, site: Site, where: Neighbour, mac: str, now: float) -> None:
-        """Try a screened uplink again when its next hop answers, with the configured MAC if there is one."""
+        """Try a screened uplink when its next hop answers with its configured MAC."""
         screens = self._screens_of(site)
         for uplink in site.uplinks if screens else ():
             ours = ((uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, mac))
@@ -156,7 +154,7 @@ class PeerSites:
                 screens[uplink.name] = screening_answered(screens[uplink.name], now)
 
     def _screens_of(self, end: Site) -> dict[str, Screen]:
-        """Return the screens of the end's pair of sites. Both ends share them."""
+        """Both ends of a pair share their screens."""
         found = (site for site, other in self._pairs if end.name in (site.name, other.name if other else None))
         return next((self._screens.get(site.name, {}) for site in found), {})
 
@@ -184,7 +182,6 @@ class PeerSites:
         return site.name in self._orders
 
     def as_copied(self, site: Site) -> Site:
-        """Return the site with its current bicast class."""
         other = self._config.other_end(site)
         return replace(site, bicast=site.bicast_once) if other is not None and other.name in self.once else site
 
@@ -192,7 +189,7 @@ class PeerSites:
         return name in self.once
 
     def eliminator(self, name: str) -> Eliminator | None:
-        """Return the agent that eliminates copies at a site; None: no agent is connected, or none is needed."""
+        """Return None if no agent is connected, or none is needed."""
         return next((each for each in self._here.values() if each.name == name and name in self._orders), None)
 
     def why_not(self, name: str) -> str:

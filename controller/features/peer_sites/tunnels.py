@@ -37,7 +37,7 @@ class Tunneller:
         self.standing = OrderSlot[Tunnels](event, TUNNELS)
 
     def is_due(self, order: Tunnels, now: float) -> bool:
-        """Return whether the order must be sent, also if it is empty: tunnels survive a killed agent."""
+        """An empty order is sent too: tunnels survive a killed agent."""
         return self.standing.is_due(order, False, self._holds(order), now)
 
     def _holds(self, order: Tunnels) -> bool:
@@ -72,7 +72,7 @@ class SiteTunnels:
         }
 
     def _certificates(self, site: Site) -> tuple[bytes, ...]:
-        """Return the hashes of both sites' certificates, in the same order at both ends; b"" if a site has none."""
+        """Return the hashes of both sites' certificates, in the same order at both ends."""
         names = sorted({site.name, site.other_end or site.name})
         found = (self._vouched.get(name) for name in names)
         return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
@@ -100,21 +100,18 @@ class SiteTunnels:
                 yield Direct(each.session, directive, order)
 
     def report_of(self, site: Site) -> Tunnelling | None:
-        """Return the last report of the site's agent, or None."""
         tunneller = self._at(site)
         return tunneller.last_report if tunneller else None
 
     def ends(self, site: Site) -> dict[str, TunnelEnd]:
-        """Return the tunnel ends by uplink, as the site's agent reports them."""
         report, names = self.report_of(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
         return {end.name: end for end in report.ends if end.name in names} if report else {}
 
     def dead(self, site: Site) -> dict[str, str]:
-        """Return the uplinks whose tunnel has no contact with the other end, with the reasons."""
         return {name: f"tunnel: {end.reason}" for name, end in self.ends(site).items() if end.reason}
 
     def why_not(self, site: Site, uplink: str) -> str | None:
-        """Return why the tunnel is down; None: it is up and has contact with the other end."""
+        """Return None if the tunnel is up and has contact with the other end."""
         end = self.ends(site).get(uplink)
         if end is not None:
             return end.reason or None
@@ -134,7 +131,7 @@ class SiteTunnels:
         ordered = {each.name for each in self._orders.get(tunneller.name, NOTHING).tunnels}
         for end in tunneller.last_report.ends if tunneller.last_report else ():
             if end.name not in ordered:
-                continue  # the agent reports a tunnel that was not ordered
+                continue
             at = (tunneller.name, end.name)
             before = self._down.pop(at, "")
             if end.reason:

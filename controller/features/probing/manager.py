@@ -50,10 +50,7 @@ class ProbingManager:
         speaker: Speaker,
         way_of: WayOf,
     ) -> None:
-        """`stored` holds the estimates of the last run, with times of this run's clock.
-
-        `speaker` returns the scope of a session's reports, `way_of` the uplinks that carry a terminal's packets.
-        """
+        """`stored` holds the estimates of the last run, with times of this run's clock."""
         self._speaker, self._way_of = speaker, way_of
         self._tickets = tickets
         self._here: dict[int, Host] = {}  # by session
@@ -143,7 +140,7 @@ class ProbingManager:
         yield Estimate(site, uplink, down, event, self._page(turn.heading).alpha, turn.link_bps, now)
 
     def estimated(self, event: Estimated, now: float) -> None:
-        """Record an estimate. `now` is later than the time of the probe."""
+        """`now` is later than the time of the probe."""
         heading: PathDirection = ((event.of.site, event.of.uplink), event.of.down)
         self._estimating.discard(heading)
         if heading not in self._headings():
@@ -178,7 +175,6 @@ class ProbingManager:
     # Orders
 
     def tend(self, now: float) -> Iterator[Direct]:
-        """Send due orders to all agents and begin due probes."""
         for end in tuple(self._at):
             yield from self._tell(end, now, alone=True)
         for heading in tuple(self._turns.requested):
@@ -191,7 +187,7 @@ class ProbingManager:
         yield from self._probe(now)
 
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
-        """Send due orders to an agent and, unless `alone`, to the agents at the other ends of its paths."""
+        """Unless `alone`, the agents at the other ends of its paths get orders too."""
         for path in self._paths_of.get(end, ()):
             near, far = self._at.get(path.near_end), self._at.get(path.far_end)
             if near is None or far is None or near.unable or far.unable:
@@ -219,7 +215,7 @@ class ProbingManager:
     # Requests of people
 
     def wish(self, site: str | None, uplink: str, link_bps: float | None) -> OverrideResult:
-        """Probe both directions of paths now, regardless of cost. Raise Impossible if a path cannot be measured."""
+        """Probe paths now, regardless of cost. Raise Impossible if one cannot be measured."""
         meant = wanted((*self._paths.values(), *self._unmeasured), site, uplink)
         for path in meant:
             reason = self.why_not(path)
@@ -235,16 +231,13 @@ class ProbingManager:
     # Views
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
-        """Return the last report of a connected agent. `site` is either end."""
+        """`site` is either end."""
         path = self._path(site, uplink)
         host = self._at.get(path.near_end) if path is not None else None
         return host.health.get(uplink) if host is not None else None
 
     def over_air(self, site: str, access_point: str, now: float) -> FusedRate | None:
-        """Return the highest rate by trains of any terminal within the last hour, in either direction.
-
-        Terminals share the air, so trains during other traffic find less.
-        """
+        """Return the highest recent rate by trains. Trains during other traffic on the shared air find less."""
         paths = (path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.access_point == access_point)
         pages = (self._page((path.at, down)) for path in paths for down in DIRECTIONS)
         return max(
@@ -252,7 +245,7 @@ class ProbingManager:
         )
 
     def uplink_bps(self, site: str, now: float) -> float | None:
-        """Return the rate of a site's fastest uplink towards the site, or None if none is known.
+        """Return the rate of the fastest uplink towards the site, or None.
 
         Delivered rates are no upper bound: flows may be slow for other reasons.
         """
@@ -283,11 +276,9 @@ class ProbingManager:
         return readout.path(path, self.why_not(path), self.health(path.site, path.uplink), tuple(directions))
 
     def _is_watched(self, path: ProbedPath) -> bool:
-        """Return whether the path gets fast packets: only on unmetered uplinks of sites."""
         return path.at in self.watched and path.budget_bytes_per_day is None and path.access_point is None
 
     def why_not(self, path: ProbedPath) -> str | None:
-        """Return why the path is not measured, or None."""
         near, far = self._at.get(path.near_end), self._at.get(path.far_end)
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
@@ -304,7 +295,7 @@ class ProbingManager:
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:
-        """Return the path of an uplink, or None. `site` is either end."""
+        """`site` is either end."""
         return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimates of a path in one direction: by single packets, by trains, and by what flows deliver.
+"""The estimates of a path in one direction.
 
-policy/bandwidth/rates.py fuses them. Single packets find less than trains if they cross several links in a row: trains
-measure only the narrowest link. Such a figure is kept, but does not count.
+Single packets find less than trains if they cross several links in a row: trains measure only the narrowest link. Such
+a figure is kept, but does not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.policy.bandwidth.rates import (
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, rides_none
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
-# The estimation of a probe; probe_evaluation.py runs it outside the core's thread
+# probe_evaluation.py runs the estimation outside the core's thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,8 @@ class Estimated:
     mtu_bytes: int | None = None  # of the longest that arrived; None: no longer packet was lost
 
 
-# Delivery: the acknowledged rate of senders, over some seconds
-#
-# It counts only while one uplink carries all packets of a terminal: otherwise the uplink of a packet is unknown.
+# Delivery: the acknowledged rate counts only while one uplink carries all packets of a terminal. Otherwise the uplink
+# of a packet is unknown.
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
 
@@ -65,7 +64,7 @@ WayOf = Callable[[AddressOwner], TerminalUplinks]
 class PathDelivery:
     site: str  # of the terminal
     uplink: str
-    sent: bool  # by the terminal; otherwise to the terminal
+    sent: bool  # by the terminal; False: to it
     bps: float
 
 
@@ -130,13 +129,13 @@ def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, AddressOwner
 
 @dataclass(frozen=True, slots=True)
 class PathEstimate:
-    """Immutable estimates of one path and direction. Each probe returns a new value. Times are by the core's clock."""
+    """Immutable estimates of one path and direction. Times are by the core's clock."""
 
     alpha: Alpha | None = None  # None: these hosts are not calibrated
     measured: tuple[MeasuredRate, ...] = ()  # the last result of each method
     unknown: tuple[tuple[Method, str], ...] = ()  # methods without a result in the last probe, and why
     spent: SentProbe | None = None  # by the last probe
-    error: str = ""  # why the last probe was incomplete; empty: it was complete
+    error: str = ""  # why the last probe was incomplete
     ended: int = 0  # probes in this run
     sent: int = 0  # single packets of the last probe
     lost: int = 0
@@ -144,11 +143,11 @@ class PathEstimate:
     mtu_bytes: int | None = None  # of the longest that arrived
 
     def figure(self, delivered: MeasuredRate | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
-        """Return the fused rate. `delivered`: the highest recent rate of a flow."""
+        """`delivered` is the highest recent rate of a flow."""
         return fused(self.measured if delivered is None else (*self.measured, delivered), now, kept_s)
 
     def probed_bps(self) -> float | None:
-        """Return the last probed rate of any age, to limit the next probe. None: no probe had a result."""
+        """Return the last probed rate of any age, to limit the next probe."""
         if not self.measured:
             return None
         at = max(one.at for one in self.measured)
@@ -192,20 +191,19 @@ def written(page: PathEstimate, estimated: Estimated) -> PathEstimate:
 
 
 def by_trains(page: PathEstimate, now: float) -> FusedRate | None:
-    """Return the rate if it includes trains: single packets alone may measure several links in a row."""
+    """Single packets alone may measure several links in a row."""
     figure = page.figure(None, now)
     return figure if isinstance(figure, FusedRate) and Method.TRAINS in figure.methods else None
 
 
 def most(before: MeasuredRate | None, bps: float, now: float) -> MeasuredRate:
-    """Return the higher of two recent delivered rates. A delivered rate is a lower bound."""
+    """A delivered rate is a lower bound."""
     if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:
         return before
     return MeasuredRate(Method.DELIVERY, Rate(bps, bps, math.inf), now)
 
 
 def by_clock(page: PathEstimate, moment: Callable[[float], float]) -> PathEstimate:
-    """Return the estimate with times converted by `moment`."""
     measured = tuple(replace(one, at=moment(one.at)) for one in page.measured)
     spent = replace(page.spent, at=moment(page.spent.at)) if page.spent is not None else None
     return replace(page, measured=measured, spent=spent)
@@ -216,17 +214,17 @@ def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
 
 
 def _was_several(page: PathEstimate) -> bool:
-    """Return whether single packets measured several links before. Without trains this is assumed to hold."""
+    """Without trains, the last finding is assumed to hold."""
     return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
 
 
 def _over(before: MeasuredRate, trains: Rate | Unknown) -> bool:
-    """Return whether trains find more than an earlier rate by single packets, which is then outdated."""
+    """An earlier rate by single packets is outdated if trains find more."""
     return before.method is Method.ONE_PACKET and _several(before.rate, trains)
 
 
 def _replaced(rates: tuple[MeasuredRate, ...]) -> set[Method]:
-    """Return the methods that new rates replace. A rate by single packets is of one link or several: the newer wins."""
+    """A rate by single packets is of one link or several: the newer wins."""
     methods = {one.method for one in rates}
     alone = {Method.ONE_PACKET, Method.SEVERAL_LINKS}
     return methods | (alone if methods & alone else set())

@@ -30,12 +30,12 @@ LATEST_NS = 1 << 63
 
 
 class Unreadable(Exception):
-    """A malformed probe. The text says where, what was found and what was expected."""
+    """A malformed probe."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSamples:
-    """Single packets and trains of packets, with arrival times and bytes on the wire."""
+    """Single packets and trains, with arrival times and bytes on the wire."""
 
     sent: int
     samples: Samples
@@ -48,7 +48,7 @@ class ProbeSamples:
 
     @property
     def mtu_bytes(self) -> int | None:
-        """The longest IP packet that arrived, if enough longer ones were lost; otherwise None."""
+        """The longest IP packet that arrived, if enough longer ones were lost."""
         if self.longer_lost < LOST_FOR_THEIR_LENGTH:
             return None
         return self.longest_came + HEADERS_BYTES[self.over] - ETHERNET_BYTES
@@ -68,7 +68,7 @@ def read(text: str) -> ProbeSamples:
 
 
 def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) -> ProbeSamples:
-    """Return the samples of packets in sending order. Down packets come in request order and are sorted."""
+    """Samples are in sending order. Down packets come in request order."""
     alone = [packet for packet in packets if packet.train == 0]
     timed = [packet for packet in alone if packet.timed]
     if down:
@@ -92,7 +92,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) ->
 
 
 def _since(origin_ns: int, packet: ProbePacket) -> Iterator[float]:
-    """Yield times relative to the origin: nanoseconds since 1970 do not fit into a double."""
+    """Nanoseconds since 1970 do not fit into a double."""
     for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.heard_ns):
         yield math.nan if at is None else (at - origin_ns) / 1e9
 
@@ -133,9 +133,7 @@ def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tupl
         yield moments, np.array([length + headers_bytes for _, length in those], dtype=float)
 
 
-# Estimation outside the core's thread, as it may take a second: an effect starts it, and an event returns the result
-#
-# Every input has a result: a probe without a usable rate returns the reason.
+# Estimation may take a second: an effect starts it outside the core's thread, and an event returns the result.
 
 T = TypeVar("T")
 

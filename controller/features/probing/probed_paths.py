@@ -21,7 +21,7 @@ from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
 
-# The cost of probes: at most a hundredth of a path's capacity and of a day's budget
+# Probes cost at most a hundredth of a path's capacity and of a day's budget
 
 PART = 0.01
 SMALL_DIFFER = 0.97  # small packets of the other direction are a tenth or an eighth of a probe
@@ -43,13 +43,13 @@ class SentProbe:
 
 
 def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
-    """Return the time between probes. The slower direction decides: each probe loads both directions."""
+    """The slower direction decides: each probe loads both directions."""
     slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
     return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
 
 
 def paid_at(spent: Iterable[SentProbe], wanted_bytes: int, budget_bytes: int) -> float | None:
-    """Return the time when `wanted_bytes` fit into the probes' part of the budget, or None if they never fit.
+    """Return the time when `wanted_bytes` fit into the budget's part, or None if they never fit.
 
     The limit holds for any period of a day: half of the part is for the last probe, and earlier probes were waited for.
     """
@@ -79,7 +79,7 @@ class ProbedPath:
     way: MeasuredWay
     number: int  # of its session; unique among paths with the same end
     budget_bytes_per_day: int | None  # of a metered uplink
-    access_point: str | None = None  # the access point, if the near end is a terminal; None: it is a site
+    access_point: str | None = None  # None: the near end is a site
 
     @property
     def at(self) -> At:
@@ -87,7 +87,6 @@ class ProbedPath:
 
     @property
     def kept_s(self) -> float:
-        """The time for which a measurement counts."""
         return KEPT_S if self.budget_bytes_per_day is None else KEPT_PAID_S
 
     @property
@@ -127,7 +126,7 @@ def paths(config: Config) -> Iterator[ProbedPath | Unmeasured]:
 
 
 def wanted(there: Collection[ProbedPath | Unmeasured], site: str | None, uplink: str) -> tuple[ProbedPath, ...]:
-    """Return the paths that a person names, by either end. Raise Impossible if there are none."""
+    """Return the paths that a person names by either end, or raise Impossible."""
     named = [path for path in there if path.uplink == uplink]
     meant = [path for path in named if site in (None, path.site, path.near, path.far)]
     if not meant:
@@ -166,7 +165,7 @@ def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
 
 
 def _way(uplink: Uplink) -> MeasuredWay | None:
-    """Return the way if this end starts the measurement, otherwise None."""
+    """Return the way if this end starts the measurement."""
     if uplink.tunnel is not None and uplink.tunnel.remote is not None:
         return MeasuredWay(uplink.tunnel.device, None, str(uplink.tunnel.remote))
     if uplink.measure is not None:

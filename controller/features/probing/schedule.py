@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedule of probes: the time of each probe, their order, and the packets of a probe."""
+"""The times, order and packets of probes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from controller.features.probing.probed_paths import (
 )
 from controller.protocol.orders import Probe
 
-# The plan of a probe: its packets, pauses and bytes
+# The plan of a probe
 #
-# Packets that queue behind one another measure nothing. So slow paths get longer pauses, in both directions, and so do
-# paths that were never probed. On a fast path a packet's time is small beside the processor's, so more packets are
-# needed. On slow and metered paths the plan has the fewest packets that suffice.
+# Packets that queue behind one another measure nothing, so slow and new paths get longer pauses in both directions. On
+# a fast path a packet's time is small beside the processor's, so it needs more packets.
 
 SHORTEST_UP = 16  # bytes of UDP payload
 SHORTEST_DOWN = 64
@@ -86,7 +85,7 @@ class ProbePlan:
 def plan(
     down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False
 ) -> ProbePlan:
-    """Return the plan. `bps`, `back_bps`: the last measurement per direction, or None. `new`: never probed."""
+    """`bps` and `back_bps` are the last measurements per direction. `new` means never probed."""
     shortest = SHORTEST_DOWN if down else SHORTEST_UP
     long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
     if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
@@ -144,7 +143,6 @@ class Turns:
         self.requested = {heading: link for heading, link in self.requested.items() if heading in there}
 
     def is_free(self, path: ProbedPath) -> bool:
-        """Return whether neither end of the path measures at present."""
         return {end for turn in self._running.values() for end in turn.path.ends}.isdisjoint(path.ends)
 
     def runs(self, heading: PathDirection) -> bool:
@@ -168,7 +166,6 @@ class Turns:
         return self._running.pop(directive, None)
 
     def gone(self, session: int) -> list[Turn]:
-        """Remove and return the turns of a disconnected agent."""
         return self._end(directive for directive, turn in self._running.items() if turn.session == session)
 
     def late(self, now: float) -> list[Turn]:
@@ -178,9 +175,7 @@ class Turns:
         return [self._running.pop(directive) for directive in list(directives)]
 
 
-# The timetable, from the first answer of a path's far end and the cost of earlier probes
-#
-# Terminals of one access point share a turn, as they share the air.
+# The timetable. Terminals of one access point share a turn, as they share the air.
 
 NEW = PathEstimate()
 DIRECTIONS = (False, True)  # up and down
@@ -193,7 +188,7 @@ class Timetable:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._paths: Mapping[At, ProbedPath] = {}
-        self._answer_since: dict[At, float] = {}  # by path: since when the far end answers
+        self._answer_since: dict[At, float] = {}  # by path
         self._not_before: dict[PathDirection, float] = {}  # after a probe could not begin
         self._seen: Pages = {}  # the pages that `_last` was computed from
         self._last: Mapping[Air, PathDirection] = {}
@@ -213,7 +208,7 @@ class Timetable:
         self._not_before[heading] = now + AGAIN_AFTER_S
 
     def due(self, headings: Iterable[PathDirection], pages: Pages, now: float) -> list[PathDirection]:
-        """Return the due probes: requests of people first, then those that waited longest."""
+        """Requests of people come first, then the longest waiting probes."""
         found = []
         for heading in headings:
             at = self.due_at(heading, pages, now)
@@ -223,7 +218,6 @@ class Timetable:
         return [heading for *_, heading in sorted(found)]
 
     def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
-        """Return the time of the next probe, or None if it is not known."""
         at, path = heading[0], self._paths[heading[0]]
         if heading in self._turns.requested or at not in self._answer_since:
             return now if heading in self._turns.requested else None
@@ -239,7 +233,7 @@ class Timetable:
         return None if paid is None else max(due_at, paid)
 
     def plan(self, heading: PathDirection, pages: Pages) -> ProbePlan:
-        """Return the plan of a probe. A request of a person always gets a full probe, regardless of cost."""
+        """A request of a person always gets a full probe, regardless of cost."""
         (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.requested
         bps, back_bps = (
             self._turns.requested.get(heading) or page.probed_bps(),

@@ -26,7 +26,7 @@ from controller.protocol.reports import PROBE, AgentOpened, Answering, PathHealt
 
 
 class Host:
-    """One session of an agent that probes: its orders and what it reports of them."""
+    """One session of an agent that probes."""
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.role = event.name, event.role
@@ -50,19 +50,15 @@ class Host:
 
     @property
     def does_not_answer(self) -> str | None:
-        """The reason why the agent refused the order to answer, or None."""
         return self._answer.refused
 
     @property
     def does_not_send(self) -> str | None:
-        """The reason why the agent refused to send over some uplink or all; its reports show which."""
+        """Some or all uplinks are refused; the agent's reports show which."""
         return self._send.refused
 
     def tell(self, answer: AnswerProbes, health: HealthProbes, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """Send orders that the agent does not have, does not hold, or refused.
-
-        An agent may carry out a refused order later. It confirms that only when the order is sent again.
-        """
+        """An agent may carry out a refused order later. It confirms that only when the order is sent again."""
         if self.unable:
             return
         holds = self._answer.refused is None and (self.answering is not None) == bool(answer.sessions)
@@ -82,7 +78,7 @@ class Host:
         self.health = {path.name: path for path in event.health}
 
     def resulted(self, event: Resulted) -> frozenset[int]:
-        """Record a result and return the meetings that the agent has confirmed to answer."""
+        """Return the meetings that the agent has confirmed to answer."""
         self._answer.resulted(event)
         self._send.resulted(event)
         order = self._unanswered.pop(event.directive, None)
@@ -105,11 +101,10 @@ class Meetings:
         self._answered: frozenset[int] = frozenset()  # numbers
 
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:
-        """End the meetings of other paths."""
         self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}
 
     def meet(self, path: ProbedPath, near: Host, far: Host, watched: bool) -> bool:
-        """Return whether this is a new meeting. Another pace needs one too: no packet number is answered twice."""
+        """Another pace needs a new meeting: no packet number is answered twice."""
         met = self._of.get(path.at)
         is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
         if is_new:
@@ -121,14 +116,12 @@ class Meetings:
         self._answered = self._answered.union(numbers) & current
 
     def of(self, path: ProbedPath) -> Meeting | None:
-        """Return the meeting if the far end answers, otherwise None."""
         met = self._of.get(path.at)
         return met if met is not None and met.number in self._answered else None
 
     # Orders
 
     def answer(self, far: Host, paths: Iterable[ProbedPath]) -> AnswerProbes:
-        """Return the order to answer. `paths`: the paths that end at this host."""
         return AnswerProbes(tuple(_session(met) for met in self._met(paths) if met.far == far.session))
 
     def health(self, near: Host, paths: Iterable[ProbedPath]) -> HealthProbes:

@@ -25,18 +25,18 @@ class DirectionView:
     """One direction of a path. `up` is from the near end to the far one."""
 
     direction: str  # up or down
-    bps: float | None  # available bandwidth; None: not known
+    bps: float | None  # available bandwidth
     least_bps: float | None
     most_bps: float | None  # None beside a rate: there is no upper bound
     age_s: float | None  # of the oldest measurement in it
-    methods: tuple[str, ...]  # used for it
-    reason: str  # why it is not known; empty: it is known
+    methods: tuple[str, ...]
+    reason: str  # why the rate is not known
     by_method: tuple[MethodView, ...]
     alpha_ns_per_byte: float | None  # cost of the hosts beside the link; None: not calibrated
     running: bool  # a probe is requested or running, without a result yet
-    ended: int  # number of finished probes
+    ended: int  # finished probes
     next_in_s: float | None  # None: no probe is planned
-    error: str  # why the last probe was incomplete; empty: it was complete
+    error: str  # why the last probe was incomplete
     sent: int  # single packets of the last probe
     lost: int
     reordered: int

@@ -48,7 +48,7 @@ class DistanceProber:
         self._underway: Underway | None = None
 
     def want(self, to: DistanceTarget) -> None:
-        """Queue a measurement, unless it is queued or running. A full queue drops it: later connections ask again."""
+        """A full queue drops a measurement: later connections ask again."""
         if self.unable is None and not self.is_on_its_way(to.address) and len(self._wanted) < MOST_WANTED:
             self._wanted[to.address] = to
 
@@ -66,7 +66,6 @@ class DistanceProber:
         return Direct(self.session, self._underway.directive, MeasureDistances(to))
 
     def resulted(self, event: Resulted) -> tuple[Distance, ...]:
-        """Return the failed distances of a refused order, otherwise nothing."""
         if event.done or self._underway is None or event.directive != self._underway.directive:
             return ()
         return self._ended((), event.answer)
@@ -82,7 +81,7 @@ class DistanceProber:
         return self._ended((), f"the agent {self.name} has not reported a result")
 
     def given_up(self) -> tuple[str, ...]:
-        """Drop all measurements after the session ended, and return their addresses. They do not count as failed."""
+        """Return the addresses of dropped measurements, which do not count as failed."""
         underway = self._underway.to if self._underway else ()
         given_up = (*self._wanted, *(to.address for to in underway))
         self._wanted.clear()
@@ -124,7 +123,6 @@ class RelayClientAgent:
         self._choices.resulted(event)
 
     def reported(self, event: Reported) -> bool:
-        """Record a report and return whether the set of reachable relays changed."""
         before, self.last_report = self.reached, event.taking
         self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
         return self.reached != before
@@ -135,7 +133,6 @@ class RelayClientAgent:
 
     @property
     def why_not(self) -> str | None:
-        """The reason why the agent does not intercept as ordered, or None."""
         if self.last_report is not None and self.take.refused is None:
             return self.last_report.reason or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not confirmed yet that it does"
@@ -169,7 +166,6 @@ class RelayAgent:
 
     @property
     def why_not(self) -> str | None:
-        """The reason why the relay is not up, or None."""
         if self.last_report is not None and self._relay.refused is None:
             return self.last_report.reason or None
         return self._relay.unable or self._relay.refused or f"the agent {self.name} has not confirmed yet that it is up"

@@ -31,8 +31,6 @@ from controller.policy.paths.relays import (
 from controller.protocol.orders import Choices, DistanceTarget, RelayChoice
 from controller.protocol.reports import Distance, PendingDestination, RelayReport
 
-# Distances between agents and places, as last measured
-
 KEPT_S = OLD_S
 RENEWED_AFTER_S = KEPT_S / 2  # if a connection asks for it
 FAILED_KEPT_S = 60.0
@@ -46,7 +44,7 @@ class KnownDistance:
     tried_at: float  # later than `at`: the last attempt failed
 
     def leg(self, agent: str, now: float) -> Leg | None:
-        """Return the leg, or None if the distance is unknown. Five packets are too few for a loss rate."""
+        """Return no loss rate: five packets are too few."""
         if not self.way.rtt_us or now - self.at > KEPT_S:
             return None
         routers = (
@@ -63,7 +61,7 @@ class Distances:
         self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
 
     def tell(self, agent: str, way: Distance, now: float) -> None:
-        """Record a measurement. A failed one does not replace a recent distance."""
+        """A failed measurement does not replace a recent distance."""
         known = self._known.pop((agent, way.address), None)
         lasts = known is not None and known.way.rtt_us and now - known.at <= KEPT_S
         if known is not None and lasts and not way.rtt_us:
@@ -84,12 +82,10 @@ class Distances:
         return known.leg(agent, now) if known else None
 
     def is_open(self, agent: str, address: str, now: float) -> bool:
-        """Return whether the distance is open: never measured, or known but too old."""
         known = self.get(agent, address)
         return known is None or (known.way.rtt_us > 0 and now - known.at > KEPT_S)
 
     def is_due(self, agent: str, address: str, now: float, routers: bool = False) -> bool:
-        """Return whether a new measurement is due."""
         known = self.get(agent, address)
         if known is None:
             return True
@@ -97,8 +93,6 @@ class Distances:
             return now - known.tried_at > FAILED_KEPT_S
         return now - known.at > RENEWED_AFTER_S or (routers and not known.way.routers)
 
-
-# The choice by the policy that gateway.yaml names
 
 MOST_TOGETHER = 4
 
@@ -115,7 +109,6 @@ class RelayQuery:
 
 
 def candidate(name: str, near: Leg, far: Leg, report: RelayReport | None) -> Candidate:
-    """Return the candidate. `report`: the relay's last report about itself."""
     overhead_ms = report.overhead_us / 1e3 if report and report.overhead_us else None
     return Candidate(name, near, far, report.busy_percent / 100 if report else None, overhead_ms)
 
@@ -154,13 +147,11 @@ CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
 
 
 def by_all(query: RelayQuery) -> Mapping[Choosing, RelaySelection]:
-    """Return the choice of every method. The traceroute method needs routers on all legs."""
+    """The traceroute method needs routers on all legs."""
     legs = (query.direct, *(each.far for each in query.candidates))
     known = all(leg.routers for leg in legs)
     return {each: way(query) for each, way in CHOOSE.items() if known or each is not Choosing.TRACEROUTE}
 
-
-# The destinations of a site, and the choice for each
 
 SETTLES_S = 5.0  # measurements are complete by then
 REVIEWED_EVERY_S = 60.0  # the inputs have aged
@@ -197,7 +188,6 @@ class Destinations:
         del self.by_prefix[next(iter(self.by_prefix))]
 
     def touch(self, address: str | None = None) -> None:
-        """Mark all destinations, or those of one address, for a new choice."""
         for destination in self.by_prefix.values():
             if address in (None, destination.address):
                 destination.due = True
@@ -214,11 +204,11 @@ class Destinations:
             yield destination
 
     def together(self) -> frozenset[tuple[str, ...]]:
-        """Return the groups of relays that were chosen together, also while a new choice is pending."""
+        """Return relays that were chosen together, also while a choice is pending."""
         return frozenset(each.present for each in self.by_prefix.values() if len(each.present) > 1)
 
     def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
-        """Return the choices without unusable relays. A destination with no relay left has no choice for now."""
+        """A destination with no usable relay left has no choice for now."""
         found = (self._choice(destination, usable, may_go_direct) for destination in self.by_prefix.values())
         return tuple(sorted((each for each in found if each is not None), key=lambda one: one.prefix))
 
@@ -235,7 +225,7 @@ NONE = Choices()
 MOST_DESTINATIONS = 256  # for all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
-UplinkBps = Callable[[str, float], float | None]  # rate of a site's fastest uplink towards the site; None: not known
+UplinkBps = Callable[[str, float], float | None]  # fastest uplink towards the site; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +268,13 @@ class RelayChooser:
         return len(places), sum(each.choice is not None for each in places)
 
     def seek(self, context: RelayContext, one: PendingDestination, now: float) -> None:
-        """Measure for a destination, unless the last measurements for it have not settled."""
         destination = self._get_or_add(context, one)
         if not destination.settles(now):
             destination.measuring_since = now
             self._measure(self._measurements_for(context, destination), now)
 
     def ask(self, context: RelayContext, one: PendingDestination, now: float, anew: bool) -> list[tuple[str, str]]:
-        """Measure for a destination, on request also known distances. Return the pairs of agent and address."""
+        """Return the pairs of agent and address. Known distances are measured again on request."""
         destination = self._get_or_add(context, one)
         destination.measuring_since = now
         return self._measure(self._measurements_for(context, destination), now, anew)
@@ -321,7 +310,7 @@ class RelayChooser:
         return measured
 
     def on_distances(self, agent: str, ways: Iterable[Distance], now: float) -> None:
-        """Record distances. Those of a gateway concern its own site, those of a relay all sites."""
+        """Distances of a gateway concern its own site, those of a relay all sites."""
         for way in ways:
             self.ways.tell(agent, way, now)
             if agent in self._destinations:
@@ -361,7 +350,6 @@ class RelayChooser:
                 destination.present = destination.choice.relays
 
     def query(self, context: RelayContext, destination: Destination, now: float) -> RelayQuery | None:
-        """Return the inputs of a choice, or None if relays or the direct distance are missing."""
         name = context.site.name
         direct = self.ways.leg(name, destination.address, now)
         if direct is None or not context.relays or self._is_open(context, destination, now):
@@ -375,15 +363,11 @@ class RelayChooser:
         )
 
     def _is_compared(self, context: RelayContext, destination: Destination, now: float) -> bool:
-        """Return whether the direct distance is still known. Once it expires, unused destinations are not measured."""
+        """Unused destinations are not measured once the direct distance expires."""
         return self.ways.leg(context.site.name, destination.address, now) is not None
 
     def _is_open(self, context: RelayContext, destination: Destination, now: float) -> bool:
-        """Return whether a distance must be measured before a choice.
-
-        A relay must not lose because its distance is older, or because it was away when the destination came up. New
-        connections cause measurements for destinations without a choice.
-        """
+        """A relay must not lose because its distance is older, or because it was away when the destination came up."""
         return any(
             prober.unable is None
             and not prober.is_on_its_way(to.address)
@@ -392,7 +376,6 @@ class RelayChooser:
         )
 
     def together(self, site: Site) -> frozenset[tuple[str, ...]]:
-        """Return the groups of relays that connections of a site use in parallel."""
         places = self._destinations.get(site.name)
         parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
         return places.together() if places is not None and parallel else frozenset()
@@ -420,7 +403,7 @@ class RelayChooser:
         return candidate(name, replace(near, bandwidth_bps=uplink_bps), believed(direct, near, far), report)
 
     def _waits(self, context: RelayContext, destination: Destination) -> bool:
-        """Return whether to wait for measurements, or for relays that have not reported since a restart."""
+        """Wait for measurements, and for relays that have not reported since a restart."""
         if any(name not in context.figures for name in context.relays):
             return True
         gateway = context.gateway.prober
@@ -432,7 +415,7 @@ class RelayChooser:
 
 
 def _relay_states(context: RelayContext) -> tuple[tuple[str, bool, int, int], ...]:
-    """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
+    """Coarse steps are used because exact figures change with each report."""
     reports = ((name, each.report) for name, each in context.figures.items() if name in context.relays)
     return tuple(
         (name, name in context.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)

@@ -128,7 +128,7 @@ class RelayManager:
         self._answer(agent.name, agent.prober.given_up())
 
     def _reported(self, agent: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
-        """Record a report and return whether orders must follow at once. Otherwise the next tick suffices."""
+        """Return whether orders must follow at once. Otherwise the next tick suffices."""
         if isinstance(agent, RelayAgent):
             agent.last_report = event.relaying
             if event.relaying is not None and agent.name in self.orders.standing:
@@ -201,7 +201,7 @@ class RelayManager:
     # Choices
 
     def context(self, site: str) -> RelayContext | None:
-        """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
+        """Return None if the site intercepts nothing or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
             return None
@@ -221,7 +221,7 @@ class RelayManager:
         return self.orders.standing[name].draining or (figures is not None and figures.report.draining)
 
     def carries(self, name: str) -> str:
-        """Return the number of carried connections as the end of a sentence, or "" if it is unknown or zero."""
+        """Return the number of connections as the end of a sentence, or "" if unknown or zero."""
         relay_agent = self.relay_agents.get(name)
         number = (
             relay_agent.last_report.connections
@@ -233,7 +233,7 @@ class RelayManager:
     # Requests of people
 
     def contexts(self, site: str | None) -> list[RelayContext]:
-        """Return the scene of one site, or of all sites that intercept. Raise Impossible if there is none."""
+        """Return the contexts of one site or of all. Raise Impossible if there is none."""
         takers = ", ".join(self.orders.takers) or "none"
         if site is not None and site not in self.orders.takers:
             raise Impossible(f"the site {site!r} has no relayed terminal; sites with relayed terminals: {takers}")
@@ -247,14 +247,14 @@ class RelayManager:
     def measure_destination(
         self, contexts: Iterable[RelayContext], to: PendingDestination, anew: bool, now: float
     ) -> Inquiry:
-        """Measure the distance of a place from these sites and the relays, on request also known distances."""
+        """Known distances are measured again on request."""
         inquiry = Inquiry()
         for context in contexts:
             inquiry.wait_for(self.chooser.ask(context, to, now, anew))
         return self._awaited(inquiry)
 
     def measure_relay(self, contexts: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
-        """Measure the distance of a relay from these sites, also if it is known."""
+        """A known distance is measured again."""
         inquiry, address = Inquiry(), str(relay.address)
         for prober in (context.gateway.prober for context in contexts):
             prober.want(DistanceTarget(address, relay.port))

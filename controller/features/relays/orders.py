@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The orders to relays and gateways that follow from gateway.yaml, overrides and the ledger.
+"""The orders to relays and gateways. They do not depend on connected agents.
 
-The orders do not depend on which agents are connected. A relay without a stream to the controller continues, and its
-gateways are the first to notice that it is unreachable.
+A relay without a stream to the controller continues. Its gateways are the first to notice that it is unreachable.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that conn
 
 
 class RelayOrders:
-    """The orders for one set of inputs. are_of() compares the inputs with the current ones."""
+    """The orders for one set of inputs."""
 
     def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
         relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
@@ -59,7 +58,7 @@ class RelayOrders:
         return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
 
     def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of relays that connections traverse. Both need addresses of one IP version."""
+        """Both relays of a pair need addresses of one IP version."""
         for group in groups:
             for here, there in permutations((name for name in group if name in self.standing), 2):
                 if self.standing[here].address.version == self.standing[there].address.version:

@@ -123,7 +123,6 @@ def _nearest(context: RelayContext) -> RelaySelection | None:
 
 
 def _instead(direct: RelaySelection, context: RelayContext) -> RelaySelection | None:
-    """Return the choice of a gateway that never sends directly, in place of the direct path."""
     nearest = _nearest(context)
     forbidden = "`fallback: block` forbids direct connections"
     return nearest and replace(nearest, reason=f"{forbidden}, and {nearest.reason}; {direct.reason}")

@@ -25,7 +25,7 @@ WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # raises
 
 
 def wished(name: str, relay: RelayOverride) -> WishOfRelays:
-    """Return the request to add or change a relay. A relay that is draining stays so."""
+    """A relay that is draining stays so."""
 
     def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
         before = wanted.relays.get(name)
@@ -70,7 +70,6 @@ def _with(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
 
 
 def known(wanted: Wanted, name: str) -> RelayOverride:
-    """Raise UnknownRelay if the relay is unknown."""
     if name in wanted.relays:
         return wanted.relays[name]
     near = get_close_matches(name, wanted.relays, n=1)
@@ -136,7 +135,7 @@ def _is_taken(wanted: Wanted, name: str, relay: RelayOverride) -> str | None:
     return None
 
 
-# Questions about destinations and relays. Agents measure what is not known.
+# Agents measure unknown distances
 
 HTTPS = 443
 

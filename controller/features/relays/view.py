@@ -14,11 +14,11 @@ class ReachedView:
     """A relay as one gateway reports it."""
 
     gateway: str
-    reason: str | None  # why it is unreachable; null: it is reachable
+    reason: str | None  # why it is unreachable
     connections: int  # open connections through it
     opened: int  # spare connections, opened in advance
     setup_ms: float | None  # TCP and TLS setup of the last connection
-    rtt_ms: float | None  # as measured; null: not known
+    rtt_ms: float | None  # as measured
     age_s: float | None  # of rtt_ms
 
 
@@ -44,7 +44,7 @@ class InterceptionView:
     gateway: str
     choose: Choosing
     fallback: Fallback
-    why_not: str | None  # why it does not intercept as ordered, or is not known to; null: it does
+    why_not: str | None  # why it does not intercept as ordered, or is not known to
     terminals: tuple[TerminalInterception, ...]
     places: int  # recently used destinations
     chosen: int  # those with a choice
@@ -54,7 +54,7 @@ class InterceptionView:
 class LegView:
     start: str  # a gateway or a relay
     end: str  # a relay, or an address
-    rtt_ms: float | None  # null: not known
+    rtt_ms: float | None
     age_s: float | None
     reason: str | None  # why it is not known
     routers: tuple[str, ...]  # on the path, the nearest first; empty: a silent router

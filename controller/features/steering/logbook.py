@@ -24,7 +24,7 @@ class By(StrEnum):
 
 @dataclass(slots=True)
 class AgentOutcome:
-    """The result of a decision at one agent, filled in when the agent answers."""
+    """The result of a decision at one agent."""
 
     agent: str
     done: bool | None = None  # None: no answer yet
@@ -82,7 +82,6 @@ def _says(terminal: str, outcome: AgentOutcome) -> str:
 
 
 def reported_by(reporters: Iterable[str]) -> str:
-    """Return the end of a log line that names the agents behind a decision, or ""."""
     names = ", ".join(reporters)
     return f"; reported by {names}" if names else ""
 
@@ -95,7 +94,7 @@ class Logbook:
         self._number = 0
 
     def entries(self, terminal: str) -> list[LogEntry]:
-        """Return the entries of a terminal, the newest first."""
+        """The newest entry comes first."""
         return list(reversed(self._entries.get(terminal, ())))
 
     def last(self, terminal: str) -> LogEntry | None:
@@ -127,7 +126,6 @@ class Logbook:
         return entry
 
     def keep(self, terminals: Iterable[str]) -> None:
-        """Forget the entries of other terminals."""
         kept = set(terminals)
         self._entries = {name: entries for name, entries in self._entries.items() if name in kept}
 
@@ -162,7 +160,7 @@ class Logbook:
             entry.gateway = moved
 
     def unconfirmed(self, session: int | None) -> SwitchOutcome | None:
-        """Return the last order without an answer. A switch answers orders in sequence."""
+        """A switch answers orders in sequence."""
         return next((moved for (sent_to, _), moved in reversed(self._tickets.items()) if sent_to == session), None)
 
     def applied(self, session: int, ticket: int) -> None:

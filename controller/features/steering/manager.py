@@ -85,7 +85,7 @@ class SteeringManager:
     def silence(
         self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
     ) -> list[LogEntry]:
-        """Record the silent uplinks of a site; the others deliver. None: no end watches them."""
+        """The uplinks outside `silent` deliver. None: no end watches them."""
         return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
@@ -133,7 +133,7 @@ class SteeringManager:
         agent.concerns = frozenset()
 
     def checked(self, event: AgentEvent, wanted: Wanted, now: float) -> AgentEvent:
-        """Return the event. In a server's report, `confirmed` holds the connections that count."""
+        """In a server's report, `confirmed` holds the connections that count."""
         agent = self._sessions.get(event.session)
         if agent is None or not isinstance(event, Reported):
             return event
@@ -211,7 +211,7 @@ class SteeringManager:
             agent.arms.refused(order.name, event.answer)
 
     def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
-        """Return the entry for the gateway. The agent has already moved its connections."""
+        """The agent has already moved its connections."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
         if agent is None or (steered is not None and agent.repeats(event)):
             return []
@@ -275,7 +275,6 @@ class SteeringManager:
     # Requests of people
 
     def choice(self, terminal: str, uplink: str, now: float) -> ReachChoice | None:
-        """Return the agents that would move the terminal, or None if there is nothing to move."""
         steered = self.steered[terminal]
         return None if unmovable(steered, uplink) else steered.choose(now)
 
@@ -290,7 +289,7 @@ class SteeringManager:
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)
 
     def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> LogEntry:
-        """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
+        """`wanted` no longer contains the override, so policies choose the uplink."""
         steered = self.steered[terminal]
         steered.start(steered.terminal.default_uplink, now)
         decided = self._decided(steered, wanted, now)
@@ -306,11 +305,9 @@ class SteeringManager:
         self._touched |= dict.fromkeys(names)
 
     def moved(self, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """Order agents to follow a decision."""
         return self._orders.move(self.steered[entry.terminal], entry, wanted, now)
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """Maintain decisions of touched terminals: move new connections and renew armed failovers."""
         disowned, self._disowned = self._disowned, []
         for agent, terminals in disowned:
             yield from self._orders.disarm(agent, terminals, now)
@@ -321,7 +318,7 @@ class SteeringManager:
                 yield from self._orders.keep(steered, wanted, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
-        """Write a decision about copies. Only gateways carry it out, but failovers are armed again."""
+        """Only gateways carry out copies, but failovers are armed again."""
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 
@@ -332,17 +329,14 @@ class SteeringManager:
         return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
 
     def name_of(self, session: int) -> str | None:
-        """Return the name of a session's agent, or None."""
         agent = self._sessions.get(session)
         return agent.name if agent is not None else None
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
-        """Return the terminals that the agent's host is."""
         agent = self._sessions.get(session)
         return agent.owns if agent else ()
 
     def _settle(self, names: Iterable[str], now: float) -> None:
-        """Update the terminals that these agents speak for, after an agent connected or left."""
         for agent in (self.agents[name] for name in names):
             agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
             for name in agent.concerns - set(agent.owns):

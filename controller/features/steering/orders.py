@@ -24,7 +24,6 @@ class Orders:
         self._tickets = tickets
 
     def move(self, steered: Steered, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
-        """Order agents to carry out a decision."""
         entry.unmoved = unmovable(steered, entry.uplink)
         if entry.unmoved:
             return
@@ -84,7 +83,7 @@ class Orders:
         return direct
 
     def _release(self, steered: Steered, choice: ReachChoice, entry: LogEntry, now: float) -> Iterator[Direct]:
-        """Restore the original flags, as no choice is in force. An earlier run may have changed unreported ones."""
+        """Restore the original flags. An earlier run may have changed unreported ones."""
         for agent in steered.agents.values():
             found = steered.found(agent)
             if agent.unable or not (found.ours or (agent.name in choice.movers and not found.known)):

@@ -44,7 +44,7 @@ class OriginalBackupFlags:
         return {**self._last, **self._before}
 
     def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
-        """Record the flags in a report. `chosen`: the uplink that a person or a policy chose."""
+        """`chosen` is the uplink that a person or a policy chose."""
         if self.ours or now < self._heeds_from:
             return
         flags = _flags(standing)
@@ -58,10 +58,9 @@ class OriginalBackupFlags:
         self.ours, self._giving_back, self._asked_at = True, None, None
 
     def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
-        """Return the uplinks that were backup originally.
+        """An unreported uplink of a terminal counts as backup unless it is the default.
 
-        At a terminal, an uplink without a report counts as backup unless it is the default: only the owner may allow
-        the cost. A server has no such cost, and the terminal's own flags apply as well.
+        Only the owner may allow the cost. A server has none, and the terminal's own flags apply as well.
         """
         names, known = list(uplinks), self.known
         found = [name for name in names if known.get(name, at_terminal and name != default)]
@@ -134,7 +133,6 @@ class Steered:
         return self.terminal.name
 
     def resume(self, other: Steered) -> None:
-        """Keep the state from the previous configuration."""
         for name in self.paths.keys() & other.paths.keys():
             known, written_bps = other.paths[name], self.paths[name].throughput.written_bps
             self.paths[name] = replace(known, throughput=replace(known.throughput, written_bps=written_bps))
@@ -149,7 +147,7 @@ class Steered:
         self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
 
     def silence(self, silent: Mapping[str, SilentUplink] | None, now: float) -> None:
-        """Record the silent uplinks that the ends report, with or without an agent. None: no end watches them."""
+        """The ends report silence with or without an agent. None: no end watches the uplinks."""
         self.watched = silent is not None
         told = silent or {}
         for name, before in self._silent.items():
@@ -166,7 +164,7 @@ class Steered:
             self._reported_at.setdefault(uplink, {})[agent] = now
 
     def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
-        """Return the agents whose reports decided the health of these uplinks. A port's state is no report."""
+        """A port's state is no report."""
         found: dict[str, None] = {}
         for uplink in uplinks:
             path, silent = self.paths.get(uplink), self._silent.get(uplink)
@@ -192,14 +190,14 @@ class Steered:
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
 
     def able_to_ride(self, *uplinks: str) -> bool:
-        """Return whether the terminal can use these uplinks, which may have left the configuration."""
+        """The uplinks may have left the configuration."""
         return all(uplink in self.able for uplink in uplinks)
 
     def attended(self, agent: Agent) -> None:
         self.agents[agent.name] = agent
 
     def left(self, agent: Agent, why: str, now: float) -> None:
-        """Remove an agent. Without any agent the health is unknown, and the active uplink stays."""
+        """Without any agent the health is unknown, and the active uplink stays."""
         if self.agents.pop(agent.name, None) and not self.agents:
             self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
         self._followed.pop(agent.name, None)
@@ -211,26 +209,24 @@ class Steered:
         return self.course.since > moment
 
     def standing(self, wanted: Wanted) -> str | None:
-        """Return the chosen uplink, or None.
+        """A relayed terminal is on its default uplink.
 
-        A relayed terminal is on its default uplink: its connections to relays have no backup flags by themselves.
+        Its connections to relays have no backup flags by themselves.
         """
         by_default = self.terminal.default_uplink if self.terminal.relayed else None
         return wanted.standing(self.site, self.terminal) or by_default
 
     def is_policies(self, wanted: Wanted) -> bool:
-        """Return whether policies steer the terminal. They need an agent or an end that watches."""
+        """Policies need an agent or an end that watches."""
         return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
-        """Return whether policies may choose the uplink: without an override, and not in mode off."""
         return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
 
     def decision(self, now: float) -> UplinkDecision | None:
         return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
 
     def kept_because(self, now: float) -> str | None:
-        """Return why the terminal stays on a lossy uplink, or None."""
         return kept_because(self.course, self._able_paths, now) if self.course.active in self.able else None
 
     @property
@@ -248,7 +244,7 @@ class Steered:
         self._followed.clear()
 
     def start(self, uplink: str, now: float) -> None:
-        """Start a new course after an override was set or removed. Counted returns no longer apply."""
+        """Counted returns no longer apply after an override was set or removed."""
         self.course = Course(uplink, now)
         self._followed.clear()
 
@@ -257,7 +253,7 @@ class Steered:
         return choose(self._reach(agent, now) for agent in by_age)
 
     def _reach(self, agent: Agent, now: float) -> Reach:
-        """Return the agent's reach. A relay whose order failed for all of these connections leaves them to others."""
+        """A relay whose order failed for all of these connections leaves them to others."""
         reach = agent.reach(self.name)
         if self.where and not self.where_of(agent):
             return replace(reach, unable=reach.unable or ONE_PATH)
@@ -271,7 +267,7 @@ class Steered:
             self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
 
     def failover(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """Return the failover to arm at this agent, or None. After too many moves policies pause, and none is armed."""
+        """After too many moves policies pause, and no failover is armed."""
         if self.course.rests(now):
             return None
         standing = agent.standings.get(self.name)
@@ -281,7 +277,7 @@ class Steered:
         return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
+        """A failover from an earlier run is assumed to be the one that would be armed now."""
         known = agent.fired(self.name, now)
         if known is not None:
             return known if self.able_to_ride(known.watched, known.fallback) else None
@@ -296,14 +292,11 @@ class Steered:
     # Orders
 
     def where_of(self, agent: Agent) -> Paths:
-        """Return the addresses of the agent's connections, by uplink.
-
-        The terminal's own agent does not see the gateway's addresses that carry relayed connections.
-        """
+        """The terminal's own agent does not see the gateway's addresses that carry relayed connections."""
         return self._where_itself if agent.role is Role.TERMINAL else self.where
 
     def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
-        """Return the order to prefer an uplink. A hard order leaves only dead paths; live ones are flagged later."""
+        """A hard order leaves only dead paths; live ones are flagged later."""
         where = self.where_of(agent)
         others = [name for name in where if name != uplink]
         dead = [name for name in others if self.paths[name].health is health.UplinkHealth.DEAD]
@@ -315,7 +308,6 @@ class Steered:
         return self._found.setdefault(agent.name, OriginalBackupFlags())
 
     def was_told_by(self, agent: Agent) -> bool:
-        """Return whether this agent has reported the terminal at any time."""
         return agent.name in self._found
 
     def found_backup(self, agent: Agent) -> tuple[str, ...]:
@@ -323,13 +315,12 @@ class Steered:
         return self.found(agent).backup(self.where_of(agent), default, agent.role is Role.TERMINAL)
 
     def give_back(self, agent: Agent) -> Prefer:
-        """Return the order that restores the original flags."""
         backup, where = self.found_backup(agent), self.where_of(agent)
         path = (address for name, there in where.items() if name not in backup for address in there)
         return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
 
     def let_go(self, agent: Agent) -> Prefer:
-        """Return the order that clears every flag, so that no path is preferred."""
+        """Clear every flag, so that no path is preferred."""
         return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
 
     def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
@@ -343,18 +334,16 @@ class Steered:
         return new
 
     def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
-        """Mark connections that a hard move covered. It left only dead paths, so others are checked soon."""
+        """A hard move leaves only dead paths, so its connections are checked soon."""
         self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
 
 
 def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
-    """Return the bandwidth of an uplink for relayed terminals, as gateway.yaml gives it."""
     relaying = site.relaying.uplinks if site.relaying and terminal.relayed else ()
     return next((each.bandwidth_bps for each in relaying if each.name == uplink), None)
 
 
 def unmovable(steered: Steered, uplink: str) -> str | None:
-    """Return why no agent can move the terminal to this uplink, or None."""
     if not steered.where:
         return "its addresses all belong to one uplink, so its connections have no choice of path"
     if uplink not in steered.where:

@@ -26,10 +26,8 @@ from numpy.typing import NDArray
 
 from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, Alpha, Rate, Unknown, rate_text
 
-# Fits: least squares, and the lower edge
-#
-# Queues only add delay, so the least delayed packets describe the path. The minimum itself may be a clock error: the
-# fit uses a low quantile.
+# Queues only add delay, so the least delayed packets describe the path. The minimum may be a clock error: the fit uses
+# a low quantile.
 
 Numbers = NDArray[np.float64]
 
@@ -40,7 +38,7 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """A coefficient for each column, each with the error (one standard deviation) that the points' scatter explains."""
+    """The coefficient of each column, with one standard deviation by the points' scatter."""
 
     coefficients: Numbers
     errors: Numbers
@@ -92,9 +90,7 @@ def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
     return np.asarray(np.sqrt(np.diag(inverse) * quantile * (1 - quantile)) * sparsity)
 
 
-# Clock drift and clock steps
-#
-# A crystal is off by tens of millionths and wanders with its temperature: over seconds, a line with some bends.
+# A clock's crystal is off by tens of millionths and wanders with its temperature: over seconds, a line with some bends.
 
 BENDS = 3
 STEP_S = 0.5e-3  # a smaller step cannot be distinguished from waiting packets
@@ -116,17 +112,17 @@ class Drift:
 
 
 def drift(sent: Numbers) -> Drift:
-    """Return the columns for these times of sending, which must be ascending."""
+    """The times of sending must be ascending."""
     bends = np.linspace(sent[0], sent[-1], BENDS + 2)[:-1]
     columns = np.maximum(sent[:, None] - bends[None, :], 0)
     return Drift(columns - columns.mean(axis=0), float(sent[-1] - sent[0]))
 
 
 def step_s(forth: Numbers, back: Numbers) -> float:
-    """Return the step in seconds of one clock against the other during the measurement, or 0.
+    """Return the step of one clock against the other, or 0.
 
-    Setting a clock lengthens one direction and shortens the other. Packets that hardly waited show it: half the
-    difference of their directions is the clocks' offset, apart from a part of their waiting.
+    Setting a clock lengthens one direction and shortens the other. For packets that hardly waited, half the difference
+    is the clocks' offset.
     """
     known = np.isfinite(forth + back)
     if known.sum() < 2:
@@ -140,8 +136,6 @@ def step_s(forth: Numbers, back: Numbers) -> float:
     largest = float(apart[np.abs(apart).argmax()])
     return largest if abs(largest) > STEP_S else 0.0
 
-
-# Rates from delays
 
 EDGE = 0.05  # share of packets below the line, due to clock errors
 SURE = 1.96  # standard deviations, for 95 %
@@ -197,7 +191,7 @@ def round_trip(samples: Samples) -> Slope:
 
 
 def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
-    """Return the rate by `one_way`, and by `round_trip` if answers arrived. A difference widens the interval."""
+    """A difference between `one_way` and `round_trip` widens the interval."""
     if unfit := _unfit(samples):
         return Unknown(unfit)
     forth = one_way(samples)
@@ -225,7 +219,7 @@ def calibrated(slope: Slope, link_bps: float) -> Alpha:
 
 
 def _together(forth: Slope, back: Slope) -> Slope:
-    """Return the weighted mean. Both use the same packets, so the error is not below the smaller one."""
+    """Both use the same packets, so the error is not below the smaller one."""
     weights = np.maximum([forth.error, back.error], LEAST_ERROR) ** -2.0
     both = float(weights @ [forth.s_per_byte, back.s_per_byte] / weights.sum())
     apart = max(abs(forth.s_per_byte - both), abs(back.s_per_byte - both))
@@ -247,10 +241,8 @@ def _unfit(samples: Samples) -> str:
     return ""
 
 
-# Rates from trains: packets sent at once, which the narrowest link spaces out
-#
-# A shaper may let a burst pass at full speed first, so only the end of a train counts. Packets of others spread a
-# train, so the median of many trains counts.
+# Trains are packets sent at once, which the narrowest link spaces out. A shaper may let a burst pass at full speed
+# first, so only a train's end counts. Other packets spread a train, so the median counts.
 
 FEWEST_PACKETS = 8  # in the end of a train
 FEWEST_TRAINS = 6  # with five, minimum and maximum contain the median in 94 % of cases
@@ -260,7 +252,7 @@ APART_S = 20e-6  # closer packets are spaced by the hosts' interrupts and reads,
 
 
 def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
-    """Return the bit/s of a train's end, or None with too little data. `on_the_wire`: bytes of each packet."""
+    """Return bit/s, or None with too little data. `on_the_wire`: bytes of each packet."""
     end = slice(int(len(arrived) * (1 - END)), None)
     times, lengths = arrived[end], on_the_wire[end]
     if len(times) < FEWEST_PACKETS or times[-1] <= times[0]:

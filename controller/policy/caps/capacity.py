@@ -90,9 +90,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class AirRate:
-    """The capacity estimate. Each evaluation returns a new value."""
+    """The capacity estimate."""
 
-    bps: float | None = None  # None: not known
+    bps: float | None = None
     least_bps: float = 0.0  # delivered at the last confirmation
     most_bps: float | None = None  # allowed but not delivered; None: no more was tried
     at: float = 0.0  # time of the last confirmation
@@ -106,7 +106,7 @@ class AirRate:
     probed: bool = False  # from packet trains; no delivery has confirmed it yet
 
     def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
-        """Return the next estimate. `active` terminals share the air; `may_try` allows trials."""
+        """`active` terminals share the air; `may_try` allows trials."""
         delivered_bps = min(sum(use.bps for use in uses), MOST_BPS)
         if delivered_bps < LEAST_BPS:
             return self._idle(now)
@@ -132,11 +132,11 @@ class AirRate:
 
     @property
     def asks_trains(self) -> bool:
-        """Return whether packet trains are of use: no delivery has shown the capacity yet."""
+        """Trains are of use until a delivery has shown the capacity."""
         return self.trial is None and (self.bps is None or self.probed)
 
     def by_trains(self, found: FusedRate | None, now: float) -> AirRate:
-        """Return the estimate after packet trains. `found` is None without a recent result."""
+        """`found` is None without a recent result."""
         if found is None:
             return AirRate(queued_since=self.queued_since, active=self.active) if self.probed else self
         bps = min(max(found.bps, LEAST_BPS), MOST_BPS)
@@ -147,7 +147,6 @@ class AirRate:
         return replace(rate, probed=True, low_since=None, tries_at=now + SETTLES_S)
 
     def _idle(self, now: float) -> AirRate:
-        """Return the estimate while nothing is delivered. It expires after KEPT_S."""
         bps = self.trial.base_bps if self.trial is not None else self.bps
         if bps is None or now - self.at > KEPT_S:
             return AirRate()
@@ -207,10 +206,9 @@ class AirRate:
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:
-        """Return the estimate after a trial that lowered the figure.
+        """`part` is None if lowering was right.
 
-        `part` is None if lowering was right. Otherwise there was no queue, and deliveries fell to this share. The
-        figure then rises to what restores them, at most to the one before the trial.
+        Otherwise there was no queue, and deliveries fell to this share. The figure then rises to restore them.
         """
         assert self.bps is not None
         if part is None:
@@ -226,18 +224,16 @@ def _held_bps(uses: Collection[Use]) -> float:
 
 
 def _rtt_us(uses: Collection[Use]) -> float:
-    """Return the mean round trip in microseconds, or 0 if unknown."""
     known = [use.rtt_us for use in uses if use.rtt_us is not None]
     return sum(known) / len(known) if known else 0.0
 
 
 def _waiting(uses: Collection[Use]) -> float:
-    """Return the number of segments in the queue."""
     return sum(use.waiting_segments for use in uses)
 
 
 def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
-    """Return a sharer's use of the air. `bps` is its delivery rate; `cap` is None without a decision."""
+    """`bps` is the delivery rate; `cap` is None without a decision."""
     srtts: dict[Pair, int] = {}
     for path in (path for live in sharer.live for path in live.in_use if path.srtt_us is not None):
         srtts[path.pair] = min(path.srtt_us or 0, srtts.get(path.pair, path.srtt_us or 0))
@@ -252,7 +248,7 @@ def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
 
 
 def _granted_bps(sharer: Sharer, cap: TerminalCap, srtts: Mapping[Pair, int]) -> float | None:
-    """Return the rate that all its caps together allow. None: a connection has no cap."""
+    """Return None if a connection has no cap."""
     total = 0.0
     for live in sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]:
         pairs = [path.pair for path in live.in_use if path.pair in cap.windows and path.pair in srtts]

@@ -26,7 +26,7 @@ class TcpFlow:
     key: TcpFlowKey
     token: int  # of its MPTCP connection; 0: plain TCP, or unknown to a gateway
     bytes_sent: int  # acknowledged in total
-    srtt_us: int | None  # None: not known yet
+    srtt_us: int | None
     min_rtt_us: int | None
     waits: bool = False  # for acknowledgements
     joined: bool = False  # a further subflow of an unknown connection
@@ -50,17 +50,14 @@ class TcpFlow:
 
 
 def of_connections(connections: Iterable[Connection]) -> tuple[TcpFlow, ...]:
-    """Return the flows that a terminal's agent reports."""
     return tuple(_subflow(one.token, each) for one in connections for each in one.subflows)
 
 
 def of_passing(passing: Iterable[Passing]) -> tuple[TcpFlow, ...]:
-    """Return the flows that a gateway's agent reports."""
     return tuple(map(_passing, passing))
 
 
 def wrong(flow: TcpFlow) -> str | None:
-    """Return what is impossible about a reported flow, or None."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
     if not _leads_elsewhere(flow.pair):
         return "a connection to an address that is not another host"
@@ -77,7 +74,7 @@ def wrong(flow: TcpFlow) -> str | None:
 
 @lru_cache(maxsize=1 << 14)
 def _leads_elsewhere(pair: Pair) -> bool:
-    """Return whether the pair is two hosts. An agent refuses a whole order for one bad pair."""
+    """An agent refuses a whole order for one bad pair."""
     try:
         terminal, other = both = tuple(map(ip_address, pair))
     except ValueError:
@@ -129,7 +126,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TerminalDelivery:
-    """The deliveries of one terminal. Each report returns a new value."""
+    """The deliveries of one terminal."""
 
     heard_at: float
     spans: tuple[Span, ...] = ()  # newest first; just enough for OVER_S
@@ -147,7 +144,7 @@ class TerminalDelivery:
 def delivery_after(
     before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float
 ) -> TerminalDelivery:
-    """Return the deliveries after a report. `before` is None after a silence or a change of the reporter."""
+    """`before` is None after a silence or a change of the reporter."""
     told = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS) if wrong(flow) is None}
     if before is None or seconds <= 0:
         return TerminalDelivery(now, known=told)

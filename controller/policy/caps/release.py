@@ -41,7 +41,7 @@ RETRY_S = 60.0  # then caps return as a test, which ends if terminals get less
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Immutable state. Each evaluation returns a new value."""
+    """Immutable state."""
 
     since: float | None = None  # caps are released; None: they are not
     reason: str | None = None  # None: it is not known yet whether a sender has no cap
@@ -50,13 +50,13 @@ class Release:
     fair: float = 0.0  # the same, counting each terminal up to an equal share
     full_since: float | None = None  # the terminals deliver the bandwidth
     lowest: float = math.inf  # lowest `fair` before larger windows took effect
-    queue_us: float = 0.0  # present queue
+    queue_us: float = 0.0
     capped_bps: float = 0.0  # share of each terminal if all senders have caps
     share_bps: float = 0.0  # share of each terminal if one sender has no cap
     each_bps: float = 0.0  # mean delivery per terminal
     rests_until: float = -math.inf
     active: int = 0
-    joined_at: float = -math.inf  # when a terminal last joined
+    joined_at: float = -math.inf
     at: float = 0.0
 
     @property
@@ -70,10 +70,9 @@ class Release:
 
     @property
     def least_bps(self) -> float:
-        """Return the rate of each terminal's lower limit.
+        """At first the limit is the terminal's share, because larger windows must yield.
 
-        At first it is the terminal's share, because larger windows must yield. Later it follows the deliveries,
-        because the bandwidth may be lower.
+        Later it follows the deliveries, because the bandwidth may be lower.
         """
         if self.since is not None and self.at - self.since < TRIAL_S:
             return GIVEN_SHARE * self.capped_bps
@@ -87,7 +86,7 @@ class Release:
         explained_us: float,
         now: float,
     ) -> Release:
-        """Return the next state. `uses`: capped terminals; `active`: senders; `explained_us`: the caps' own queue."""
+        """`uses` are capped terminals, `active` counts senders, `explained_us` is the caps' own queue."""
         waiting = [_queue_us(one) for one in uses if _queue_us(one) > _most_queue_us(one, explained_us)]
         sending = max(1, min(active, len(uses)))
         share_bps = bandwidth_bps / (sending + 1)

@@ -96,7 +96,6 @@ class Live:
 
     @property
     def in_use(self) -> tuple[SharerPath, ...]:
-        """Return the paths in use: those that move, or all if none does."""
         return tuple(path for path in self.paths if path.moves) or self.paths
 
 
@@ -115,7 +114,7 @@ class Doubts:
 
 @dataclass(frozen=True, slots=True)
 class Sharer:
-    """The state of one terminal. Each report returns a new value."""
+    """The state of one terminal."""
 
     terminal: str
     heard_at: float
@@ -134,7 +133,7 @@ class Sharer:
 
     @property
     def witness(self) -> str:
-        """Return the name of the witness. An agent that reports several terminals is one witness."""
+        """An agent that reports several terminals is one witness."""
         return self.reporter or self.terminal
 
     @property
@@ -143,10 +142,9 @@ class Sharer:
 
     @property
     def live_connections(self) -> int:
-        """Return the number of connections that divide the terminal's share.
+        """Joined subflows do not count, within limits.
 
-        Joined subflows do not count, within limits: a connection has at most MOST_JOINED of them, and no two between
-        the same addresses.
+        A connection has at most MOST_JOINED of them, and no two between the same addresses.
         """
         joined = sum(one.joined for one in self.live)
         between = Counter(one.paths[0].pair for one in self.live)
@@ -158,7 +156,6 @@ class Sharer:
 
 
 def silent(sharer: Sharer, now: float) -> bool:
-    """Return whether three report intervals have passed without a report."""
     return now - sharer.heard_at > SILENT_PERIODS * sharer.period_s
 
 
@@ -172,10 +169,10 @@ def after_report(
     cut: bool = False,
     rides: str = "",
 ) -> Sharer:
-    """Return the terminal's state after a report.
+    """A first report, also after a silence, only starts the counters.
 
-    `addresses` are the terminal's own; flows between them use no air. `cut`: the report had more flows than these.
-    `rides` is the key of its uplinks. A first report, also after a silence, only starts the counters.
+    `addresses` are the terminal's own; flows between them use no air. `cut`: the report had more flows. `rides` is the
+    key of its uplinks.
     """
     flows = [flow for flow in flows if flow.other_address not in addresses]
     before = before or Sharer(terminal, float("-inf"), rides=rides)
@@ -238,10 +235,9 @@ def _doubt(
 
 
 def _before(flow: TcpFlow, before: Sharer) -> int:
-    """Return the bytes known before.
+    """A gateway drops connections that are quiet for a minute.
 
-    A gateway drops connections that are quiet for a minute. One that returns with fewer bytes is a new connection with
-    the same ports.
+    One that returns with fewer bytes is a new connection with the same ports.
     """
     quiet = before.quiet_bytes.get(flow.key, 0)
     return before.bytes_sent.get(flow.key, quiet if quiet <= flow.bytes_sent else 0)

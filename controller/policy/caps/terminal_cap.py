@@ -33,15 +33,13 @@ from controller.policy.caps.windows import (
 )
 from controller.policy.caps.witnesses import RttWitnesses
 
-# Sentences
-
 MOST_PLACES = 3  # destinations in one sentence
 
 
 def account(
     part: AirtimeShare, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]
 ) -> str:
-    """Return the sentence that explains the windows. There is at least one, with its round trips."""
+    """There is at least one window, with its round trips."""
     places = list({other: pair for pair in sorted(windows) for _, other in (pair,)}.items())
     rule = part.access_point.rule
     told = _paper if rule is CapRule.PAPER else _ideal
@@ -100,7 +98,7 @@ NEAR_US = 100.0  # precision of the queue's length
 
 @dataclass(frozen=True, slots=True)
 class TerminalCap:
-    """The cap of one terminal, with its reason and figures."""
+    """The cap of one terminal."""
 
     active: bool
     connections: int  # connections that divide its share
@@ -114,7 +112,7 @@ class TerminalCap:
     doubted: int = 0  # disbelieved items since the start
     bounded: int = 0  # disbelieved round trips among them
     bounding: frozenset[Pair] = frozenset()  # pairs whose round trips are disbelieved now
-    shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # shortest round trips in use
+    shortest_us: Mapping[Pair, int] = field(default_factory=dict)
     rides: str = ""  # key of the uplinks that they belong to
     # For each connection: the cap in segments without a release, and its round trip in microseconds
     on_their_way: tuple[tuple[int, int], ...] = ()
@@ -217,10 +215,10 @@ def _cap(
 
 
 def explained_us(before: Ruling) -> float:
-    """Return the length in microseconds of the queue that capped connections alone may cause.
+    """Return the queue that capped connections alone may cause.
 
     Segments on a long path are in no queue. A kernel forgets a shorter round trip after minutes; caps computed from a
-    queued one would lengthen the queue further.
+    queued one would lengthen the queue.
     """
     bandwidth_bps = before.access_point.bandwidth_bps
     every = [one for cap in before.caps.values() for one in cap.on_their_way]
@@ -269,7 +267,7 @@ def _known(sharer: Sharer, witnesses: RttWitnesses, before_us: Mapping[Pair, int
 
 
 def _now(rtt_us: int | None, path: SharerPath, queue_us: float) -> int | None:
-    """Return the shortest round trip. A connection older than its uplinks uses the current one less the queue."""
+    """A connection older than its uplinks uses the current round trip less the queue."""
     if rtt_us is None or not path.older or path.srtt_us is None or path.srtt_us <= _explained_us(rtt_us, queue_us):
         return rtt_us
     return max(rtt_us, round(path.srtt_us - queue_us))
@@ -294,7 +292,7 @@ def _on_their_way(sharer: Sharer, windows: Mapping[Pair, Window], known: _Known)
 
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:
-    """Return the sums of upper and lower limits. A connection has one window for all its subflows."""
+    """A connection has one window for all its subflows."""
     alone = sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]
     each = [
         max((windows[path.pair] for path in live.paths if path.pair in windows), key=lambda one: one.most, default=None)

@@ -15,11 +15,9 @@ from enum import IntEnum
 from controller.model.config import AccessPoint, CapRule, CapTables
 from controller.policy.paths.evidence import QUEUE_US
 
-# The tables of paper 000, as printed: congestion windows by the number of senders and the growth of round trips
-#
-# Each row has max and min of Android's two versions, for two cases: A where the shortest round trip is below 100 ms, B
-# from there on. A row of ratios begins with its ratio. The paper ends at ten terminals: beyond, the last row shrinks as
-# their number grows, down to two segments.
+# The tables of paper 000, as printed: congestion windows by the number of senders and the growth of round trips, for
+# Android's two versions. Case A: the shortest round trip is below 100 ms. The paper ends at ten terminals: beyond, the
+# last row shrinks as their number grows, down to two segments.
 
 CASE_B_FROM_US = 100_000
 LEAST_MAX, LEAST_MIN = 2, 1  # lower bounds beyond the printed rows
@@ -38,7 +36,6 @@ class Bounds:
     least: int
 
     def smaller(self, other: Bounds) -> Bounds:
-        """Return the smaller upper bound and the smaller lower bound."""
         return Bounds(min(self.most, other.most), min(self.least, other.least))
 
 
@@ -119,7 +116,7 @@ def by_ratio(tables: CapTables, case: Case, row: int) -> Bounds:
 
 
 def row_of(case: Case, ratio: float) -> int:
-    """Return the row of a ratio. Ratios below 1, brief effects of smoothing, have the first row."""
+    """Ratios below 1, brief effects of smoothing, have the first row."""
     return max(0, bisect_right(RATIOS[case], ratio) - 1)
 
 
@@ -160,7 +157,6 @@ class AirtimeShare:
     connections: int  # of this terminal
 
     def fitting(self, rtt_us: int) -> int:
-        """Return this terminal's segments that fit on the path."""
         return self._part(rtt_us + self.spare_us(rtt_us))
 
     def spare_us(self, rtt_us: int) -> int:
@@ -169,7 +165,7 @@ class AirtimeShare:
         return TURNS_US if roomy * SEGMENT_US <= 2 * self.bandwidth_bps * rtt_us else 0
 
     def _part(self, rtt_us: int) -> int:
-        """Return the terminal's share of the bandwidth-delay product, plus one segment for all terminals together.
+        """Return the share of the bandwidth-delay product, plus one segment for all terminals together.
 
         The shortest round trip comes from a small packet. A full segment takes longer by its own transmission time.
         """
@@ -177,7 +173,6 @@ class AirtimeShare:
 
     @property
     def wants_bandwidth(self) -> bool:
-        """Return whether the rule needs a bandwidth that is unknown."""
         return self.access_point.rule is CapRule.IDEAL and self.access_point.bandwidth_bps is None
 
     @property
@@ -187,17 +182,14 @@ class AirtimeShare:
 
 
 def window(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
-    """Return the window of a connection. `before` is None if more than round trips has changed."""
+    """`before` is None if more than round trips has changed."""
     if part.access_point.rule is CapRule.PAPER:
         return _paper(part, rtt_us, srtt_us, before)
     return _ideal(part, rtt_us, srtt_us, before)
 
 
 def released(part: AirtimeShare, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
-    """Return the window while caps are released (release.py).
-
-    It allows `shares` equal shares at the current round trip, and at least `least_bps`.
-    """
+    """Allow `shares` equal shares at the current round trip, and at least `least_bps`."""
     each = SEGMENT_US * part.connections
     fitting = shares * part.bandwidth_bps * srtt_us / max(1, part.active) / each
     most = min(max(one.most, math.floor(fitting)), MOST_SEGMENTS)
@@ -206,7 +198,6 @@ def released(part: AirtimeShare, one: Window, srtt_us: int, least_bps: float, sh
 
 
 def bounds(part: AirtimeShare, one: Window) -> tuple[Bounds, Bounds]:
-    """Return the bounds of the paper's tables, by number and by ratio."""
     tables = part.access_point.tables
     return by_terminals(tables, one.case, part.active), by_ratio(tables, one.case, one.row)
 
@@ -224,9 +215,9 @@ def _ideal(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None)
 
 
 def _queues(rtt_us: int, srtt_us: int, before: bool) -> bool:
-    """Return whether a queue stands on the path, of others' packets or from before the cap.
+    """Others' packets, or packets from before the cap, may queue.
 
-    A lower limit would keep it full. Loss alone does not lengthen a round trip.
+    A lower limit would keep the queue full. Loss alone does not lengthen a round trip.
     """
     above_us = 2 * rtt_us + QUEUE_US
     return srtt_us > (above_us * 3 // 4 if before else above_us)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Round trips of several terminals to the same place, over the same access point and uplinks, as a check on each other.
 
-A single terminal may err or lie, at the others' cost or to its own gain. The reports of two others are an upper bound
-for it. A connection that began behind others' queued packets never saw the path empty: its shortest round trip is then
-at most the others' current one, and the length of the path is the one that they knew before.
+A single terminal may err or lie: the reports of two others are an upper bound for it. A connection that began behind
+queued packets never saw the path empty: the path's length is then the one that the others knew before.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Way = tuple[str, str]  # the uplinks, and the other end
 
 @dataclass(slots=True)
 class _Place:
-    """The round trips of all witnesses to one place, each list sorted by length."""
+    """The round trips of all witnesses to one place, each list sorted."""
 
     shortest: list[tuple[int, str]] = field(default_factory=list)
     now: list[tuple[int, str]] = field(default_factory=list)
@@ -35,7 +34,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    rtt_us: int | None  # None: not known
+    rtt_us: int | None
     doubt: str | None = None  # why the terminal's own figure is disbelieved; a beginning in a queue is no doubt
 
 
@@ -91,12 +90,12 @@ class _Others:
 
     @property
     def middle_us(self) -> int:
-        """Return the upper median, so that one low error does not count."""
+        """The upper median: one low error does not count."""
         return self._at(len(self) // 2)
 
     @property
     def lower_middle_us(self) -> int:
-        """Return the lower median, so that one high error makes no queue."""
+        """The lower median: one high error makes no queue."""
         return self._at((len(self) - 1) // 2)
 
     @property

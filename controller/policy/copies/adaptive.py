@@ -65,7 +65,7 @@ class CopyDecision:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The state of one terminal. Each piece of evidence returns a new value."""
+    """The state of one terminal."""
 
     active: str
     since: float  # time of the last decision
@@ -73,10 +73,10 @@ class Watch:
     reason: str = "no measurement yet"
     relapses: int = 0  # ends of copies in a row that were soon reversed
     ended_clean: bool = False  # copies last ended for a clean path, not because they were barred
-    evidence: tuple[tuple[float, Evidence], ...] = ()  # evidence within the window, with its time
+    evidence: tuple[tuple[float, Evidence], ...] = ()  # each with its time
     dead: str | None = None  # why the active uplink is dead, by other signs
-    evidence_at: float = 0.0  # of the last evidence
-    clean_since: float | None = None  # clean with copies since then
+    evidence_at: float = 0.0
+    clean_since: float | None = None
     measured: LossCounts = NOTHING  # by peer sites and probes, since `clean_since`
     measured_at: float | None = None
     sent: LossCounts = NOTHING  # by senders, since `clean_since`
@@ -100,7 +100,6 @@ def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 
 def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
-    """Return the state after evidence with copies: the clean time and its sources."""
     trouble = _trouble(watch, now)
     if evidence.source is Source.SENDERS:
         watch = replace(watch, sent=watch.sent.plus(evidence.counts))
@@ -115,17 +114,16 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 
 def dead(watch: Watch, reason: str, now: float) -> Watch:
-    """Return the state after other signs of a dead active uplink: its port, an armed failover, a report."""
+    """The signs are a port, an armed failover or a report."""
     return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", evidence_at=now)
 
 
 def revived(watch: Watch) -> Watch:
-    """Return the state after such a sign has ended."""
     return replace(_afresh(watch), reason=f"{watch.active} is no longer considered dead") if watch.dead else watch
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
-    """Return the state after a move. The old uplink's evidence is void; the decision on copies stays."""
+    """The old uplink's evidence is void; the decision on copies stays."""
     if active == watch.active:
         return watch
     reason = f"unchanged since {watch.active}: no measurement of {active} yet"
@@ -133,7 +131,7 @@ def moved(watch: Watch, active: str, now: float) -> Watch:
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
-    """Return a change, or None. `barred` is the reason why copies are not allowed."""
+    """`barred` is the reason why copies are not allowed."""
     if barred is not None:
         return CopyDecision(terminal, False, barred, now, barred=True) if watch.copies else None
     if not watch.copies:
@@ -151,7 +149,7 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
 
 
 def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
-    """Return copies if nothing would report losses of the active uplink any more. None: no change."""
+    """Begin copies if nothing would report losses of the active uplink."""
     reason = f"{why}, and losses on a single path would go unnoticed"
     return None if watch.copies else CopyDecision(terminal, True, reason, now)
 
@@ -170,11 +168,7 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
     )
 
 
-# Judgement
-
-
 def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
-    """Return the evidence of the last WINDOW_S, and more of each source up to WINDOW_PACKETS."""
     found, packets = [], dict.fromkeys(Source, 0)
     for at, each in reversed(watch.evidence):
         is_wanted = now - at < WINDOW_S or packets[each.source] < WINDOW_PACKETS
@@ -185,7 +179,7 @@ def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
 
 
 def _trouble(watch: Watch, now: float) -> str | None:
-    """Return why copies are worth their bytes by recent evidence, or None."""
+    """Return why copies are worth their bytes, or None."""
     if watch.dead is not None:
         return f"{watch.active} is dead ({watch.dead})"
     heard = _within(watch, now)
@@ -218,7 +212,7 @@ def _lasts_s(bad: Iterable[Evidence]) -> float:
 
 
 def _exceeds(count: int, packets: int, share: float) -> bool:
-    """Return whether a count exceeds a share of the packets by more than chance."""
+    """Return whether a count exceeds a share by more than chance."""
     return count >= FEW and count - DOUBT * sqrt(count) >= share * packets
 
 
@@ -241,9 +235,6 @@ def _run(watch: Watch, now: float) -> LossCounts:
 def _pause(watch: Watch, now: float) -> float:
     first_s = CLEAN_S if _is_measured(watch, now) else TRY_S
     return min(first_s * 2.0 ** min(watch.relapses, 10), PAUSE_AT_MOST_S)
-
-
-# Sentences
 
 
 def _share(counts: LossCounts) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tally of an uplink's packets, lost and late: by senders, by the sites where copies arrive, and by probes."""
+"""The tally of an uplink's lost and late packets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def total(all_counts: Iterable[LossCounts]) -> LossCounts:
 
 
 def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> Evidence:
-    """Return senders' evidence. The reading leaves out queued segments, so `late_segments` are added."""
+    """The reading leaves out queued segments, so `late_segments` are added."""
     counts = LossCounts(reading.segments + late_segments, reading.retransmits, late_segments)
     return Evidence(Source.SENDERS, lasted_s, counts, reading.stalled_ms)
 
@@ -79,10 +79,10 @@ def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> E
 def of_copies(
     active: str, before: Mapping[str, PathCopies], after: Mapping[str, PathCopies], lasted_s: float
 ) -> Evidence | None:
-    """Return evidence from arrivals: packets that another uplink delivered and the active one did not.
+    """Count packets that another uplink delivered and the active one did not.
 
-    Packets without copies that arrived by the active uplink do not count. The caller ensures that no packet was sent by
-    another uplink alone.
+    Packets without copies on the active uplink do not count. The caller ensures that no packet was sent by another
+    uplink alone.
     """
     if active not in after or before.keys() != after.keys():
         return None
@@ -109,10 +109,7 @@ def _since(before: PathCopies, after: PathCopies) -> PathCopies:
 
 
 def _late(path: PathCopies) -> int:
-    """Return the number of copies that came late enough to be noticed.
-
-    A skew that most copies have is the path's length and does not count.
-    """
+    """A skew that most copies have is the path's length and does not count."""
     copies, middle = path.first, 0
     for n, count in enumerate(path.skew):
         if 2 * copies >= path.first + sum(path.skew):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss of a tunnel's own packets, by the counters of its port at both sites.
 
-The two switches are read at nearly the same moment, never at the same one. So what is missing at the receiver has three
-parts: lost packets, packets under way, and packets that passed between the two readings. Lost packets add up over many
-readings. The other parts come in a burst and go again. So the two largest rises and the largest fall do not count.
+The two switches are never read at the same moment. So some missing packets are under way, or passed between the two
+readings. Lost packets add up over many readings; the others come in a burst and go again. So the two largest rises and
+the largest fall do not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE_FACTOR = 2.0  # missing packets may differ so much in size: merged ones lac
 
 @dataclass(frozen=True, slots=True)
 class TunnelReading:
-    """The counters of both ends for one direction of a tunnel, read at nearly the same moment."""
+    """The counters of both ends for one direction of a tunnel."""
 
     at: float
     sent: PacketCounters
@@ -37,7 +37,7 @@ History = tuple[TunnelReading, ...]
 
 
 def extended(history: History, reading: TunnelReading) -> History:
-    """Return the history with this reading. A counter that restarts clears it."""
+    """A counter that restarts clears the history."""
     if history and not _continues(history[-1], reading):
         return (reading,)
     return (*(each for each in history if reading.at - each.at <= HISTORY_S), reading)

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from controller.model.text import counted
 from controller.protocol.reports import PathCopies
 
-# Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4)
-#
-# Nothing is lost yet, but one more failure would lose everything. The site where copies arrive counts them for each
-# uplink. Nothing is concluded while the other end does not copy everything, nor from a handful of packets.
+# Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4). Nothing is lost yet,
+# but one more failure would lose everything. Nothing is concluded while the other end does not copy everything.
 
 SILENT_FOR_S = 0.9  # one report interval, less some jitter
 ENOUGH_PACKETS = 10  # packets that other uplinks delivered meanwhile
@@ -25,24 +23,23 @@ class UplinkArrivals:
     brought: int
     since: float  # the last delivery, or the last moment without a basis for a conclusion
     others: int = 0
-    silent: str | None = None  # the reason; None: the uplink is not silent
+    silent: str | None = None  # the reason
 
 
 @dataclass(frozen=True, slots=True)
 class SiteArrivals:
-    """The arrivals at a site, by uplink. Each report returns a new value."""
+    """The arrivals at a site, by uplink."""
 
     uplinks: Mapping[str, UplinkArrivals] = field(default_factory=dict)
     all_is_copied: bool = False  # at the last report; a conclusion needs two such reports in a row
 
     @property
     def silent(self) -> dict[str, str]:
-        """Return the silent uplinks, each with the reason."""
         return {name: one.silent for name, one in self.uplinks.items() if one.silent is not None}
 
 
 def silence_after(site: SiteArrivals, brought: Mapping[str, int], all_is_copied: bool, now: float) -> SiteArrivals:
-    """Return the state after a report. `brought` counts from the order on; a lower count means a restart."""
+    """`brought` counts from the order on; a lower count means a restart."""
     known = site.uplinks
     begun = known.keys() != brought.keys() or any(brought[name] < one.brought for name, one in known.items())
     if begun or not (all_is_copied and site.all_is_copied):
@@ -96,7 +93,7 @@ class Screen:
 
 
 def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
-    """Return the next screening state. None: the uplink gets copies."""
+    """Return None if the uplink gets copies."""
     if screen is None:
         return Screen(HOLD_S, now + HOLD_S) if silent else None
     if screen.on_trial and not silent:
@@ -110,16 +107,14 @@ def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
 
 
 def screening_answered(screen: Screen, now: float) -> Screen:
-    """Return the state after the uplink's next hop answered a question."""
     if screen.on_trial:
         return screen
     screen = replace(screen, answers=screen.answers + 1)
     return replace(screen, until=now + TRIAL_S, on_trial=True) if screen.answers_enough else screen
 
 
-# Unidentified packets: the eliminator passes every copy of them
-#
-# The usual cause is packets that a device merged (GRO, LRO): they are longer than the eliminator reads.
+# The eliminator passes every copy of unidentified packets. The usual cause: a device merged packets (GRO, LRO), so they
+# are longer than the eliminator reads.
 
 MAX_SHARE = 0.01  # of unidentified packets in a window; a higher share is a fault
 WINDOW_S = 10.0
@@ -141,7 +136,6 @@ UnidentifiedWindows = Mapping[str, UnidentifiedWindow]
 def unidentified_after(
     uplinks: UnidentifiedWindows, paths: Mapping[str, PathCopies], now: float
 ) -> dict[str, UnidentifiedWindow]:
-    """Return the window of each uplink after a report."""
     return {name: _next(uplinks.get(name), path, now) for name, path in paths.items()}
 
 

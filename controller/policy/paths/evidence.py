@@ -40,7 +40,7 @@ class SubflowReading:
     retransmits: int
     bytes_acked: int
     waiting: bool  # data was in flight
-    waited_ms: int  # milliseconds without an acknowledgement, as seen across reports
+    waited_ms: int  # without an acknowledgement, as seen across reports
 
 
 Ledger = Mapping[SubflowKey, SubflowReading]
@@ -93,10 +93,9 @@ def weigh(
     way_of: Callable[[AddressOwner], TerminalUplinks],
     confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
-    """Return the evidence of one report.
+    """`before` is None for a first report, which only starts the counters.
 
-    `before` is None for a first report: it only starts the counters. If `confirmed` is not None, other subflows
-    contribute nothing but their counters.
+    If `confirmed` is not None, other subflows contribute nothing but their counters.
     """
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
@@ -136,10 +135,9 @@ def weigh(
 
 
 def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressOwner | None]) -> AddressOwner | None:
-    """Return the configured address of a subflow's terminal.
+    """Return None for an unknown address, and for a subflow on no single uplink.
 
-    The result is None for an unknown address, and for a subflow that is on no single uplink: between two relays it has
-    two paths, and the second relay sees the first one's address.
+    Between two relays it has two paths, and the second relay sees the first one's address.
     """
     home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
     if home is None or not at_terminal:
@@ -149,7 +147,7 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressO
 
 
 def _seen(old: SubflowReading | None, subflow: Subflow, interval_ms: int) -> SubflowReading:
-    """Return the subflow's state. One report shows that it waits; only a series of reports shows for how long."""
+    """One report shows that a subflow waits; only several reports show for how long."""
     waiting = subflow.in_flight_segments > 0
     stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
     waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
@@ -188,15 +186,14 @@ def _queues(subflow: Subflow) -> bool:
 
 
 def _fills_its_window(subflow: Subflow) -> bool:
-    """Return whether the window limits the sender. A paced sender keeps half of its window in flight."""
+    """A paced sender keeps half of its window in flight."""
     return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
 
 
 def _is_unslowed(subflow: Subflow, segments: int, retransmits: int) -> bool:
-    """Return whether losses do not slow this sender.
+    """Reno's window at loss p is sqrt(3 / 2p) segments; CUBIC's is no larger while windows are small.
 
-    Reno's window at loss p is sqrt(3 / 2p) segments; CUBIC's is no larger while windows are small. An initial window
-    shows nothing.
+    An initial window shows nothing.
     """
     loss = max(1, retransmits) / max(1, segments)
     return subflow.cwnd_segments > max(THIN_SEGMENTS, UNSLOWED * sqrt(1.5 / loss))

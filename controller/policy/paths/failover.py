@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Armed failover: the rule by which an agent leaves a stalled active path on its own, before the controller could.
+"""Armed failover: the rule by which an agent leaves a stalled active path before the controller could.
 
 A rule is armed while an agent can move the terminal, no person has chosen an uplink, and another path is not dead. It
-is armed for LEASE_S and renewed at least every RENEW_S, so it expires if the controller ends.
+expires if the controller ends.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ class ArmedFailover:
         return f"armed for {self.no_progress_ms} ms, or {self.no_progress_many_ms} ms with many segments in flight"
 
     def outdates(self, armed: ArmedFailover) -> bool:
-        """Return whether this rule must replace `armed` before the next renewal.
+        """A limit of half or less cannot wait for the next renewal.
 
-        A slightly shorter limit can wait. A limit of half or less cannot: the first round trip of a path may come from
-        a lost handshake, and be many times too long.
+        The first round trip of a path may come from a lost handshake, and be many times too long.
         """
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
         return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
 
     @property
     def renewed_after_s(self) -> float:
-        """Return the renewal interval, spread by terminal: after a restart, renewals do not come at once."""
+        """Spread renewals by terminal: after a restart, they do not come at once."""
         return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
 
     def order(self, where: Paths) -> Arm:
@@ -67,10 +66,9 @@ class ArmedFailover:
 def failover(
     terminal: str, active: str, where: Paths, paths: Mapping[str, UplinkPath], srtt_us: int, copied: bool
 ) -> ArmedFailover | None:
-    """Return the rule to arm for a terminal, or None if there is no other usable path.
+    """`paths` are in order of preference, and `where` has the terminal's addresses on them.
 
-    `paths` are in order of preference, and `where` has the terminal's addresses on them. `srtt_us` is the active
-    path's. `copied`: the agent's end sends over every uplink.
+    `srtt_us` is the active path's. `copied`: the agent's end sends over every uplink.
     """
     others = [name for name in paths if name != active and name in where]
     alive = [name for name in others if paths[name].health is not UplinkHealth.DEAD]
@@ -84,12 +82,12 @@ def failover(
 
 
 def _patience_ms(srtt_us: int) -> int:
-    """Return the limit: TCP probes a lost tail after two round trips; the answer takes one more (RFC 8985, 7.2)."""
+    """TCP probes a lost tail after two round trips; the answer takes one more (RFC 8985, 7.2)."""
     return _stepped(max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50))
 
 
 def _patience_with_many_ms(srtt_us: int) -> int:
-    """Return the shorter limit: with many segments in flight, acknowledgements keep coming even under loss."""
+    """With many segments in flight, acknowledgements keep coming even under loss."""
     return _stepped(max(NO_PROGRESS_MANY_MS, 1.5 * srtt_us / 1000 + 50))
 
 

@@ -21,10 +21,8 @@ from typing import NamedTuple
 
 from controller.model.text import counted
 
-# Throughput: the rate that an uplink delivers, and the most that it can
-#
-# A sender with little to send shows nothing of the path. A sender that has filled its congestion window is limited by
-# the path: its rate is what the path carries, with these losses and this congestion control.
+# Throughput: a sender that has filled its congestion window is limited by the path. Its rate is what the path carries,
+# with these losses and this congestion control.
 
 LATELY_S = 3.5  # age up to which a report counts as recent
 LIMITED_REPORTS = 3
@@ -50,11 +48,9 @@ class Throughput:
     written_bps: float | None = None  # in gateway.yaml
 
     def delivered_bps(self, now: float) -> float:
-        """Return the highest rate of the recent reports."""
         return max((each.bps for each in self.reports if now - each.at < LATELY_S), default=0.0)
 
     def carries_bps(self, now: float) -> float | None:
-        """Return the measured limit of the last KNOWN_FOR_S, else the configured one, else None."""
         seen = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
         return self.limit_bps if seen else self.written_bps
 
@@ -89,7 +85,7 @@ class UplinkHealth(StrEnum):
 
 
 class Sign(StrEnum):
-    """The meaning of a piece of evidence, an input of the table below."""
+    """An input of the table below."""
 
     CLEAN = "clean"
     LOSING = "losing"
@@ -119,7 +115,7 @@ class UplinkReading:
     segments: int  # sent
     retransmits: int
     acked_bytes: int
-    stalled_ms: int  # time with data in flight and no acknowledgement; 0: data flows, or none is in flight
+    stalled_ms: int  # time with data in flight and no acknowledgement
     interval_ms: int = 1000  # since the report before
     limited: bool = False  # a sender has filled its congestion window, so the path limits it
     unslowed_bytes: int = 0  # acknowledged bytes of senders that losses do not slow
@@ -142,7 +138,7 @@ class SilentUplink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UplinkPath:
-    """Immutable state of one uplink for one terminal. Each piece of evidence returns a new value."""
+    """Immutable state of one uplink for one terminal."""
 
     health: UplinkHealth = UplinkHealth.UNKNOWN
     reason: str = "no report yet"
@@ -152,7 +148,7 @@ class UplinkPath:
     heard_at: float = 0.0  # the last report with traffic
     window: tuple[UplinkReading, ...] = ()
 
-    silent: str | None = None  # why no copies are taken to arrive by it; None: they do, or unknown
+    silent: str | None = None  # why no copies seem to arrive; None: they do, or unknown
     before: UplinkHealth = UplinkHealth.UNKNOWN  # the previous health
     throughput: Throughput = UNMEASURED
 
@@ -166,12 +162,11 @@ class UplinkPath:
 
     @property
     def loses(self) -> bool:
-        """Return whether recent reports show losses."""
         return self.health is UplinkHealth.LOSSY or (self.segments >= ENOUGH_SEGMENTS and self.loss > CLEAN_UNTIL)
 
     @property
     def slows_nobody(self) -> bool:
-        """Return whether most of the delivered bytes come from senders that losses do not slow, like BBR."""
+        """True if most delivered bytes come from senders that losses do not slow, like BBR."""
         return 2 * sum(each.unslowed_bytes for each in self.window) > sum(each.acked_bytes for each in self.window)
 
     @property
@@ -187,7 +182,7 @@ def port_seen(path: UplinkPath, up: bool, now: float) -> UplinkPath:
 
 
 def silence(path: UplinkPath, reason: str | None, now: float) -> UplinkPath:
-    """Return the state for a report on arriving copies. `reason` is None if they arrive, or nothing is known."""
+    """`reason` is None if copies arrive, or nothing is known."""
     changed = (reason is None) != (path.silent is None)
     path = replace(path, silent=reason)
     if not path.port_up or not changed:
@@ -253,7 +248,6 @@ def _delivers(reading: UplinkReading) -> str:
 
 
 def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkPath:
-    """Return the state after an agent's armed failover left the uplink."""
     if not path.port_up:
         return path
     left = replace(path, heard_at=now, window=(), clean_since=None)
@@ -262,14 +256,14 @@ def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkP
 
 
 def unheard(path: UplinkPath, reason: str, now: float) -> UplinkPath:
-    """Return the state without reporting agents: only the port's state remains known."""
+    """Only the port's state remains known."""
     if not path.port_up or (path.health is UplinkHealth.UNKNOWN and not path.window):
         return path
     return _after(replace(path, window=(), clean_since=None), Sign.SILENT, reason, now)
 
 
 def passed(path: UplinkPath, now: float) -> UplinkPath:
-    """Return the state as time passes: an uplink without traffic becomes unknown, unless its port is down."""
+    """An uplink without traffic becomes unknown, unless its port is down."""
     if path.silent is not None:
         return path
     if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:

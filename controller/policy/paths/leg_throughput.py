@@ -71,7 +71,7 @@ def by_window(leg: Leg, window_bytes: int) -> float:
 
 
 def by_loss(loss: float, rtt_ms: float, window_bytes: int) -> float:
-    """Return the limit by loss: the mean of a window that grows as Reno's or CUBIC's, whichever is faster."""
+    """Return the mean of a window that grows as Reno's or CUBIC's, whichever is faster."""
     rtt_s, most = rtt_ms / 1e3, window_bytes / SEGMENT_BYTES
     if rtt_s <= 0:
         return inf

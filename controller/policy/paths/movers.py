@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of the agent that moves a terminal's connections: one agent at most, as both ends' backup flags are OR-ed.
 
-The end that serves connections moves them one by one, if an agent of role relay holds the userspace path manager
-there. Otherwise the terminal's own agent moves them by endpoint, which reaches the terminal's connections alone.
-Flags that the terminal's end has set can only be cleared there: then the terminal's agent moves, and agents that
-serve the same connections clear theirs. An unlisted server never replaces the terminal's own agent.
+The end that serves connections moves them one by one, if an agent of role relay holds the userspace path manager there.
+Otherwise the terminal's own agent moves them by endpoint, which reaches the terminal's connections alone. Flags that
+the terminal's end has set can only be cleared there. An unlisted server never replaces the terminal's own agent.
 
-Leaving a dead path is different: either end closes its subflow, and no flag remains.
+A dead path is different: either end closes its subflow, and no flag remains.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Reach:
     role: Role
     path_manager: PathManager
     unable: str | None  # the agent's reason why it can move nothing
-    standing: TerminalConnections | None  # the terminal's connections in the agent's last report; None: none
+    standing: TerminalConnections | None  # in the agent's last report
     serves_others: bool  # it also serves MPTCP connections of other clients
     listed: bool = False  # role relay: a server in gateway.yaml, or an added relay
 
@@ -44,7 +43,7 @@ NOBODY = "no agent can move its connections"
 
 
 def choose(reaches: Iterable[Reach]) -> ReachChoice:
-    """Return the agents that move a terminal. Of several agents of its own, the first in `reaches` counts."""
+    """The first of several own agents in `reaches` counts."""
     all_of_them = list(reaches)
     serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
     own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)

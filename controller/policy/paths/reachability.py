@@ -27,7 +27,6 @@ NOISE_PER_S = 2.0  # received packets that may be broadcasts, and no return traf
 RETURN_SHARE = 0.2  # received packets per sent one; 90 % loss leaves 0.1 of a call
 CLOCK_SLACK_S = 0.05  # tolerance for counters that are read early or late
 
-# Questions
 
 ASK_EVERY_S = 0.2  # while suspect
 ASK_DEAD_EVERY_S = 1.0  # while this uplink is dead
@@ -72,8 +71,8 @@ class Question:
     number: int
     at: float
     far: bool  # addresses beyond the next hop are asked too
-    near_at: float | None = None  # time of the next hop's answer
-    far_at: float | None = None  # time of an answer from beyond it
+    near_at: float | None = None
+    far_at: float | None = None
 
     def answered(self, far: bool) -> bool:
         return (self.far_at if far else self.near_at) is not None
@@ -111,7 +110,7 @@ class UplinkReach:
     questions: tuple[Question, ...] = ()
     near_known: bool = False  # the next hop has answered since the switch connected
     far_known: bool = False  # an address beyond it has answered since then
-    returned: bool = False  # packets have returned over it
+    returned: bool = False
     rtt_s: float = 0.0  # of the last far answer
     suspect_since: float | None = None
     evidence: str = ""  # of the suspicion, for people
@@ -123,7 +122,7 @@ class UplinkReach:
 
     @property
     def busy(self) -> bool:
-        """Return whether packets leave by this uplink, beside the controller's own."""
+        """True while packets leave by it, beside the controller's own."""
         return bool(self.counts) and self.counts[-1].since(self.counts[0])[0] >= LEAST_SENT
 
 
@@ -131,7 +130,6 @@ Reach = Mapping[str, UplinkReach]  # of one site, by uplink
 
 
 def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkReach:
-    """Return the state after a reading of the port's counters."""
     new = Counts(received, sent, one.own_received, one.own_sent, now)
     if one.counts and (received < one.counts[-1].received or sent < one.counts[-1].sent):
         return replace(one, counts=(new,), suspect_since=None)  # the switch counts from 0 again
@@ -149,7 +147,6 @@ def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkRea
 
 
 def _windows(counts: tuple[Counts, ...], now: float) -> Iterator[tuple[int, int, float]]:
-    """Yield packets sent and received over the short window, and over all kept counters."""
     old = [each for each in counts if now - each.at >= WINDOW_S - CLOCK_SLACK_S]
     for first in dict.fromkeys((old[-1], old[0]) if old else ()):
         yield counts[-1].since(first)
@@ -160,18 +157,16 @@ def _returns(sent: int, received: int, over_s: float) -> bool:
 
 
 def question_sent(one: UplinkReach, number: int, packets: int, far: bool, now: float) -> UplinkReach:
-    """Return the state after a question of `packets` packets was sent."""
     kept = tuple(each for each in one.questions if now - each.at <= KEPT_FOR_S)
     return replace(one, questions=(*kept, Question(number, now, far)), own_sent=one.own_sent + packets)
 
 
 def near_question_sent(one: UplinkReach) -> UplinkReach:
-    """Return the state after a routine question to the next hop."""
     return replace(one, own_sent=one.own_sent + 1)
 
 
 def near_answered(one: UplinkReach, now: float) -> UplinkReach:
-    """Return the state after the next hop answered. ARP has no numbers: the last question counts as answered."""
+    """ARP has no numbers: the last question counts as answered."""
     questions = one.questions
     if questions and not questions[-1].answered(far=False):
         questions = (*questions[:-1], replace(questions[-1], near_at=now))
@@ -179,7 +174,6 @@ def near_answered(one: UplinkReach, now: float) -> UplinkReach:
 
 
 def far_answered(one: UplinkReach, number: int, now: float) -> UplinkReach:
-    """Return the state after an address beyond the next hop answered."""
     found = next((each for each in one.questions if each.number == number and each.far), None)
     if found is None:
         return one
@@ -191,7 +185,6 @@ def far_answered(one: UplinkReach, number: int, now: float) -> UplinkReach:
 
 
 def due(reach: Reach, now: float) -> tuple[str, ...]:
-    """Return the uplinks that are due for a question."""
     if len(reach) < 2:
         return ()
     return tuple(name for name, one in reach.items() if _is_due(name, one, reach, now))
@@ -217,13 +210,12 @@ def _asked_since(one: UplinkReach, since: float) -> int:
 
 
 def _waits(one: UplinkReach, since: float, now: float) -> bool:
-    """Return whether an answer is late. Only then are the other uplinks asked, because that may cost money."""
+    """The other uplinks are asked only once an answer is late, because that may cost money."""
     late = (each for each in one.questions if each.at >= since and now - each.at + CLOCK_SLACK_S >= ASK_EVERY_S)
     return not all(each.answered(bool(one.targets)) for each in late)
 
 
 def judged(reach: Reach, now: float) -> dict[str, UplinkReach]:
-    """Return the states that follow from the answers so far."""
     return {name: _judged(name, one, reach, now) for name, one in reach.items()}
 
 
@@ -264,13 +256,11 @@ def _named(one: UplinkReach) -> str:
 
 
 def _answer_counts(one: UplinkReach, far: bool, since: float, now: float) -> AnswerCounts:
-    """Count the last settled questions since `since`."""
     settled = list(_settled(one, far, since, now))[-LAST_JUDGED:]
     return AnswerCounts(sum(settled), len(settled) - sum(settled))
 
 
 def _settled(one: UplinkReach, far: bool, since: float, now: float) -> Iterator[bool]:
-    """Yield, for each settled question since `since`, whether it was answered."""
     for each in one.questions:
         if each.at >= since and each.far >= far and (each.answered(far) or _is_lost(each, one, far, now)):
             yield each.answered(far)
@@ -281,7 +271,6 @@ def _is_lost(question: Question, one: UplinkReach, far: bool, now: float) -> boo
 
 
 def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, AnswerCounts] | None:
-    """Return another uplink over which answers arrive, or None."""
     found = ((name, _answer_counts(each, far, since, now)) for name, each in others.items())
     return next(((name, there) for name, there in found if there.works), None)
 
@@ -306,6 +295,5 @@ def _revived(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkRea
 
 
 def _last_are(one: UplinkReach, answered: bool, far: bool, since: float, now: float) -> bool:
-    """Return whether the last BACK_AFTER settled questions were all answered, or all lost."""
     settled = list(_settled(one, far, since, now))
     return len(settled) >= BACK_AFTER and all(each is answered for each in settled[-BACK_AFTER:])

@@ -34,10 +34,9 @@ class Candidate:
 
 
 def believed(direct: Leg, near: Leg, far: Leg) -> Leg:
-    """Return the far leg as far as the gateway's own measurements allow it.
+    """Only the relay measures the far leg, and a false round trip would attract connections.
 
-    Only the relay measures the far leg, and a false round trip would attract connections. The gateway measured the
-    other two sides of the triangle, so the far leg counts as their difference at least.
+    The gateway measured the other two sides of the triangle, so the far leg is at least their difference.
     """
     return replace(far, rtt_ms=max(far.rtt_ms, direct.rtt_ms - near.rtt_ms))
 
@@ -95,7 +94,7 @@ def surviving(direct: Leg, candidates: Iterable[Candidate], filters: Filters = P
 
 
 def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """Return whether a relay passes the first filter, by numbers of routers."""
+    """Apply the paper's first filter, by numbers of routers."""
     if len(candidate.far.routers) > len(direct.routers):
         return False
     # Section 4.3.1 of the paper uses the name RN_near for this ratio, and defines it nowhere.
@@ -104,22 +103,22 @@ def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> boo
 
 
 def distances(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """Return whether a relay passes the second filter, by R_near, the shared router nearest to the sender.
+    """Apply the second filter, by R_near, the shared router nearest to the sender.
 
     With p = 0.0 the first filter passes relays that share no router. They have no R_near, a case that the paper leaves
-    open, and fail here. With x = 0.9 R_near must be close to the receiver: the two ways may meet only late.
+    open, and fail here. With x = 0.9 the two ways may meet only late.
     """
     ratio = near_ratio(direct, candidate)
     return ratio is not None and filters.x <= ratio <= filters.y
 
 
 def shared_ratio(direct: Leg, candidate: Candidate) -> float | None:
-    """Return RN_same / RN_sd, or None without routers on the direct way."""
+    """Return RN_same / RN_sd."""
     return len(_shared(direct, candidate)) / len(direct.routers) if direct.routers else None
 
 
 def near_ratio(direct: Leg, candidate: Candidate) -> float | None:
-    """Return the RTT of R_near / RTT_sd, or None without a router on both ways."""
+    """Return the RTT of R_near / RTT_sd."""
     shared = _shared(direct, candidate)
     return shared[0].rtt_ms / direct.rtt_ms if shared and direct.rtt_ms > 0 else None
 
@@ -127,10 +126,7 @@ def near_ratio(direct: Leg, candidate: Candidate) -> float | None:
 def predicted(
     direct: Leg, candidates: Iterable[Candidate], present: Sequence[str] = (), window_bytes: int = WINDOW_BYTES
 ) -> RelaySelection:
-    """Return the relay with the highest predicted throughput, or direct if that is faster.
-
-    `present` is the choice in force. It stays unless another one is better by the factor WORTH.
-    """
+    """Keep `present`, the choice in force, unless another is better by the factor WORTH."""
     return parallel(direct, candidates, present=present, window_bytes=window_bytes, most=1)
 
 
@@ -143,10 +139,10 @@ def parallel(
     window_bytes: int = WINDOW_BYTES,
     uplink_bps: float | None = None,
 ) -> RelaySelection:
-    """Return up to `most` relays, each of which adds enough throughput.
+    """All relays share the sender's own uplink, like direct traffic.
 
-    All of them share the sender's own uplink, like direct traffic. While its rate is unknown, a second relay is
-    predicted to add nothing."""
+    While its rate is unknown, a second relay is predicted to add nothing.
+    """
     direct = replace(direct, bandwidth_bps=_least(direct.bandwidth_bps, uplink_bps))
     alone = throughput(direct, window_bytes)
     if direct.age_s > OLD_S:
@@ -171,10 +167,7 @@ def parallel(
 
 
 def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES) -> LegThroughput | None:
-    """Return the predicted throughput by this relay: that of the slower leg, less for a busy relay.
-
-    The result is None if the relay is draining, a leg's figures are old, or neither load nor overhead is known.
-    """
+    """Return the throughput of the slower leg, less for a busy relay."""
     legs = (candidate.near, candidate.far)
     if candidate.draining or any(leg.age_s > OLD_S for leg in legs):
         return None
@@ -191,9 +184,9 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
-    """Return the leg with missing figures from the direct way, and with the relay's overhead.
+    """The overhead is for two passes through the relay.
 
-    The overhead is for two passes through the relay. On each leg one pass delays the data, and so the open window.
+    On each leg one pass delays the data, and so the open window.
     """
     return replace(
         leg,
@@ -231,7 +224,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 def _shared(direct: Leg, candidate: Candidate) -> list[LegRouter]:
-    """Return routers of the direct way that are also on the far leg, nearest to the sender first."""
+    """The router nearest to the sender comes first."""
     there = {router.name for router in candidate.far.routers}
     return [router for router in direct.routers if router.name in there]
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The uplinks of a terminal's packets, derived from its addresses: for evidence, and for the ends of its paths.
+"""The uplinks of a terminal's packets, derived from its addresses.
 
-Packets to an address of a subflow subnet arrive by that subnet's uplink, whatever the mode: return routes lead there.
-Packets from the terminal leave by its mode. A terminal whose addresses are all of one uplink has no path to choose: all
-its evidence counts for its active uplink.
+Packets to an address of a subflow subnet arrive by that subnet's uplink in any mode: return routes lead there. A
+terminal whose addresses are all of one uplink has no path to choose: its evidence counts for its active uplink.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def way(site: Site, terminal: Terminal, wanted: Wanted) -> TerminalUplinks:
 
 
 def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
-    """Return a key that changes with the uplinks of a terminal's packets. `usable` are up and get copies."""
+    """Return a key that changes with the uplinks. `usable` are up and get copies."""
     found = way(site, terminal, wanted)
     if found.leaves is Leaves.BY_OWN:
         return "each over its own"
@@ -70,7 +69,7 @@ def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[st
 
 
 def _leaves(mode: Mode, copied: bool) -> Leaves:
-    """Return how traffic leaves. `copied`: mode bicast copies it."""
+    """`copied` means that mode bicast copies the traffic."""
     if mode is Mode.OFF:
         return Leaves.BY_OWN
     return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
@@ -81,7 +80,7 @@ def _holds_tcp(traffic: TrafficClass) -> bool:
 
 
 def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
-    """Return the paths of one terminal's addresses: none, or at least two uplinks."""
+    """Return no paths, or at least two."""
     found: dict[str, tuple[str, ...]] = {}
     for at in addresses:
         uplink = site.subnet(at.subnet).uplink
@@ -91,7 +90,7 @@ def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
 
 
 def homes(sites: tuple[Site, ...]) -> dict[str, tuple[AddressOwner, ...]]:
-    """Return the homes of each address. An address may be in several sites."""
+    """An address may be in several sites."""
     found: dict[str, tuple[AddressOwner, ...]] = {}
     for site in sites:
         for terminal in site.terminals:
@@ -106,13 +105,13 @@ def homes(sites: tuple[Site, ...]) -> dict[str, tuple[AddressOwner, ...]]:
 
 
 def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
-    """Return the uplinks with next hops for all of the terminal's families, in order of preference."""
+    """Return uplinks with next hops for all of its families, in order of preference."""
     families = {Family.of(at.address) for at in terminal.addresses}
     return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
 
 
 def rides_none(home: AddressOwner, remote: str) -> bool:
-    """Return whether TCP to `remote` uses no uplink: it stays inside, or is intercepted and the host connects."""
+    """TCP to `remote` stays inside, or is intercepted and the host connects."""
     if _stays_inside(home.site, remote):
         return True
     return home.terminal.relayed and not home.by_relay and _is_taken(home.site, remote)
