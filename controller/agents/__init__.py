@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents as every feature sees them: the session, the order slot, and the ownership of addresses."""
+"""Agents: session, order slot, and ownership of addresses."""

@@ -37,10 +37,7 @@ from controller.protocol.reports import (
     Role,
 )
 
-# Armed failovers of one agent
-#
-# A failover counts once. If its message crossed an order on the way, it belongs to the failover armed before that
-# order.
+# A failover counts once. If its message crossed an order, it belongs to the failover armed before that order.
 
 CROSSED_S = 5.0  # an agent moves the connections before it reports the failover
 
@@ -57,11 +54,11 @@ class Armed:
 
 
 class Arms:
-    """The armed failovers of one agent, by terminal."""
+    """The armed failovers of one agent."""
 
     def __init__(self) -> None:
         self._armed: dict[str, Armed] = {}
-        self._before: dict[str, Armed] = {}  # before the last order, with the time of that order
+        self._before: dict[str, Armed] = {}  # before the last order, at its time
         self._known: set[str] = set()  # armed or fired in this session
 
     def __iter__(self) -> Iterator[str]:
@@ -118,9 +115,9 @@ log = logging.getLogger(__name__)
 PERIOD_S = 1.0
 GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # orders run one by one, a few seconds each
-REMEMBERED = 8  # per terminal; fewer fire between two reports
-MOVES = "mptcp"  # capability: move connections
-NOT_OF_ROLE = {  # capabilities that the role does not need
+REMEMBERED = 8  # fewer fire between two reports
+MOVES = "mptcp"
+NOT_OF_ROLE = {
     Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
     Role.GATEWAY: {CAPS, CLAMPS, NARROWS, MOVES, RELAYS},
     Role.RELAY: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES},
@@ -156,17 +153,17 @@ class Agent:
         self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
         self.listed = False  # in gateway.yaml, or added as a relay
-        self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
+        self.unconfirmed: frozenset[str] = frozenset()  # no other agent confirms their connections
         self.serves_strangers = False  # MPTCP connections of hosts outside the configuration
         self.homes: dict[str, AddressOwner] = {}  # by address: terminals on this host
         self.owns: tuple[str, ...] = ()  # their names
-        self.concerns: frozenset[str] = frozenset()  # terminals whose connections it reports
-        self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
+        self.concerns: frozenset[str] = frozenset()  # terminals
+        self.owns_nobody: str | None = None  # or not for all of its own
         self.arms = Arms()
         self._doubted = False  # it reported an unarmed failover in this session
         self._waiting: dict[int, Waiting] = {}
-        self._preferring: dict[str, int] = {}  # by terminal: the last directive to move it
-        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: last fired failovers
+        self._preferring: dict[str, int] = {}  # last directive to move a terminal
+        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal
 
     @property
     def alive(self) -> bool:
@@ -273,7 +270,7 @@ class Agent:
             yield self.order(Disarm(terminal), terminal, tickets, now)
 
     def repeats(self, event: FailoverFired) -> bool:
-        """Return whether this is a repetition: agents repeat unacknowledged events after a broken stream."""
+        """Return whether the agent repeats an event that was unacknowledged when its stream broke."""
         before = self._fired_at_us.get(event.name, ())
         if event.at_us in before:
             return True
@@ -289,7 +286,7 @@ class Agent:
         return self.arms.fired(terminal, arming, now)
 
     def doubt(self, event: FailoverFired) -> None:
-        """Log an unarmed failover once per session, as the agent controls how often it reports one."""
+        """Log an unarmed failover once per session: the agent controls the rate."""
         if not self._doubted:
             message = (
                 "agent %s reports that the failover %r fired, which is not armed there; this report and "

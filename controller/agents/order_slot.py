@@ -20,8 +20,8 @@ Order = TypeVar("Order")
 class OrderSlot(Generic[Order]):
     def __init__(self, event: AgentOpened, capability: str) -> None:
         lacking = (one.reason for one in event.capabilities if one.name == capability and not one.available)
-        self.unable: str | None = next(lacking, None)  # the reason
-        self.refused: str | None = None  # the reason
+        self.unable: str | None = next(lacking, None)
+        self.refused: str | None = None
         self._ordered: Order | None = None
         self._ordered_at = 0.0
         self._directive: int | None = None  # unanswered

@@ -28,7 +28,7 @@ class AgentScope(NamedTuple):
 class AddressIndex:
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._homes = homes(sites)
-        self._by_relay: dict[str, dict[str, AddressOwner]] = {}  # by site: addresses on the gateway's host
+        self._by_relay: dict[str, dict[str, AddressOwner]] = {}  # by site
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home
@@ -77,19 +77,19 @@ class AddressIndex:
 
 # Arbitration between agents with one terminal's addresses
 #
-# An agent speaks only for the terminal in its certificate. The agent named like the terminal wins while it is
-# connected, otherwise the first to connect.
+# An agent speaks only for the terminal in its certificate. The agent of that name wins while it is connected, otherwise
+# the first.
 
 
 class OwnershipArbiter:
-    """The owners of terminals among the connected agents."""
+    """The owners of terminals."""
 
     def __init__(self, residents: AddressIndex) -> None:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
         self._bound: dict[str, str] = {}  # by agent, from the certificate
         self._homes: dict[str, dict[str, AddressOwner]] = {}  # by agent: the claimed terminal, by address
-        self._claimants: dict[str, dict[str, None]] = {}  # by terminal, in order of connection
+        self._claimants: dict[str, dict[str, None]] = {}  # by terminal, first come first
 
     def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
         """Return the agents whose terminals may have changed."""
@@ -115,7 +115,6 @@ class OwnershipArbiter:
         return changed
 
     def homes(self, agent: str) -> dict[str, AddressOwner]:
-        """Return the addresses of the terminals that the agent speaks for."""
         homes = self._homes[agent]
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 
@@ -144,12 +143,11 @@ class OwnershipArbiter:
 
 # Confirmation: a server's report counts if the agent of the terminal or of its gateway reports the same connection
 #
-# Both addresses and ports must agree, and the server's address must be the claimant's own. Servers in gateway.yaml need
-# no confirmation.
+# Addresses and ports of both ends must agree, and the server's address must be the claimant's own. Servers in
+# gateway.yaml need no confirmation.
 #
-# A connection counts from its second report on, because a reading is the difference of two. A claim that the terminal's
-# own side does not report was a guess. Guesses are remembered, so that a server cannot find a connection by new guesses
-# in each report.
+# A claim counts from its second report on, because a reading is the difference of two. A claim that the terminal's own
+# side does not report was a guess. Guesses are remembered: new ones in each report would find a connection at last.
 
 KEPT_S = 3.5  # both ends report each second, but not simultaneously
 GUESSES_KEPT_S = 300.0
@@ -176,15 +174,15 @@ class ConnectionClaim:
 
     def __init__(self, now: float) -> None:
         self.first = self.last = now
-        self.repeated = False  # in more than one report
+        self.repeated = False
         self.agrees = False  # with a recent report of the terminal's side
-        self.confirmed = False  # by such a report at some time
+        self.confirmed = False  # at some time
 
 
 class OwnSideReports:
     def __init__(self) -> None:
         self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: times by key, its own end first
-        self._reported_at: dict[str, float] = {}  # by terminal, its own side
+        self._reported_at: dict[str, float] = {}  # by terminal
         self._claims: dict[
             tuple[str, str], dict[SubflowKey, ConnectionClaim]
         ] = {}  # by server and terminal, oldest first
@@ -195,7 +193,7 @@ class OwnSideReports:
         self._claims = {pair: claims for pair, claims in self._claims.items() if pair[1] in self._seen}
 
     def report(self, event: Reported, homes: Mapping[str, AddressOwner], now: float) -> None:
-        """Record a report of the terminals' own side. `homes`: addresses that the agent speaks for."""
+        """Record a report of the terminals' own side, with the addresses that its agent speaks for."""
         keys = [subflow.key for connection in event.connections for subflow in connection.subflows]
         if event.capping is not None:
             keys += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core: events in, effects out. It holds every switch, agent and override, and the configuration in force.
+"""The core: every switch, agent and override, and the configuration in force.
 
 It runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, gRPC or HTTP.
 """
@@ -51,8 +51,6 @@ from controller.switches.switch import Switch, Switches
 
 log = logging.getLogger(__name__)
 
-# Decisions that gateways have not applied yet
-#
 # One compilation serves many decisions: a dead path may move hundreds of terminals.
 
 APART_S = 0.05
@@ -288,8 +286,8 @@ class Core:
     def _copy(self, now: float) -> Iterator[CoreEffect]:
         """Update copies after a change at a peer site.
 
-        A site copies all packets only while its peer site eliminates copies. An uplink without incoming copies counts
-        as dead.
+        A site copies everything only while its peer site eliminates copies. An uplink without incoming copies counts as
+        dead.
         """
         yield from self.peer_sites.tend(now)
         if self._others_eliminate(now):
@@ -306,10 +304,9 @@ class Core:
             yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
 
     def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
-        """Return the dead uplinks of a site with the reasons.
+        """Return the dead uplinks with the reasons.
 
-        None: the switch is not connected, or never found a dead uplink. Policies then leave terminals without an agent
-        alone.
+        None: the switch is not connected, or never found one. Policies then leave terminals without an agent alone.
         """
         switch = self.switches.get(site.dpid)
         if switch is None or switch.session is None:
@@ -320,7 +317,7 @@ class Core:
         return found if site.home in self._moves_by_switch else None
 
     def _others_eliminate(self, now: float) -> bool:
-        """Return whether the sites that eliminate copies changed since the last call."""
+        """Return whether the eliminating sites changed since the last call."""
         changed = self.peer_sites.changed(now)
         if changed:
             self.wanted = replace(self.wanted, once=self.peer_sites.once)
@@ -401,7 +398,7 @@ class Core:
         log.error("the configuration was refused; the last valid one stays in force: %s", error)
 
     def want(self, wanted: Wanted) -> bool:
-        """Return whether the overrides changed anything."""
+        """Return whether anything changed."""
         wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # decisions may have changed since
         changed, self.wanted = wanted != self.wanted, wanted
         return changed

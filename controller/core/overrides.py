@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The execution of overrides: modes, active uplinks and relays take effect at once."""
+"""The execution of overrides, which take effect at once."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def set_mode(
 ) -> tuple[Wanted, list[tuple[Site, str]]]:
     """Return the new state and a sentence for each terminal.
 
-    Without a class, the mode is for traffic outside classes with their own mode. Without a mode, the configuration
-    decides, also after it changes.
+    Without a class, the mode is for traffic outside classes with own modes. Without a mode, the configuration decides,
+    also after it changes.
     """
     keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
     if mode is None:
@@ -63,7 +63,7 @@ def set_mode(
 
 
 def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
-    """Return whether none of the terminal's traffic follows the active uplink."""
+    """Return whether no traffic follows the active uplink."""
     modes = (wanted.mode(terminal), *(wanted.mode_of(terminal, each.name) for each in site.named))
     return all(mode is Mode.OFF for mode in modes)
 
@@ -99,7 +99,7 @@ class Done:
 
 
 def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
-    """Raise Impossible, and change nothing, if one of the terminals cannot have the uplink."""
+    """Raise Impossible, and change nothing, if one terminal cannot have the uplink."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
         choice = steering.choice(terminal.name, uplink, now)
@@ -136,7 +136,7 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
     return Done(after, sentences, entries, moved)
 
 
-# features/relays/requests.py decides what a request about relays changes; of_relays() applies it.
+# features/relays/requests.py decides what such a request changes; of_relays() applies it.
 
 
 def mode(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The edges: all files, sockets, clocks, threads and frameworks. Each folder hides one technology."""
+"""The edges: files, sockets, clocks, threads and frameworks. Each folder hides one technology."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of gateway.yaml as frozen values, and the error of a bad configuration.
+"""The contents of gateway.yaml as frozen values.
 
         terminals                    site                        uplinks
 
@@ -8,8 +8,9 @@
     laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
                              └───────────────────┘
 
-A subnet with an uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A site that mirrors another
-is the far end of its uplinks: packets to its terminals return by the uplinks on which their packets left.
+A subnet with an uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A site may mirror another
+one, as the far end of that site's uplinks. Packets to that site's terminals then return by the uplinks on which their
+packets left.
 """
 
 from __future__ import annotations
@@ -162,13 +163,13 @@ class Site:
     peer_of: str | None = None  # the peer site that this site mirrors
     other_end: str | None = None  # the peer site, in either direction
     returned: tuple[Returned, ...] = ()  # of the mirrored site's terminals
-    named: tuple[TrafficClass, ...] = ()  # disjoint classes with own modes; `bicast` has the rest
+    named: tuple[TrafficClass, ...] = ()  # disjoint, with own modes; `bicast` has the rest
     named_there: tuple[TrafficClass, ...] = ()  # of the mirrored site
     networks_there: tuple[Network, ...] = ()  # of the peer site's uplinks and subnets
     relaying: RelayConfig | None = None  # None: no TCP is relayed
 
     def __hash__(self) -> int:
-        """Hash two fields: caches look sites up often, and hashing 250 terminals is slow."""
+        """Hash two fields: hashing 250 terminals at each look-up is slow."""
         return hash((self.dpid, self.name))
 
     def uplink(self, name: str) -> Uplink:
@@ -238,7 +239,7 @@ class Config:
     servers: tuple[str, ...] = ()  # agents whose reports need no confirmation
 
     def dpids(self, site: Site) -> tuple[int, ...]:
-        """Return the dpids that an override for this site's terminals concerns."""
+        """Return the dpids that an override for the site concerns."""
         other = self.other_end(site)
         return (site.dpid, other.dpid) if other is not None and other.peer_of else (site.dpid,)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state beside the configuration: overrides, kept decisions, and observations."""
+"""Overrides, kept decisions and observations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RelayOverride:
 
     address: Address  # for gateways
     port: int  # TCP
-    allowed: tuple[PortRange, ...] = WEB  # destination ports
+    allowed: tuple[PortRange, ...] = WEB  # destinations
     congestion: str | None = None  # None: the kernel's default
     draining: bool = False  # it gets no new connections
     number: int = 0  # unique among relays
@@ -121,7 +121,7 @@ class Wanted:
         return any(uplink.name not in barred for uplink in site.uplinks if uplink.name != active)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
-        """Return the override, the decision or the default. An override waits for an uplink that is not in the file."""
+        """Return the override, the decision or the default. An override waits for its uplink to be in the file."""
         return self.standing(site, terminal) or terminal.default_uplink
 
     def wished(self, site: Site, terminal: Terminal) -> str | None:

@@ -3,8 +3,8 @@
 
     terminal ── bridge ── port ═ host ═ a port for each uplink ── bridge ── uplinks ── relays
 
-Each port is one end of a pair of devices, which the agent makes. The host has an address for each relayed terminal in
-each uplink's relaying network. The bridge treats these as the terminal's: its mode, active uplink and classes apply.
+The agent makes each port as one end of a pair of devices. The host has an address for each relayed terminal in each
+uplink's relaying network. To the bridge these are the terminal's: mode, active uplink and classes apply.
 """
 
 from __future__ import annotations
@@ -64,5 +64,4 @@ class RelayConfig:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Return the families whose TCP is intercepted."""
         return tuple(Family.of(own) for own in self.uplinks[0].gateways)

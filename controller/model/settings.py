@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own settings in gateway.yaml: listeners, TLS, agents and the state file."""
+"""The controller's own settings in gateway.yaml."""
 
 from __future__ import annotations
 

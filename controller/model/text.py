@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counted nouns and shortened texts in sentences for people."""
+"""Words for people."""
 
 from __future__ import annotations
 

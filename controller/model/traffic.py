@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic: address families, protocols and the classes that gateway.yaml names."""
+"""Traffic: families, protocols and classes."""
 
 from __future__ import annotations
 

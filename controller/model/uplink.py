@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An uplink: its port, next hops, tunnel, and limits of copies."""
+"""An uplink in gateway.yaml."""
 
 from __future__ import annotations
 

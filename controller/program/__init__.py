@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a switch: compilation of a site into flows and groups, and the difference of two programs."""
+"""The program of a switch: compilation, and difference of two programs."""

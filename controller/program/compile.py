@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiler: it turns a site and its known state into the program of the site's switch.
 
-    0 ENTRY   by ingress port: ARP, pings and neighbour discovery are answered. Packets for the gateway's MAC go on, if
-              the source is the terminal's, or comes from outside and is no inside address
-    1 ROUTE   by destination: packets for a terminal go to its delivery group, from either side. TCP of
-              relayed terminals that would leave goes to the host
-    2 LEAVE   by terminal and class: to the group that sends to uplinks. Packets for a terminal of the mirrored site
-              leave as that terminal's packets arrive; packets of such terminals to the internet go to the exit
-    3, 4      the second halves of replies
-    10..17    one table for each uplink with limits, which counts and meters copies
+    ENTRY   packets for the gateway's MAC go on, if the source is the terminal's, or comes from outside and is no inside
+            address
+    ROUTE   packets for a terminal go to its delivery group, from either side. TCP of relayed terminals that would leave
+            goes to the host
+    LEAVE   packets for a terminal of the mirrored site leave as that terminal's packets arrive; packets of such
+            terminals to the internet go to the exit
 
 Flows depend on the configuration and the ports' numbers alone. Frequent changes are in groups (mode, active uplink, an
 uplink's state, a learned MAC) and in meters (the rest of a budget). So a change is one message for each group, and no
 packet meets half a change.
 
-The compiler is pure: no OpenFlow library and no clock. It caches what did not change.
+The compiler is pure: no OpenFlow library and no clock. It caches what did not change. tables.py lists all tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The groups of a terminal's address: delivery to it, and the uplinks by which its packets leave.
+"""The groups of a terminal's address: delivery to it, and the uplinks of its packets.
 
-Groups have names for people and ids for switches. Both stay when other terminals come and go.
+Groups have names for people and ids for switches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKi
 def numbered(names: Iterable[str]) -> dict[str, int]:
     """Return a group id for each name. It is drawn from the name, so it stays when other terminals come and go.
 
-    Names with the same id are resolved in alphabetical order.
+    Equal draws are resolved in alphabetical order.
     """
     taken: dict[int, str] = {}
     for name in sorted(names):
@@ -141,7 +141,6 @@ def _named(site: Site) -> Mapping[str, GroupName]:
 
 
 def _shared_ports(site: Site) -> set[str]:
-    """Return the ports with several terminals in several subnets."""
     terminals: dict[str, set[str]] = {}
     subnets: dict[str, set[str]] = {}
     for terminal in site.terminals:
@@ -167,7 +166,7 @@ def _returning(returned: Returned, traffic: TrafficClass) -> str:
     return f"{returned.terminal.name} {traffic.name} back to {returned.address}"
 
 
-# Groups of uplinks, one for each class of a terminal's address
+# Groups of uplinks
 
 MOST_KEPT = 1 << 15  # cached addresses: most changes concern one
 

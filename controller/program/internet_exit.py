@@ -3,7 +3,6 @@
 
     ENTRY   at the exit's port, packets with a source outside both sites go straight to LEAVE: they can only be for the
             other site's terminals
-    LEAVE   packets of the other site's terminals to the internet go to the exit
 
 Addresses at either site or between the two are never on the internet.
 """

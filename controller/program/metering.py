@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables that count and meter copies, one for each uplink with limits.
 
-Only copies pass here. The one flow counts them, or its meter, which counts what passes. A meter that drops a packet
-ends all later buckets too, so metered copies leave last.
+The one flow counts them, or its meter, which counts what passes. A meter that drops a packet ends all later buckets
+too, so metered copies leave last.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     NEIGHBOUR  by the address asked for: the second half, and back out of the port. The address's own port gets no
                reply: the terminal answers there, also in duplicate address detection (RFC 5227)
 
-Such terminals believe that they share a link. The gateway replies with its own MAC and routes between
-them, even with no controller alive. One flow for each port and two for each address are enough.
+Such terminals believe that they share a link. The gateway replies with its own MAC and routes, even with no controller
+alive. One flow per port and two per address are enough.
 """
 
 from __future__ import annotations

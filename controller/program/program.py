@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a switch as plain values: flows, groups, meters and counters.
+"""The program of a switch as plain values.
 
 Field names are OpenFlow's (`eth_dst`, `ipv4_src`, ...). Values have one canonical form, so that a program read back
 compares equal to the one that was sent:
@@ -33,8 +33,7 @@ def fields(**values: Value) -> Fields:
 def written(value: IPv4Address | IPv4Network | IPv6Address | IPv6Network) -> str:
     """Return the canonical form of an address or a network.
 
-    A switch returns a network of one address as the address. Python versions differ in writing IPv6 addresses with
-    dots.
+    A network of one address is the address, as in switches. Python versions differ in writing IPv6 addresses with dots.
     """
     if isinstance(value, IPv4Network | IPv6Network) and value.num_addresses == 1:
         value = value.network_address
@@ -180,7 +179,7 @@ class Installed:
     bucket_counters: Mapping[int, tuple[PacketCounters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
     meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes since the meter's last modification
-    meter_packets: Mapping[int, int] = field(default_factory=dict)  # likewise
+    meter_packets: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

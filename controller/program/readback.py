@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state in installed groups: learned MACs, and the terminal whose packets a group counts."""
+"""The state in installed groups: learned MACs and counted terminals."""
 
 from __future__ import annotations
 

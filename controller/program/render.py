@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs and changes in the syntax of ovs-ofctl, for a bridge without a controller and for people.
+"""Programs in the syntax of ovs-ofctl, for a bridge without a controller and for people.
 
 Ports are written by name, so a file fits every bridge with these names.
 """
@@ -125,7 +125,6 @@ class Renderer:
         return f"cookie={COOKIE:#x},{self.place(flow.key)} actions={self._does(flow)}"
 
     def place(self, key: FlowKey) -> str:
-        """Return the key that identifies a flow on its bridge."""
         table, priority, match = key
         return f"table={table},priority={priority}" + "".join(f",{self._field(*each)}" for each in match)
 

@@ -2,7 +2,7 @@
 """Flows that answer ARP, neighbour discovery and pings for the gateway's own addresses.
 
 A neighbour solicitation takes two tables: OpenFlow writes the fields of an advertisement only after a flow has matched
-an advertisement. Duplicate address detection is left to the app: its answer needs an option that the question lacks.
+one. Duplicate address detection is left to the app: its answer needs an option that the question lacks.
 
 Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation goes to the
 app, which advertises, and returns as the gateway's own solicitation of the asker. The asker learns the MAC from its

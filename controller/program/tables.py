@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a switch's program, and the priorities of their flows.
 
-In each table, from ENTRY on, the matching flow with the highest priority applies. A packet without one is dropped.
+A packet that matches no flow is dropped.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ EXIT_FORWARD_PRIORITY = 6  # others from the internet: to LEAVE
 
 # ROUTE
 OWN_PRIORITY = 50  # drops packets to the gateway's own addresses
-BACK_PRIORITY = 45  # to a terminal behind the ingress port
-TERMINAL_PRIORITY = 40  # to a terminal
+BACK_PRIORITY = 45  # by the ingress port
+TERMINAL_PRIORITY = 40
 INSIDE_PRIORITY = 30  # drops inside addresses of no terminal
 UNROUTED_PRIORITY = 20  # drops addresses that no router forwards
 EXCEPTED_PRIORITY = 18  # networks that relaying excepts: to LEAVE
 INTERCEPT_PRIORITY = 14  # TCP of a relayed terminal: to the host
-OUTSIDE_PRIORITY = 10  # to LEAVE
+OUTSIDE_PRIORITY = 10
 
 # LEAVE
 EXIT_DROP_PRIORITY = 60  # drops packets from an uplink to either site, where the site has an exit

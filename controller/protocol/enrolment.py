@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enrolment: the role and terminal that a token binds, and requests about agents.
+"""Enrolment: the role and terminal of a token, and requests about agents.
 
 | the name is                                            | its role |
 |---|---|
@@ -7,7 +7,7 @@
 | a site of gateway.yaml                                 | gateway  |
 | in `servers` of gateway.yaml, or a relay (`relay add`) | relay    |
 
-Any other name has the role that `enroll NAME --role` gives.
+`enroll NAME --role` gives other names a role.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Credential:
     """An agent's valid certificate."""
 
     role: Role
-    sha256: bytes  # certificate, DER
+    sha256: bytes  # DER
     key_sha256: bytes  # SubjectPublicKeyInfo, DER
 
 
@@ -44,7 +44,6 @@ class Binding:
 
     @property
     def uri(self) -> str:
-        """Return the URI of this binding in a certificate."""
         return PREFIX + self.role.value + (f":{self.terminal}" if self.terminal is not None else "")
 
     def __str__(self) -> str:
@@ -52,7 +51,6 @@ class Binding:
 
 
 def parsed(uri: str) -> Binding | None:
-    """Return None for another kind of URI."""
     if not uri.startswith(PREFIX):
         return None
     role, colon, terminal = uri.removeprefix(PREFIX).partition(":")
@@ -62,12 +60,12 @@ def parsed(uri: str) -> Binding | None:
 
 
 def of_agent(name: str, role: Role, terminal: str | None = None) -> Binding:
-    """Bind a terminal's agent to the terminal of its own name by default."""
+    """Return a binding, by default to the terminal of the agent's own name."""
     return Binding(role, terminal or name) if role is Role.TERMINAL else Binding(role)
 
 
 def bound(config: Config, relays: Collection[str], name: str, role: Role | None, terminal: str | None) -> Binding:
-    """Return a new token's binding, or raise Impossible. `role` and `terminal` are requested ones."""
+    """Return a new token's binding for the requested role and terminal, or raise Impossible."""
     known = dict(_roles(config, relays, name))
     if terminal is not None:
         _check_terminal(config, name, role, terminal)
@@ -87,7 +85,6 @@ def bound(config: Config, relays: Collection[str], name: str, role: Role | None,
 
 
 def _roles(config: Config, relays: Collection[str], name: str) -> list[tuple[Role, str]]:
-    """Return the roles of a name, each with its place."""
     found = []
     if any(terminal.name == name for site in config.sites for terminal in site.terminals):
         found.append((Role.TERMINAL, "a terminal of gateway.yaml"))
@@ -109,8 +106,6 @@ def _check_terminal(config: Config, name: str, role: Role | None, terminal: str)
     if name in names and terminal != name:
         raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for it, not for {terminal}")
 
-
-# Requests about agents
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # of an agent
 CONTROLLER = "bicast-controller"  # TLS name for agents, independent of addresses
@@ -134,7 +129,7 @@ class Invited:
 
 class EnrolmentState(StrEnum):
     INVITED = "invited"  # it has a token and never joined
-    AWAY = "away"  # joined, not connected
+    AWAY = "away"
     CONNECTED = "connected"
     REVOKED = "revoked"  # and not joined again
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders to agents, as values, and the numbers of all orders, including those to switches.
+"""Orders to agents, and the numbers of all orders, including those to switches.
 
-`directive` numbers one order and comes back with its result.
+`directive` numbers one order and comes back with its result. `name` is the uplink's in orders about paths.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Eliminate:
 
 @dataclass(frozen=True, slots=True)
 class TunnelOrder:
-    name: str  # the uplink's
-    port: str  # network device to create
+    name: str
+    port: str  # device to create
     vni: int
     udp_port: int
     device: str | None  # None: by the routes
@@ -136,11 +136,11 @@ class MeasuredWay:
 
 @dataclass(frozen=True, slots=True)
 class HealthPath:
-    name: str  # the uplink's
+    name: str
     way: MeasuredWay
     port: int  # the other end's
-    number: int  # of the session
-    pause_ms: int  # between packets
+    number: int
+    pause_ms: int
     meeting: int
     key: bytes = field(default=b"", repr=False)
 
@@ -156,7 +156,7 @@ class HealthProbes:
 class Probe:
     """Measure a path once: `tries` packets of each length, and trains of the longest."""
 
-    name: str  # the uplink's
+    name: str
     way: MeasuredWay
     port: int  # the other end's
     down: bool  # from the other end to this agent
@@ -184,7 +184,7 @@ class RelayClient:
 class Onward:
     """A port that forwards gateways' further subflows to another relay, packet by packet."""
 
-    port: int  # here
+    port: int
     address: str  # of the other relay
     other_port: int
 
@@ -248,7 +248,7 @@ class Take:
 class RelayChoice:
     prefix: str
     relays: tuple[str, ...]  # none: direct
-    together: bool = False  # spread connections over all
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Choices:
 class DistanceTarget:
     address: str
     port: int = 0  # TCP, if pings are not answered; 0: none
-    routers: bool = False  # find routers too
+    routers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of agents, as values.
+"""Reports of agents.
 
 `session` numbers one stream of one agent, so that late messages of an old stream are recognized. `directive` numbers
-one order of the core and comes back with its result.
+one order and comes back with its result. An empty `reason` means success. `name` is the uplink's in values about paths.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LATE_S = 10  # a window with packets at any probing rate
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Counters of a host's answers to probes."""
+    """A host's answers to probes."""
 
-    reason: str  # empty: probes are answered
+    reason: str
     probes: int
     health_packets: int  # answered
     strangers: int  # of no session, or with a bad authenticator
@@ -40,7 +40,7 @@ class HealthWindow:
     rtt_least_us: int  # without the far end's processing; 0: no answer
     rtt_median_us: int
     rtt_p95_us: int
-    reason: str  # empty: one-way figures are known
+    reason: str  # why the one-way figures are unknown
     there_median_us: int
     there_p95_us: int
     there_jitter_us: int
@@ -53,13 +53,13 @@ class HealthWindow:
 class PathHealth:
     """Health of one path. An order restarts the counts."""
 
-    name: str  # the uplink's
-    reason: str  # empty: packets are sent
+    name: str
+    reason: str
     sent: int  # over a second ago: each is answered or lost
     lost: int
     lost_there: int  # on the way there; some losses have no known direction
     lost_back: int
-    late: int  # noticeably later than the last minute's minimum
+    late: int  # noticeably above the last minute's minimum
     windows: tuple[HealthWindow, ...]
 
     @property
@@ -77,7 +77,7 @@ class ProbePacket:
     `heard_ns` the packet or its answer was lost.
     """
 
-    train: int  # 0: a single packet
+    train: int  # from 1; 0: a single packet
     length: int  # UDP payload
     sent_ns: int | None
     received_ns: int | None
@@ -100,10 +100,10 @@ class ProbeReport:
 
     session: int
     directive: int
-    reason: str  # why packets are missing; empty: none are
+    reason: str  # why packets are missing
     transport: str  # udp or udp6; empty: nothing was sent
     hardware: bool  # both ends use their network cards' timestamps
-    packets: tuple[ProbePacket, ...]  # as sent
+    packets: tuple[ProbePacket, ...]
 
 
 # Relayed connections and distances
@@ -113,9 +113,9 @@ class ProbeReport:
 class RelayReport:
     """The state and counters of a relay."""
 
-    reason: str  # empty: it serves
+    reason: str
     draining: bool
-    connections: int  # now
+    connections: int
     waiting: int  # without a request yet
     carried: int  # so far, including ended connections
     refused: int  # disallowed destinations, or beyond a limit
@@ -125,14 +125,14 @@ class RelayReport:
     bytes_down: int
     overhead_us: int  # added to an answer; 0: unknown
     busy_percent: int  # the busiest processor
-    congestion: str  # in use
+    congestion: str
 
 
 @dataclass(frozen=True, slots=True)
 class RelayReached:
     name: str
-    reason: str  # empty: it can be reached
-    connections: int  # by this relay now
+    reason: str
+    connections: int  # by this relay
     opened: int  # in advance
     setup_us: int  # TCP and TLS handshakes of the last one; 0: none
 
@@ -140,7 +140,7 @@ class RelayReached:
 @dataclass(frozen=True, slots=True)
 class TerminalInterception:
     name: str
-    connections: int  # open now
+    connections: int
     relayed: int  # since the order
     direct: int
     reset: int
@@ -161,7 +161,7 @@ class PendingDestination:
 class InterceptionReport:
     """A gateway's intercepted connections."""
 
-    reason: str  # empty: it intercepts
+    reason: str
     relays: tuple[RelayReached, ...]
     terminals: tuple[TerminalInterception, ...]
     pending: tuple[PendingDestination, ...]  # newest first
@@ -176,7 +176,7 @@ class Router:
 @dataclass(frozen=True, slots=True)
 class Distance:
     address: str
-    reason: str  # empty: the distance is known
+    reason: str
     rtt_us: int  # shortest; 0: unknown
     routers: tuple[Router, ...]  # nearest first
 
@@ -187,21 +187,21 @@ class DistancesMeasured:
 
     session: int
     directive: int
-    ways: tuple[Distance, ...]  # as ordered
+    ways: tuple[Distance, ...]
 
 
 # Capabilities of a gateway's agent
 ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
-PROBE = "probe"  # measures paths, and answers probes
+PROBE = "probe"  # also answers probes
 TAKES = "take"
 # Capabilities of a relay's agent
 RELAYS = "relay"
 # Capabilities of every agent
 WALKS = "walk"
 # Capabilities of a terminal's agent
-REPORTS = "report"  # of the host's connections
+REPORTS = "report"
 CAPS = "caps"
 CLAMPS = "clamp"
 
@@ -223,7 +223,7 @@ class PathManager(StrEnum):
 class Capability:
     name: str
     available: bool
-    reason: str  # why it is unavailable, and what to do
+    reason: str  # and what to do
 
 
 SubflowKey = tuple[str, int, str, int]  # address and port of this end, then of the other
@@ -293,8 +293,8 @@ class Elimination:
 class TunnelEnd:
     """The state of a tunnel at one of its ends."""
 
-    name: str  # the uplink's
-    reason: str  # empty: the peer is heard
+    name: str
+    reason: str  # no device, or no peer is heard
     peer: str  # outer address and port; empty: never heard
     heard_ms: int | None  # None: never
     rtt_us: int  # 0: no probe answered

@@ -34,7 +34,7 @@ class UnknownTerminal(Exception):
 
 
 def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
-    """With too many terminals to list, the message names similar ones."""
+    """With too many terminals to list, name similar ones."""
     known = sorted(there)
     if len(known) <= MOST_NAMED:
         return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")
@@ -44,7 +44,7 @@ def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
 
 
 def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
-    """Return one or all terminals with their sites, or raise UnknownTerminal."""
+    """Raise UnknownTerminal for other names than a terminal's or "all"."""
     everybody = [(site, terminal) for site in sites for terminal in site.terminals]
     found = [each for each in everybody if name in (each[1].name, EVERYBODY)]
     if not found and name != EVERYBODY:
@@ -71,7 +71,7 @@ class UnknownUplink(Exception):
 
 
 def site_of_uplink(sites: Iterable[Site], gateway: str, uplink: str) -> Site:
-    """Return the site that has this uplink, or raise UnknownUplink."""
+    """Raise UnknownUplink unless the site has this uplink."""
     there = {site.name: site for site in sites}
     if gateway not in there:
         raise UnknownUplink(f"no gateway is named {gateway!r}; there are: {', '.join(sorted(there)) or 'none'}")
@@ -112,7 +112,7 @@ class Writer(Protocol):
 
 
 def reachable(site: Site, terminal: Terminal, name: str) -> None:
-    """Raise Impossible if the uplink is missing, or lacks a next hop for the terminal's families."""
+    """Raise Impossible without the uplink, or without its next hop for the terminal's families."""
     uplink = next((each for each in site.uplinks if each.name == name), None)
     if uplink is None:
         there = ", ".join(each.name for each in site.uplinks)

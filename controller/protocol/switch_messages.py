@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the core and the switches: events and orders.
+"""Messages between the core and the switches.
 
 `session` numbers one connection of one switch, so that late messages of an old connection are recognized. `ticket`
 numbers one order and comes back with its answer.
@@ -69,7 +69,7 @@ class FlowsLost:
 class PortSeen:
     session: int
     name: str
-    port: Port | None  # None: it is gone
+    port: Port | None  # None: gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core at one moment, for readers: the snapshot, its builder, and the answer to `why`."""
+"""The core at one moment: the snapshot, and the answer to `why`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the snapshot of the core."""
+"""The builder of the snapshot."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The snapshot: the readable state of the controller. The core replaces the whole value.
 
-`sent` and `received` are from the terminal's point of view. `sent` is counted by flows that match its packets,
-`received` by flows to its delivery groups. Times are Unix seconds. Counters are those of the switch's last reading.
+`sent` and `received` are from the terminal's point of view, counted by flows that match its packets and by flows to its
+delivery groups. Times are Unix seconds. Counters are those of the switch's last reading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.switches.switch import GatewayState
 
 class AgentState(StrEnum):
     HERE = "here"
-    SILENT = "silent"  # three periods without a message: its last report no longer counts
+    SILENT = "silent"  # for three periods: its last report no longer counts
     GONE = "gone"
 
 
@@ -49,7 +49,7 @@ class BudgetView:
     budget_bytes_per_day: int | None
     share: float  # of the bytes sent in the last minutes
     max_share: float | None
-    barred: str | None  # why copies are suspended
+    barred: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class AgentView:
     name: str
     role: Role
     state: AgentState
-    since: float  # or its end
+    since: float  # or end
     peer: str
     version: str
     path_manager: PathManager
@@ -300,7 +300,7 @@ class CourseView:
     copying: CopyingView
     active_uplink: str
     active_by: ActiveBy
-    movers: tuple[str, ...]  # agents that move its connections
+    movers: tuple[str, ...]  # agents
     unmoved: str | None  # why there is none
     own_end: EndView
     other_end: EndView
@@ -318,7 +318,7 @@ class Snapshot:
     config_path: str
     config_loaded_at: float
     config_failures: int
-    config_error: str | None  # why the file was refused; the previous one stays in force
+    config_error: str | None  # the previous file stays in force
     access_points: tuple[AccessPointView, ...]
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()

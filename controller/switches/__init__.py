@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the switches: observations, open requests and unconfirmed changes. No I/O."""
+"""The state of the switches. No I/O."""

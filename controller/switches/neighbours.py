@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neighbours of a bridge: MAC requests, the answers that count, and proxy replies."""
+"""The neighbours of a bridge: requests, answers and proxy replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.model.traffic import Address, Family
 from controller.program.neighbour_proxy import subnet_answered
 from controller.protocol.switch_messages import Advertise, Ask, Solicited
 
-# Damping: a first MAC counts at once, a changed MAC at most once a second
+# Damping: a changed MAC counts at most once a second
 #
 # Each change costs a compilation, and a host may claim a new MAC a thousand times a second.
 
@@ -94,7 +94,7 @@ class Schedule:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
         self._answered: set[Neighbour] = set()
-        self._doubted: frozenset[str] = frozenset()  # uplinks whose next hops are asked as if they had never answered
+        self._doubted: frozenset[str] = frozenset()  # asked as if their next hops had never answered
 
     def due(
         self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pace of a switch: readings, timeouts of answers, and the rate of compilations."""
+"""The pace of a switch: readings, timeouts and compilations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from controller.program.program import EMPTY, Program
 
-# Readings, for counters and for changes made by others
+# Readings, for counters and others' changes
 
 EVERY_S = 10
 COUNTED_EVERY_S = 1  # if a budget or a decision depends on the counters
@@ -26,7 +26,7 @@ class ReadSchedule:
         return now >= self._next_at
 
     def taken(self, session: int, now: float) -> None:
-        """Schedule the next reading at a second that depends on the session: switches take turns."""
+        """Schedule the next reading at a second of the session: switches take turns."""
         soon = math.floor(now) + 1
         self._next_at = soon + (session - soon) % self.every_s
 
@@ -51,7 +51,7 @@ class ReadCache:
     meant: Program = EMPTY
 
     def recognised(self, read: Program) -> Program:
-        """Replace each value that is identical to the earlier reading by its compiled value.
+        """Replace values that are identical to the earlier reading by compiled ones.
 
         edges/openflow/multipart.py keeps the objects, so thousands of values compare by identity.
         """

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of one bridge: observations, the program that it should hold, and unconfirmed changes.
+"""The state of one bridge: observations, program and unconfirmed changes.
 
         opened ──► reading ──► installing ──► steady
                                    ▲ ▲          │
                                    │ └ a change ┘      refused: the switch sent an error; retried at the next reading
 
-`expected` is the program that the switch holds once every sent message has arrived. OpenFlow keeps the order on one
-connection, so the next difference is computed against it without waiting. The switch is read again at intervals
-(pacing.py), for its counters and for changes made by others.
+`expected` is the program once every sent message has arrived. OpenFlow keeps the order on one connection, so the next
+difference is computed without waiting. The switch is read at intervals (pacing.py), for counters and others' changes.
 """
 
 from __future__ import annotations
@@ -70,18 +69,18 @@ log = logging.getLogger(__name__)
 class GatewayState(StrEnum):
     """The progress of a switch towards its program."""
 
-    ABSENT = "absent"  # not connected
+    ABSENT = "absent"
     READING = "reading"  # no answer yet
     INSTALLING = "installing"  # no answer to the barrier yet
     STEADY = "steady"
-    REFUSED = "refused"  # see `last_error`
+    REFUSED = "refused"
 
 
 LOST_EVERY_S = 1.0  # readings after lost flows
 COUNT_EVERY_S = 0.5  # port counters, while packets leave by an uplink
 COUNT_IDLE_EVERY_S = 1.0
 JUDGE_EVERY_S = 0.1  # while an uplink is suspect
-TOLD_EVERY_S = 60.0  # log lines that a switch can cause at any rate
+TOLD_EVERY_S = 60.0  # lines that a switch can cause at any rate
 
 
 class Switch:
@@ -113,13 +112,13 @@ class Switch:
         self._timeouts = ReplyTimeouts()
         self._expected: Program | None = None
         self._agreed = ReadCache()
-        self._read_ticket: int | None = None  # None: no reading is open
-        self._read_asked_at = self.installed_asked_at = now  # last request, and last answered one
+        self._read_ticket: int | None = None  # None: no open reading
+        self._read_asked_at = self.installed_asked_at = now  # last request, last answered one
         self._apply_ticket = 0
         self._applied = True
         self._verified = False
         self._refused = False
-        self._corrected = False  # last reading differed from the wanted program
+        self._corrected = False  # last reading differed
         self._flows_deleted = False  # by others, since the last request
         self._compared_at = float("-inf")  # last full comparison
         self._looks, self._often = ReadSchedule(now), False
@@ -179,7 +178,7 @@ class Switch:
             old = remembered(self.site, self.observed.ports, event.installed.program.groups)
             self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
-        # Two differences in a row are the switch's fault only if neither our program nor others changed it.
+        # Two differences in a row are the switch's fault only if nobody changed the program.
         excused = known_to_fail or self._learned or self._port_changes.owed or self._flows_deleted
         before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
         as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected
@@ -225,10 +224,9 @@ class Switch:
                 yield self._read(now)  # most likely another controller deleted the group
 
     def flows_lost(self, now: float) -> Iterator[Effect]:
-        """Read the switch after others deleted flows of ours: at once, or within a second of the last reading.
+        """Read the switch after others deleted our flows: at once, or within a second of the last reading.
 
-        The reading must not be postponed: the switch announces further deletions only after it
-        (edges/openflow/speaker.py).
+        Only after the reading does the switch announce further deletions (edges/openflow/speaker.py).
         """
         if self._log_limit.allows(FlowsLost, now):
             log.warning(
@@ -328,7 +326,7 @@ class Switch:
         return changes
 
     def count_often(self, often: bool) -> None:
-        """Read the switch each second, for decisions that use its counters."""
+        """Read each second, for decisions that use counters."""
         self._often = often
         self._counts()
 
@@ -358,7 +356,7 @@ class Switch:
 
     @property
     def doubts(self) -> dict[str, str]:
-        """The uplinks without answers that cannot be judged, with the reasons."""
+        """The uplinks that cannot be judged, with the reasons."""
         return {name: one.doubt for name, one in self._reach.items() if one.doubt is not None}
 
     def _reached(self, before: Mapping[str, UplinkReach]) -> dict[str, UplinkReach]:

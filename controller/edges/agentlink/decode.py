@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder of agents' messages: api/agent.proto into protocol/reports.py. It names each breach."""
+"""The decoder of api/agent.proto. It names each breach."""
 
 from __future__ import annotations
 
@@ -318,7 +318,6 @@ def interception_report(one: pb.Taking) -> InterceptionReport:
 
 @lru_cache(maxsize=1 << 12)
 def _pending_destination(prefix: str, address: str, port: int) -> PendingDestination | None:
-    """Return None if no relay can reach the destination."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
     except ValueError:
@@ -358,7 +357,7 @@ def _check_once(names: Iterable[str], what: str) -> None:
         raise breach(f"reported one {what} twice")
 
 
-MOST_BYTES = 4 << 20  # per message; agents send at most half
+MOST_BYTES = 4 << 20  # agents send at most half
 MOST_OF_A_HOST = 64  # addresses, capabilities
 MOST_OF_A_REPORT = 1 << 16  # connections or subflows: more than an agent's largest message has
 
@@ -440,7 +439,6 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
 
 
 def _connections(reported: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
-    """Decode up to `most` subflows in total."""
     for one in islice(reported, most):
         subflows = tuple(map(_subflow, one.subflows[:most]))
         yield Connection(one.token, one.serves, subflows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder of orders as messages of api/agent.proto."""
+"""The encoder of api/agent.proto."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listener for agents: it ends TLS and passes the plain stream to the gRPC server behind it.
+"""The listener for agents: it ends TLS and passes the plain stream to gRPC.
 
 gRPC's own TLS does not report refused peers. This listener knows a peer from its first byte and can disconnect it at
 any moment. Each connection reaches gRPC from an abstract Unix socket name (unix(7)) that only the controller can have
 bound, and which identifies the peer.
 
 Peers without a certificate of our authority, and all on the join listener, have slots of their own. Each newcomer may
-evict one of them (edges/trust/admission.py).
+evict one (edges/trust/admission.py).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 # TLS with small buffers
 #
-# asyncio allocates 256 KiB per peer before the first byte: two listeners full of unauthenticated peers took a quarter
-# of a gigabyte. A small buffer holds a usual report; a long one refills it. OpenSSL takes another 50 KiB during a
+# asyncio allocates 256 KiB before the first byte: two listeners full of unauthenticated peers took a quarter of a
+# gigabyte. A small buffer holds a usual report, and longer ones refill it. OpenSSL takes another 50 KiB during a
 # handshake.
 
 BUFFER_BYTES = 4 << 10
@@ -81,7 +81,7 @@ DESCRIPTORS_EACH = 4  # network side, both ends of the Unix socket, and one unau
 
 
 class AgentConnection:
-    """An agent's accepted connection."""
+    """An agent's connection."""
 
     def __init__(self, peer: str, certificate: Shown | None, outside: _End) -> None:
         self.peer, self.certificate = peer, certificate
@@ -101,7 +101,7 @@ AgentConnections = dict[str, AgentConnection]  # by gRPC's peer name
 
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
-    """A slot, held from before the handshake until the connection ends."""
+    """A slot, held from before the handshake."""
 
     host: str
     peer: str
@@ -122,7 +122,9 @@ class AgentListener:
         stays_s: float | None = None,
     ) -> None:
         """`behind` is a descriptor (O_PATH) of gRPC's socket. `familiar` holds hosts of authenticated agents, at any
-        listener. `stays_s` limits a connection's lifetime.
+        listener.
+
+        `stays_s` limits a connection's lifetime.
         """
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
@@ -135,7 +137,6 @@ class AgentListener:
         self._places: dict[ConnectionSlot, None] = {}  # oldest first
 
     async def serve(self) -> None:
-        """Accept connections until cancelled, which ends them all."""
         loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
         try:
@@ -221,7 +222,6 @@ class AgentListener:
             del self._guests[known_as]
 
     def _crowd(self, name: str) -> str | None:
-        """Return why one more connection of this name is refused."""
         names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
             return f"has {names.count(name)} connections open, the limit for one agent"

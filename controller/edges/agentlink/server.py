@@ -54,7 +54,7 @@ class Calls:
     def put(self, call: Call) -> None:
         """Run `call` in the loop, unless it has closed."""
         self._waiting.append(call)
-        if self._woken:  # still pending
+        if self._woken:
             return
         self._woken = True
         try:
@@ -102,7 +102,7 @@ class Agents:
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._loop = asyncio.new_event_loop()
         self._calls = Calls(self._loop)
-        self._saving = asyncio.Handle(lambda: None, (), self._loop)  # next attempt to save a revocation
+        self._saving = asyncio.Handle(lambda: None, (), self._loop)
         self._sessions = Sessions(
             self._trust,
             self._guests,
@@ -179,7 +179,7 @@ class Agents:
         return OverrideResult((f"{name} is revoked{ended}",), True, 0, self._saved(name))
 
     def _saved(self, name: str) -> tuple[str, ...]:
-        """Save a revocation, with retries. Return why it is not saved yet."""
+        """Save, with retries. Return why it is not saved yet."""
         try:
             self._trust.ledger.save()
         except AgencyError as error:
@@ -250,9 +250,9 @@ class Agents:
 
 
 async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
-    """Return a started gRPC server and a descriptor of its Unix socket.
+    """Start a gRPC server and return a descriptor of its Unix socket.
 
-    The socket's path is removed, so only AgentListener can reach the server.
+    The path is removed, so only AgentListener can reach the server.
     """
     server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
     with TemporaryDirectory(prefix="bicast-") as place:

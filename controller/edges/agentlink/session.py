@@ -4,8 +4,8 @@
     opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
                                                                                              says why
 
-All of it runs in the agents' thread. The next message is read only after the core has confirmed the event of the last,
-so a slow core slows the agents.
+All of it runs in the agents' thread. The core confirms each event before the next message is read, so a slow core slows
+the agents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 HELLO_WITHIN_S = 5.0
 FIRST_INTERVAL_MS = 1000
-QUIET_S = 10.0  # before the controller asks for a sign of life
+QUIET_S = 10.0  # then the controller asks for a sign of life
 ANSWERS_WITHIN_S = 5.0
 MOST_UNREAD = 1024  # queued for an agent that does not read; a relay is armed for 250 terminals at once
 LARGE_BYTES = 1 << 16  # larger messages are decoded in a thread: other agents are served meanwhile
@@ -67,8 +67,8 @@ class AgentSession:
         self._verdict: StreamEnd | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
-        self._saying: asyncio.Future[None] | None = None  # last started write
-        self._untaken: int | None = None  # unconfirmed report
+        self._saying: asyncio.Future[None] | None = None
+        self._untaken: int | None = None
         self._unanswered: set[int] = set()
         self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # without an outcome
         self._interval_ms = FIRST_INTERVAL_MS
@@ -90,7 +90,6 @@ class AgentSession:
         return word.hello
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
-        """Serve the stream. Raise StreamEnd or Refused at its end."""
         reason = BROKE_OFF
         self._say(encode.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
@@ -129,7 +128,7 @@ class AgentSession:
         self._say(word)
 
     async def finished_saying(self) -> None:
-        """Write the last messages, such as an order to stop. An unread one blocks until the cut.
+        """Write the last messages. An unread one blocks until the cut.
 
         gRPC accepts no status before a pending write has ended.
         """

@@ -2,8 +2,8 @@
 """The streams of all agents: one per name, with quarantine.
 
 The newest stream of a name does not replace the served one at once: a copied key could disconnect its phone repeatedly.
-Nor is it refused: a phone that changed its network returns long before its old connection is known to be dead. So the
-served stream is first asked for a sign of life, as with two switches of one dpid.
+Nor is it refused: a phone that changed its network returns before its old connection is known to be dead. So the served
+stream is first asked for a sign of life, as with two switches of one dpid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FAULTS = 2
 
 class Quarantine:
     def __init__(self) -> None:
-        self._faults: dict[str, tuple[float, ...]] = {}  # last faults by name
+        self._faults: dict[str, tuple[float, ...]] = {}  # by name
 
     def fault(self, name: str, now: float) -> None:
         self._faults[name] = (*self._faults.get(name, ()), now)[-FAULTS:]
@@ -104,7 +104,6 @@ class Sessions:
     # From any thread
 
     def here(self) -> dict[str, str]:
-        """Return the peer address of each served agent."""
         return {name: session.guest.peer for name, session in dict(self._served).items()}
 
     # From the agents' thread
@@ -118,7 +117,6 @@ class Sessions:
         served.order(number, encode.directive(number, order))
 
     def hang_up(self, session: int, reason: str, fault: bool = False) -> None:
-        """`fault`: the core failed at a message of this agent."""
         served = self._numbered.get(session)
         if served is None:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a configuration: unshared claims, and warnings of likely mistakes."""
+"""The checks and warnings of a configuration."""
 
 from __future__ import annotations
 
@@ -138,7 +138,6 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def _of_copies(site: Site) -> str:
-    """Return the warning for a site without a mirror: nothing removes duplicates."""
     copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
     if not copied:
         return (

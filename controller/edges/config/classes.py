@@ -15,7 +15,7 @@ from controller.program.matching import count
 T = TypeVar("T")
 
 MOST_CLASSES = MOST_VALUES = 16
-MOST_FLOWS = 16_384  # for one site's classes
+MOST_FLOWS = 16_384  # of one site
 NAMED_IN_A_SENTENCE = 3
 LAST_PORT = 65535
 BICAST = "bicast"  # copied packets outside every named class
@@ -111,7 +111,7 @@ def _ports(place: Node) -> range:
 
 
 def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
-    """Describe packets that both classes match, or return None.
+    """Describe packets that both classes match.
 
     A class matches every combination of its values, so classes overlap if every kind of values overlaps.
     """

@@ -81,7 +81,7 @@ class Node:
         return {key: self._inner(key, value) for key, value in self.value.items()}
 
     def by_name(self, most: int, what: str) -> Iterator[tuple[str, Node]]:
-        """Return the mapping, whose keys people chose. The count is checked before any value is read."""
+        """Return a mapping with chosen keys, counted before any value is read."""
         named = self.named()
         if len(named) > most:
             raise self.wrong(f"at most {most} {what}")
@@ -145,7 +145,7 @@ class Node:
         return self._usable(self._parsed(ip_address, "an IPv4 or IPv6 address"))
 
     def next_hop_address(self) -> Address:
-        """Return a next hop's address. It may be link-local: the uplink's port says on which link."""
+        """Return a next hop's address. The uplink's port is the link of a link-local one."""
         address = self._parsed(ip_address, "an IPv4 or IPv6 address")
         if address.version == 6 and address.is_link_local:
             return self._unzoned(address)
@@ -192,7 +192,7 @@ class Node:
         return text
 
     def path(self) -> str:
-        """Return a path. A relative one is found beside this document."""
+        """Return a path, relative to this document."""
         return str(PurePath(self.file).parent / self.text())
 
     def listener(self) -> Endpoint | LocalSocket:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of gateway.yaml. A file is taken or refused whole, with one ConfigError."""
+"""The reader of gateway.yaml. A file is taken or refused whole."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from controller.protocol.enrolment import CONTROLLER
 
 # The file
 #
-# The reading thread also handles signals, so it opens regular files only. A half-written file may still be valid YAML,
-# so it must be unchanged for a moment. Only an atomic rename is fully safe (docs/how-to/home.md).
+# The reading thread also handles signals, so it opens regular files only. A half-written file may be valid YAML, so it
+# must be unchanged for a moment. Only an atomic rename is fully safe (docs/how-to/home.md).
 
 LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25
@@ -337,7 +337,7 @@ def _terminal_address(place: Node, subnets: tuple[Subnet, ...]) -> TerminalAddre
         networks = ", ".join(str(own.network) for each in subnets for own in each.gateways)
         raise keys["address"].wrong(f"an address in one of the site's subnets {networks}")
     gateway = subnet.gateway(Family.of(address))
-    assert gateway is not None  # it holds the address
+    assert gateway is not None
     a_host(keys["address"], address, gateway)
     return TerminalAddress(address, subnet.name, keys["port"].port_name(), keys.maybe("mac", Node.mac, None))
 

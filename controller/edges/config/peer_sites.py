@@ -90,7 +90,7 @@ def _exit_in_place(site: Site, place: Node) -> None:
 def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
     """Set mode single for terminals without a `mode` at sites without a mirror.
 
-    If each uplink has its own NAT, servers reset the second copy of a TCP segment.
+    Behind a NAT per uplink, servers reset the second copy of a TCP segment.
     """
     return tuple(_without_copies(site, places[site.name]) for site in sites)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The relaying of a site: its ports, and the host's addresses for relayed terminals.
 
-There is one address of each family in the relaying network of every uplink. Its last bits are the terminal's own.
+Every uplink's relaying network has one address of each family. Its last bits are the terminal's own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def subnets_of(relaying: RelayConfig | None) -> tuple[Subnet, ...]:
 
 
 def spoken_for(terminals: tuple[Terminal, ...], relaying: RelayConfig | None, place: Node) -> tuple[Terminal, ...]:
-    """Return the terminals with the host's addresses for them. `place` is the site's."""
+    """Return the terminals with the host's addresses for them."""
     taken: dict[Address, str] = {}
     for uplink in relaying.uplinks if relaying else ():
         at = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"

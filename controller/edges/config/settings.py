@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of the controller: listeners, admitted peers and files."""
+"""The settings of the controller."""
 
 from __future__ import annotations
 

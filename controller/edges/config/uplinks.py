@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The uplinks and access points of a site: tunnels, budgets, and measurement."""
+"""The uplinks and access points of a site."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from controller.model.uplink import UNLIMITED, Limits, Measure, Tunnel, Uplink, 
 
 # Measurement of uplinks of kind ethernet and of access points
 #
-# A tunnel's outer addresses are known. An uplink of kind ethernet carries terminals' packets, and only its builder
-# knows how the host's own packets get there. The same holds from terminals to the gateway's host.
+# A tunnel's outer addresses are known. Only the builder of an uplink of kind ethernet knows how the host's own packets
+# get there. The same holds from terminals to the gateway's host.
 
 OF_MEASURING = ("measure",)
 NO_AGENTS = "`controller.agents` in the file: agents do the measuring"
@@ -152,7 +152,7 @@ Ends = tuple[Site, Site]
 
 
 def tunnel_of(keys: Mapped) -> Tunnel | None:
-    """Return this end's tunnel. `tunnelled` adds the shared values."""
+    """Return this end's tunnel, without the values that `tunnelled` adds."""
     kinds = {kind.value: kind for kind in UplinkKind}
     if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
         for key in OF_TUNNELS:
@@ -168,7 +168,7 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
 
 
 def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
-    """Return the sites with the VNI and UDP port that both ends of each tunnel share."""
+    """Return the sites with each tunnel's shared VNI and UDP port."""
     completed = {site.name: site for site in sites}
     vnis: dict[int, str] = {}
     for home, far in _pairs(sites, places, settings):

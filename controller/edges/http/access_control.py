@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission of requests, before every route, so that no route can forget the check.
 
-Every request needs the API's token as a bearer token, including those of readers and monitors.
+Every request needs the API's token as a bearer token, even those of readers and monitors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 LARGEST_BODY_BYTES = 16 << 10
 WITHOUT_BODY = ("GET", "HEAD")
 REFUSALS_EACH_S = 20  # with 401; later ones in that second get 429
-QUIET_S = 60.0  # between two log lines
+QUIET_S = 60.0  # between log lines
 
 
 class CannotServe(Exception):
-    """The API cannot start. The sentence gives reason and remedy."""
+    """The API cannot start. The sentence names the remedy."""
 
 
 class TokenRefusals(Collector):
@@ -64,7 +64,7 @@ class TokenRefusals(Collector):
 
 
 class Gate:
-    """ASGI middleware that checks token, body size and body type."""
+    """ASGI middleware for tokens, body sizes and types."""
 
     def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals) -> None:
         self.app = app

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API's application. It decides nothing.
 
-Every write but that of a token is a PUT of a whole value, a DELETE, or a single action: sending it twice has the same
-effect as once.
+Every write but that of a token is a PUT of a whole value, a DELETE, or a single action: repetition changes nothing.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class ListedProgram:
 
 
 def listed(gateway: str, program: Program) -> ListedProgram:
-    """Return flows in matching order: by table, then the higher priority first."""
+    """Sort flows in matching order: by table, then the higher priority first."""
     flows = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
     return ListedProgram(
         gateway,

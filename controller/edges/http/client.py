@@ -159,8 +159,6 @@ class _LocalConnection(HTTPConnection):
 
 
 class _AnyStatus(HTTPErrorProcessor):
-    """Error statuses are answers."""
-
     def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
         return response
 

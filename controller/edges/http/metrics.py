@@ -30,7 +30,7 @@ Told = Sequence[tuple[list[str], object]]  # with labels
 class RelayMetric:
     """A metric of a relay."""
 
-    of: str  # attribute
+    of: str
     name: str
     help: str
     counts: bool = True  # it only grows
@@ -304,7 +304,6 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
 
 
 def _copied(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield whose packets are copied, and what copies have used of budgets."""
     had = GaugeMetricFamily(
         "bicast_copies_had", "1 while the terminal's packets are copied", labels=["gateway", "terminal", "mode"]
     )

@@ -27,9 +27,9 @@ class Row(NamedTuple):
 
 
 def users(connection: socket.socket) -> set[int]:
-    """Return the owners of the remote end and of everything that listens there.
+    """Return the owners of the remote end and of all listeners there.
 
-    The kernel shows an end that no process has accepted as root's, so listeners count too.
+    The kernel shows an end that no process has accepted as root's.
     """
     own, other = _endpoint(connection.getsockname()), _endpoint(connection.getpeername())
     wildcard = ("0.0.0.0", "::")

@@ -2,7 +2,7 @@
 """Errors of the API as problem details, RFC 9457.
 
 `type` is always about:blank, so `title` is the status' own phrase (section 4.2.1). `detail` says what happened and what
-to do. If the request is at fault, `errors` names each place in it.
+to do. `errors` names each wrong place in the request.
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ def malformed(request: Request, faults: Sequence[Fault]) -> Response:
 
 
 def described(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Return responses for the OpenAPI document, which adds their schema once."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()

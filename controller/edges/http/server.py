@@ -28,9 +28,8 @@ from controller.model.settings import Endpoint, Settings
 
 # One connection: uvicorn's own class would hold half a request for ever
 #
-# A request must be whole soon after its first byte, and its answer must be read. When all slots are taken, the
-# connection that has been silent longest makes room. If all of them have asked, the one with the longest unread answer
-# does.
+# A request must be whole soon after its first byte, and its answer must be read. When all slots are taken, the longest
+# silent connection makes room. If all have asked, the one with the longest unread answer does.
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class HttpConnection(H11Protocol):
         super().__init__(*args, **named)
         self.waits = True  # True: for a whole request; False: for its answer to be made and read
         self.since = 0.0
-        self._begun = False  # part of the request has arrived
+        self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

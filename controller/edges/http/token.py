@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API's token: from the file that gateway.yaml names, or made at each start for this machine alone.
 
-A made token is in /run/bicast-controller under the API's port. It is made after the port was bound, and removed when
-the controller stops: a process that takes the port while no controller runs never sees a token that is valid later.
+A made token is in /run/bicast-controller. It is made after the port was bound and removed at the end: a process that
+takes the port while no controller runs never sees a token that is valid later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_BYTES = 4096
 
 
 class BadToken(Exception):
-    """The token file is unusable. The sentence names the file, the fault and the remedy."""
+    """The token file is unusable. The sentence names fault and remedy."""
 
 
 def is_loopback(host: str) -> bool:
@@ -41,13 +41,12 @@ def is_loopback(host: str) -> bool:
 
 
 def path_of(port: int) -> Path:
-    """Return the path of a made token."""
     return DIRECTORY / f"api-{port}.token"
 
 
 @contextmanager
 def of_api(token_file: str | None, port: int) -> Iterator[str]:
-    """Read people's token, or make one and keep it while the block runs."""
+    """Read the token, or make one and keep it while the block runs."""
     if token_file is not None:
         yield written(token_file)
         return
@@ -61,7 +60,7 @@ def made() -> str:
 
 
 def written(file: str) -> str:
-    """Return the token in people's file. Raise BadToken unless it is secret and strong."""
+    """Return the token in a file. Raise BadToken unless it is secret and strong."""
     path = readable(file)
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
@@ -122,7 +121,6 @@ def kept(port: int, token: str) -> Iterator[Path]:
 
 
 def found(port: int) -> str | None:
-    """Return the token that this machine's controller keeps, if it is readable."""
     try:
         return path_of(port).read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -130,7 +128,7 @@ def found(port: int) -> str | None:
 
 
 def _give_to_group(descriptor: int) -> bool:
-    """Return whether the group exists and has the file now."""
+    """Return whether the group exists and has the file."""
     try:
         os.fchown(descriptor, -1, grp.getgrnam(GROUP).gr_gid)
     except (KeyError, PermissionError):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches' side: connections, TLS, OpenFlow and the framework."""
+"""The switches' side."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Ryu app: an event in, a call to the core, messages out. It knows nothing about networks."""
+"""The Ryu app. It knows nothing about networks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Bicast(App):  # type: ignore[misc]
         super().__init__()
         self._post = post
         self._opened = opened
-        self._sessions: dict[SwitchConnection, SwitchSession] = {}  # opened or not yet
+        self._sessions: dict[SwitchConnection, SwitchSession] = {}
         self._numbers = itertools.count(1)
 
     @handles(ofp_event.EventOFPSwitchFeatures, CONFIG)

@@ -126,7 +126,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # for a peer that does not read
 
     def serve(self) -> None:
-        """Serve the connection until it ends. The caller closes the socket."""
+        """The caller closes the socket."""
         writer = hub.spawn(self._write)
         self.send_msg(parser.OFPHello(self, [parser.OFPHelloElemVersionBitmap([ofproto.OFP_VERSION])]))
         with Fence(self.complain, "reading an OpenFlow message"):
@@ -155,7 +155,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """Shut the socket down. The reader notices and informs the app in its own thread."""
+        """Shut down. The reader notices and informs the app in its own thread."""
         with contextlib.suppress(OSError):  # already ended
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -250,7 +250,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
 
     def _write(self) -> None:
-        """Write messages, and an echo request each second, until the reader has ended."""
+        """Write until the reader has ended, and send an echo request each second."""
         started = time.monotonic()
         silent, next_echo = 0, started + ECHO_S
         while True:

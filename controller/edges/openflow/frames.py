@@ -36,7 +36,7 @@ NOBODY = IPv6Address("::")
 
 
 def ask(order: Ask) -> bytes:
-    """Return an ARP request, or a solicitation to the target's solicited-node group."""
+    """Solicit the target's solicited-node group, or broadcast an ARP request."""
     mac = _mac(order.source_mac)
     if isinstance(order.target, IPv4Address):
         header = ETHERNET.pack(BROADCAST, mac, ETH_ARP)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice between os-ken and Ryu, known to this file alone, and the thread that runs it.
 
-os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads. Two calls
-cross between them: `Framework.call` into the framework's thread, and `post` out of it, which must not block.
+os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads.
+`Framework.call` crosses into the framework's thread, and `post` out of it, which must not block.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
 
 
 class Framework:
-    """One app on the framework, with its listening socket."""
+    """One app on the framework."""
 
     def __init__(
         self, listen: Endpoint | LocalSocket, app: Any, serve: Callable[[Any, Any], None], **arguments: Any
@@ -163,7 +163,7 @@ class Framework:
                 raise FrameworkError(f"{NAME} did not start; the reason is printed above")
 
     def call(self, function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
-        """Run a non-blocking function in the framework's thread, in order. Any thread may call this."""
+        """Run a non-blocking function in the framework's thread, in order, from any thread."""
         self._calls.append(functools.partial(function, *arguments, **named))
         try:
             self._bell.send(b"!")

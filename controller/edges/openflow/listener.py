@@ -24,7 +24,6 @@ from controller.model.settings import Tls
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """Return a context that requires a certificate of the configured authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
@@ -42,7 +41,7 @@ def server_context(tls: Tls) -> ssl.SSLContext:
 
 
 class TlsSocket:
-    """A TLS socket with the methods of a SwitchConnection's."""
+    """A TLS socket for a SwitchConnection."""
 
     def __init__(self, sock: Any, context: ssl.SSLContext) -> None:
         self._socket = sock
@@ -103,7 +102,6 @@ class TlsSocket:
                 self._socket.sendall(data)
 
     def names(self) -> frozenset[str]:
-        """Return the common name and the DNS names of the peer's certificate."""
         shown: dict[str, Any] = self._tls.getpeercert() or {}
         subject = [name for part in shown.get("subject", ()) for kind, name in part if kind == "commonName"]
         return frozenset([*subject, *(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")])
@@ -137,7 +135,7 @@ class UnixStream:
 # Peers that are not known as switches yet have slots of their own. Each newcomer may evict one of them
 # (edges/trust/admission.py).
 
-OPENING_AT_ONCE = 512  # peers that are not known as switches yet
+OPENING_AT_ONCE = 512  # not known as switches yet
 
 
 @dataclass(slots=True, eq=False)

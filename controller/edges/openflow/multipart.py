@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reading of a switch: several multipart replies, put together into one Installed."""
+"""The reading of a switch: multipart replies into one Installed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAIL
 _ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
 _ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
 
-# The requests whose answers make an Installed.
 REQUESTS: dict[int, bytes] = {
     ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
     ofproto.OFPMP_GROUP_DESC: b"",
@@ -115,7 +114,6 @@ class BucketCounters(Mapping[int, tuple[PacketCounters, ...]]):
 
 class SwitchReading:
     def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
-        """`xids` maps transaction ids to multipart types."""
         self.ticket = ticket
         self.xids = xids
         self.understood = Understood()
@@ -265,7 +263,6 @@ def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | No
 
 
 def match_of(data: bytes) -> tuple[Fields, bytes]:
-    """Return the match at the start, and the data behind it."""
     _, length = MATCH.unpack_from(data)
     if length < MATCH.size or length > len(data):
         raise SwitchError(f"sent a flow with a match of length {length}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process and its machine: log, systemd, garbage collection and wall clock."""
+"""The process and its machine."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def notify(state: str) -> None:
 
 # Garbage collection: full collections are rare
 #
-# A full one stops every thread while it visits all objects: 0.2 s each time with hundreds of terminals, whose programs
-# live on. So survivors of one collection are not visited again for an hour.
+# A full one visits all objects and stops every thread, 0.2 s each time with hundreds of terminals. Most of them live
+# on, so survivors of one collection are not visited again for an hour.
 
 YOUNG = 10_000  # net new objects before a collection of the youngest; one compilation makes as many
 ALL_EVERY_S = 3600.0
@@ -81,7 +81,6 @@ TIMEX_BYTES = 208  # sizeof(struct timex) on 64 bits
 
 
 def moment(at: float) -> Moment:
-    """Convert Unix seconds to this machine's calendar."""
     here = time.localtime(at)
     midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday + 1, 0, 0, 0, 0, 0, -1))
     tomorrow = _day(time.localtime(midnight)) if synchronised() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread of the core with its inbox, and the thread that estimates probes."""
+"""The thread of the core, and the thread that estimates probes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 # The inbox: urgent events in order, before packets that a terminal can cause at any rate
 #
 # Port changes and requests never wait behind packets. Waiting packets are bounded, and ports take turns. Beyond the
-# bound the port that sends most loses its oldest.
+# bound the busiest port loses its oldest.
 
 MOST_PACKETS = 1024  # they take the core a tenth of a second
 
@@ -110,8 +110,8 @@ class Inbox:
 
 # The estimator has a thread of its own, as one estimate may take a second
 #
-# numpy starts threads, which inherit the signal mask of the importing thread. The estimator's thread has signals
-# blocked. So numpy must not be imported before __main__.py blocks them.
+# numpy's threads inherit the signal mask of the importing thread, and the estimator's thread has signals blocked. So
+# numpy must not be imported before __main__.py blocks them.
 
 
 class Estimator:
@@ -199,7 +199,6 @@ class Service:
             self._inbox.put(job)
 
     def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
-        """Return the role of an agent to enrol, or raise Impossible."""
         return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
 
     def vouch(self, certificates: Vouched) -> None:
@@ -220,8 +219,8 @@ class Service:
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Probe both directions of a path at once, for the snapshot.
 
-        `site` names either end if several sites have uplinks of that name. `link_bps` is the known rate of the link,
-        which calibrates the hosts.
+        `site` names either end if the uplink's name is ambiguous. `link_bps` is the link's known rate, which calibrates
+        the hosts.
         """
 
         def start() -> OverrideResult:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own files: replaced atomically, locked, checked; and systemd's credentials."""
+"""The controller's own files, and systemd's credentials."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ REMEDIES = {
     errno.EIO: "the disk may be failing; see the kernel's log (`dmesg`)",
 }
 OTHERWISE = "it must be a file, or not exist yet, in a directory that the controller's user may write"
-LARGEST = 16 << 20  # ten thousand agents take 3 MB
+LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
 MOST_COUNTED = (1 << 63) - 1  # bytes; the sum of two still fits into 64 bits
 MOST_NUMBER = 1e18  # bit/s, more than any line has
 TIMES_END = 253402300800.0  # the year 10000, beyond certificates and Python's calendar
 
 
 class InUse(Exception):
-    """Another process holds the lock. The sentence names the file, the process and the remedy."""
+    """Another process holds the lock. The sentence names file, process and remedy."""
 
 
 def remedy(error: OSError) -> str:
@@ -62,7 +62,7 @@ def read(path: Path) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file that only the controller's user may access. Return when it survives a power cut.
+    """Write a file for the controller's user only. Return when it survives a power cut.
 
     After OSError the old file remains. If only the last sync failed, it may be either.
     """
@@ -102,7 +102,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
     """Hold a lock file while the block runs. Raise InUse if another process may write `what`.
 
     A lock file that cannot be made, as on a read-only disk, is only logged: `what` cannot be written either. On a full
-    disk the lock is held, but the file does not name the process.
+    disk the file does not name the process.
     """
     try:
         _make_directory(path.parent)

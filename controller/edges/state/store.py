@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state file: overrides, decisions, budgets and estimates that survive a restart.
 
-It is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no
-sites, 3 no decisions about copies, 4 no relays. Measurements may be missing.
+It is replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no sites, 3 no decisions
+about copies, 4 no relays. Measurements may be missing.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ T = TypeVar("T")
 
 
 class StoreError(Exception):
-    """The state file is unusable. The sentence names the file, the fault and the remedy."""
+    """The state file is unusable. The sentence names fault and remedy."""
 
 
 class Store:
@@ -247,11 +247,11 @@ def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
 
 
 class Memory:
-    """Save what `lasting` returns: overrides, decisions and path estimates."""
+    """Save what `lasting` returns."""
 
     def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
         self._store, self._lasting = store, lasting
-        self._saved = lasting()  # the state that a restart would find
+        self._saved = lasting()  # what a restart would find
         self._failed = ""  # why it may find another
 
     def keep(self, wall_offset_s: float) -> None:

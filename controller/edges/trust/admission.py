@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission of unauthenticated peers: evictions, and the rate of connections.
 
-The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Hosts without an
-earlier authenticated peer go first, so many strangers cannot crowd out a known host. A peer authenticates within a few
-round trips, long before its turn.
+The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Unfamiliar hosts go
+first, so many strangers cannot crowd out a known host. A peer authenticates within a few round trips, long before its
+turn.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Protocol, TypeVar
 
 MOST_FAMILIAR = 1024  # hosts
 MOST_RATED = 4096  # hosts; a forgotten one gets a full bucket
-EACH_S = 100  # connections, from one host
-ALL_S = 200  # connections, from all unfamiliar hosts together
-BURST_S = 5.0  # of the rate, for a large house that reconnects
+EACH_S = 100  # connections a second, from one host
+ALL_S = 200  # connections a second, from all unfamiliar hosts
+BURST_S = 5.0  # seconds of the rate, for a large house that reconnects
 PREFIX_BITS = 64  # of IPv6: a host chooses the rest itself
 
 
@@ -105,8 +105,8 @@ class HostRate:
     def share(self, shared: TokenBucket, now: float) -> bool:
         """Take from the shared bucket, but never more than it keeps for the others.
 
-        So two hosts at their full rate leave half of the bucket, and a host that has used little is always served. The
-        rule is that of shared buffers with dynamic thresholds (Choudhury and Hahne, 1998).
+        So two hosts at their full rate leave half of it, and a host that has used little is always served (dynamic
+        thresholds, Choudhury and Hahne, 1998).
         """
         if self.used(now) >= shared.left(now) or not shared.take(now):
             return False

@@ -265,7 +265,7 @@ class Trust:
         return Invitation(name, f"{secret}.{self._authority.pin}", until)
 
     def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
-        """Use up a token and return the agent's certificate and the CA's, in DER."""
+        """Use up a token. Return the agent's certificate and the CA's, in DER."""
         made: list[x509.Certificate] = []
 
         def issue(binding: Binding) -> Issued:
@@ -285,10 +285,10 @@ class Trust:
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
     def key(self, vni: int, certificates: Iterable[bytes]) -> bytes:
-        """Return the secret of a tunnel's two ends. It is the same after a restart.
+        """Return the secret of a tunnel's two ends, also after a restart.
 
-        It depends on both ends' certificates (`certificates`: SHA-256), so a revoked agent's tunnel key is useless once
-        its site has a new certificate.
+        It depends on both ends' certificates (SHA-256), so a revoked agent's tunnel key is useless once its site has a
+        new certificate.
         """
         return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in certificates)}".encode())
 
@@ -310,7 +310,7 @@ class Trust:
         return context
 
     def for_sessions(self) -> ssl.SSLContext:
-        """Return the context for sessions, which requires a certificate of our authority."""
+        """Return the context for sessions: it requires a certificate of our authority."""
         context = self.for_joining()
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self._authority.pem)

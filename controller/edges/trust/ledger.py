@@ -2,8 +2,8 @@
 """The ledger of tokens and valid certificates.
 
 A certificate is valid because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The
-newest certificate of a name is valid. The one before it stays valid until the newest is used once, since the reply that
-carries it may be lost. Of a token, only the hash is kept.
+one before the newest stays valid until the newest is used once, since the reply that carries it may be lost. Of a
+token, only the hash is kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ def checked_clock(now: float) -> float:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return None if the file does not exist."""
     try:
         return files.read(path)
     except FileNotFoundError:
@@ -118,7 +117,6 @@ def _plain(entry: LedgerEntry) -> dict[str, object]:
 
 
 def read_entries(path: Path, text: bytes) -> Entries:
-    """Parse ledger.json. Raise ConfigError on any deviation."""
     place = files.document(path, text)
     files.version(place, VERSION)
     agents = place.mapping(required=("version", "agents"))["agents"]
@@ -238,7 +236,7 @@ class Ledger:
             )
 
     def revoke(self, name: str) -> float:
-        """Return the time of revocation. The caller calls `save` next."""
+        """Return the time. The caller calls `save` next."""
         with self._lock:
             entry = self._entries[name]
             if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
@@ -256,7 +254,6 @@ class Ledger:
                 self._saved = True
 
     def check(self, name: str, serial: str) -> None:
-        """Raise Refused unless this certificate is valid."""
         entry = self._entries.get(name, LedgerEntry())
         if any(each.serial == serial for each in entry.certificates):
             return
@@ -271,7 +268,7 @@ class Ledger:
         return serial in order and (than not in order or order.index(serial) > order.index(than))
 
     def used(self, name: str, serial: str) -> None:
-        """Record a first use, which invalidates the older certificates."""
+        """Record a first use, which invalidates older certificates."""
         with self._lock:
             entry = self._entries[name]
             order = [each.serial for each in entry.certificates]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals of agents: exception, log line and counter."""
+"""Refusals of agents."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Refusals:
         return {reason: self._counts[reason] for reason in Reason}
 
     def last_try(self, name: str) -> Try | None:
-        """Return the last attempt with an invalid certificate since the controller started."""
+        """Return the last attempt with an invalid certificate since the controller's start."""
         return self._tries.get(name)
 
 
