@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OK = 0
-REFUSED = 1  # a refusal, or the answer is no
+REFUSED = 1  # refused, or the answer is no
 USAGE = 2  # the code that argparse uses
-UNREACHABLE = 3  # the controller does not answer
+UNREACHABLE = 3
 PARTLY = 4  # done, except for what stderr names
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
-LONGEST = 500  # characters shown of a sentence: a moved connection takes 260, over IPv6 up to 400
+LONGEST = 500  # characters of a sentence: a moved connection takes 260, over IPv6 up to 400
 
 
 class Failure(Exception):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of verbs. Only the given verb's module is imported, so `status` loads no experiment."""
+"""The table of verbs. Only the given verb's module is imported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`enroll`, `revoke` and `agents`: the agents with access to the controller."""
+"""`enroll`, `revoke` and `agents`: agents' access to the controller."""
 
 from __future__ import annotations
 
@@ -98,7 +98,6 @@ def _revoked(answer: dict[str, Any]) -> int:
 
 
 def show_token(client: Client, invited: dict[str, Any], runs: bool = False) -> None:
-    """Print the line that joins the agent, for each address of the controller."""
     name, (host, port) = invited["name"], _split(invited["join"])
     here = host.is_loopback
     program = _program(here)
@@ -131,7 +130,7 @@ def _split(endpoint: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 
 def _addresses(client: Client, version: int) -> list[str]:
-    """Return the addresses that hosts can use for a wildcard listener of one IP version."""
+    """Return the addresses of a wildcard listener that hosts can use."""
     if not is_loopback(client.host):
         return [client.host]
     found = [each.ip for link in links.read() if link.up for each in link.addresses]
@@ -139,7 +138,7 @@ def _addresses(client: Client, version: int) -> list[str]:
 
 
 def _program(here: bool) -> str:
-    """Return the agent's program for a shell, from this tree if none is installed here."""
+    """Return the agent's program, from this tree if none is installed."""
     built = TREE / "build" / PROGRAM
     return shlex.quote(str(built)) if here and shutil.which(PROGRAM) is None and built.exists() else PROGRAM
 

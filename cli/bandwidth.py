@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast bandwidth`: the rate of a path, from the output of `bicast-agent probe`."""
+"""`bicast bandwidth`: a path's rate, from the output of `bicast-agent probe`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def estimates(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
         "calibrated": alpha is not UNCALIBRATED,
     }
     if isinstance(by_packet, Rate):
-        of_theirs = -1e6 if probed.down else 1e6  # drift is the receiver's clock against the sender's
+        of_theirs = -1e6 if probed.down else 1e6  # the receiver's clock against the sender's
         found["drift_ppm"] = of_theirs * one_way(probed.samples).drift
     if probed.mtu_bytes is not None:
         found["mtu_bytes"] = probed.mtu_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`caps`: devices per access point with window limits, enforcing agent and reason."""
+"""`caps`: window limits per access point, with agent and reason."""
 
 from __future__ import annotations
 

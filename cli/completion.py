@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete a command line: verbs, options, files, and names known to the controller."""
+"""Complete a command line, also with names known to the controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from controller.model.config import AUTO, EVERYBODY
 
 
 def words() -> list[str]:
-    """Return the words before the cursor, without the command's name."""
     line = os.environ["COMP_LINE"]
     return line[: int(os.environ["COMP_POINT"])].split()[1:]
 
@@ -27,7 +26,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 class _Names(BaseCompleter):
-    """Completes an argument with names from the controller's status, or else with files."""
+    """Completes with names from the controller's status, or else with files."""
 
     def __call__(
         self, *, prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`doctor`: a gateway's missing requirements and their repair commands."""
+"""`doctor`: a gateway's missing requirements and their repairs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Experiment:
     summary: str
     measures: str
     takes: str  # the runs and their duration
-    full: str | None = None  # the same with --full; None: no longer variant
+    full: str | None = None  # with --full; None: no longer variant
 
     @property
     def lasts(self) -> str:

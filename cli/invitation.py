@@ -19,7 +19,7 @@ from lab.stage.stage import Stage
 from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
 
-OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's /proc, because a world has its own
+OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's /proc; a world has its own
 # Below LTE's rate: a busy machine delays packets, and an armed failover would see a dead path.
 DOWNLOAD = "curl --silent --limit-rate 500k --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
@@ -68,7 +68,7 @@ router {router})."""
 
 
 def seen_outside(pid: int) -> int:
-    """Return the machine's PID of a process in this namespace, the last number of its NSpid."""
+    """Return the PID outside of a process here, the last number of its NSpid."""
     machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
     ours = Path("/proc/self/ns/pid").readlink()
     for process in machine.glob("[0-9]*"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast lab`: the paper's lab and comparison on this machine, with the controller."""
+"""`bicast lab`: the paper's lab and comparison on this machine."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _paper(once: bool) -> int:
 
 
 def _enter() -> None:
-    """Enter a world. The API's socket and token come from outside, so that people can use them."""
+    """Enter a world. People use the API's socket and token, so these come from outside."""
     try:
         listener = socket.create_server(ADDRESS, backlog=128)
     except OSError as error:

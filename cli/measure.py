@@ -50,7 +50,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with api_client(args) as client:
         asked_at = time.monotonic()
-        before = _meant(client, args)  # before the request: an earlier probe does not count
+        before = _meant(client, args)  # earlier probes do not count
         client.measure(args.uplink, args.site, None if args.link is None else args.link * 1e6)
         paths = _ended(client, args, {_at(path): [way["ended"] for way in path["directions"]] for path in before})
     if args.json:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
-    """Return whether this probe measured the direction. A probe without a train may; it calibrates no hosts."""
+    """A probe without a train may measure the direction; it calibrates no hosts."""
     if way["bps"] is None or not way["error"]:
         return way["bps"] is not None
     ages_s = [one["age_s"] for one in way["by_method"] if one["age_s"] is not None]
@@ -71,7 +71,6 @@ def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
 
 
 def _meant(client: Client, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the uplink's paths, at the given site if any."""
     paths = [path for path in client.get("paths") if path["uplink"] == args.uplink and path["directions"]]
     return [path for path in paths if args.site in (None, path["site"], path["near"], path["far"])]
 

@@ -17,7 +17,7 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per direction. Loss and round trip cover both directions."""
+    """Yield a row per direction. Loss and round trip cover both."""
     yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
     for path in listed:
         up, down = (path["near"], path["far"]), (path["far"], path["near"])
@@ -30,7 +30,7 @@ def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def is_of_a_phone(path: dict[str, Any]) -> bool:
-    """Return whether the path is an agentless terminal's: there may be hundreds, without data."""
+    """Return whether it is an agentless terminal's: there may be hundreds, without data."""
     known = path["health"] is not None or any(way["bps"] is not None or way["running"] for way in path["directions"])
     return "@" in path["uplink"] and path["why_not"] is not None and not known
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast mptcp`: replace this process with the agent's command (mptcp/command)."""
+"""`bicast mptcp`: become the agent's command (mptcp/command)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`relay`: the Internet hosts that carry terminals' connections."""
+"""`relay`: hosts on the Internet that carry terminals' connections."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast render`: a gateway.yaml's program as ovs-ofctl files, for an OVS without controller."""
+"""`bicast render`: gateway.yaml's program as ovs-ofctl files, for an OVS without controller."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`status`: problems that need attention, then the current state as tables."""
+"""`status`: problems, then the current state as tables."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_copied_alone(status: dict[str, Any], terminal: dict[str, Any]) -> bool:
-    """Return whether its packets are copied without a peer site."""
     gateway = next(each for each in status["gateways"] if each["name"] == terminal["gateway"])
     modes = (terminal, *terminal["classes"])
     return gateway["copies"] is None and len(gateway["uplinks"]) > 1 and any(one["acting"] == "bicast" for one in modes)
@@ -205,13 +204,12 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _copied(traffic: dict[str, Any]) -> str:
-    """Return the last minute's packets in both directions."""
+    """Return the last minute's packets."""
     copied, alone = (sum(each[kind] for each in traffic["passed"]) for kind in ("copied", "alone"))
     return f"{copied} of {copied + alone}" if traffic["passed"] else "-"
 
 
 def _mode(one: dict[str, Any]) -> str:
-    """Return the mode, and the acting mode if it differs."""
     mode = str(one["mode"]) + ("*" if one["mode_overridden"] else "")
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 

@@ -116,14 +116,12 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
 
 
 def _enrols(one: dict[str, Any]) -> str:
-    """Return the command that enrols the agent again."""
     role = f" --role {one['role']}" if one["role"] else ""
     terminal = f" --terminal {one['terminal']}" if one["terminal"] not in (None, one["name"]) else ""
     return f"./bicast enroll {one['name']}{role}{terminal}"
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
-    """Return which terminals use another uplink because this one is down."""
     rides: dict[str, list[str]] = {}
     for one in status["terminals"]:
         if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
@@ -132,7 +130,7 @@ def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, 
 
 
 def carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
-    """Return the uplink of packets without copies. Except in mode off, the switch takes the next one that is up."""
+    """Return the uplink of packets without copies. Except in mode off, the switch takes the next one up."""
     uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
     if terminal["mode"] == "off":
         uplinks = uplinks[:1]

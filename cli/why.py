@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`why`: a terminal's state, uplinks and last decisions; or a destination's relay."""
+"""`why`: a terminal's state and last decisions; or a destination's relay."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class UnsafeChange(HostError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All steps for this host, none refused."""
+    """All steps, none refused."""
 
     plans: tuple[BridgePlan, ...]
     missing: tuple[str, ...]  # ports without an interface so far
@@ -36,7 +36,7 @@ class Work:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        # each site's plan has the switch's shared certificate
+        # plans repeat the switch's shared certificate
         return tuple(dict.fromkeys(step for each in self.plans for step in each.steps))
 
 
@@ -51,7 +51,7 @@ class StepOutcome:
 
     @property
     def failed(self) -> bool:
-        """Return whether the step failed. ovs-vsctl succeeds even if ovs-vswitchd cannot apply the change."""
+        """ovs-vsctl succeeds even if ovs-vswitchd cannot apply the change."""
         return bool(self.step.fault) or any(each in line for line in self.messages for each in (UNABLE, sending.FAILED))
 
 
@@ -95,7 +95,7 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
-    """Return what Open vSwitch could not create, although it reported success."""
+    """Open vSwitch reports success for what it could not create."""
     seen, here = ovs.read(), {link.name for link in links.read()}
     failed: list[str] = []
     for site in sites:

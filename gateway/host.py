@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run commands on this host. Errors say what was tried and what to do."""
+"""Run commands on this host. Errors say what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
 
 
 def ovs_vsctl(*words: str) -> tuple[str, ...]:
-    """Return an ovs-vsctl command. OVS_RUNDIR selects the Open vSwitch."""
+    """OVS_RUNDIR selects the Open vSwitch."""
     return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
 
 
@@ -75,5 +75,5 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return an error's first line. OVS tools append their log's path."""
+    """OVS tools append their log's path."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -10,8 +10,7 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from gateway.host import run
 
-# ethtool -k names of offloads that a userspace datapath must not meet: they exceed the MTU or leave checksums to the
-# hardware.
+# ethtool -k names. A userspace datapath must not meet these: they exceed the MTU or leave checksums to the hardware.
 OFFLOADS = {
     "tcp-segmentation-offload": "tso",
     "generic-segmentation-offload": "gso",
@@ -29,14 +28,14 @@ class Link:
     up: bool
     promiscuous: bool  # set by a userspace datapath on its ports
     mtu: int
-    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local ones, which every interface has
+    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local, which all have
     master: str | None  # its bridge or bond
     default_routes: tuple[str, ...]  # next hops; "": on-link
     ssh: bool  # an ssh session uses an address
 
     @property
     def carries(self) -> str:
-        """Return the addresses and default routes that depend on the link, or ""."""
+        """Return addresses and default routes."""
         reasons = [", ".join(str(address) for address in self.addresses)] if self.addresses else []
         if self.default_routes:
             reasons.append("this host's default route")
@@ -56,7 +55,7 @@ def read() -> tuple[Link, ...]:
     routes: dict[str, list[str]] = {}
     for family in ("-4", "-6"):
         for route in json.loads(run(("ip", "-json", family, "route", "show", "default")).out or "[]"):
-            # a multipath route has a device per next hop
+            # one device per next hop
             for hop in route.get("nexthops", [route]):
                 routes.setdefault(hop.get("dev", ""), []).append(hop.get("gateway", ""))
     return tuple(
@@ -97,7 +96,7 @@ def _link(row: dict[str, object], routes: tuple[str, ...], sessions: frozenset[s
 
 
 def _ssh_addresses() -> frozenset[str]:
-    """Return the local addresses of ssh sessions. sudo removes SSH_CONNECTION, so sockets are read too."""
+    """sudo removes SSH_CONNECTION, so sockets are read too."""
     ends = set()
     own = os.environ.get("SSH_CONNECTION", "").split()
     if len(own) == 4:

@@ -26,7 +26,7 @@ def chains() -> tuple[Chain, ...]:
 
 
 def _read(ruleset: str) -> Iterator[Chain]:
-    """Parse the text. nft indents chains by one tab, rules by two."""
+    """nft indents chains by one tab, rules by two."""
     table, lines = "", iter(ruleset.splitlines())
     for line in lines:
         if line.startswith("table "):

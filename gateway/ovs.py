@@ -16,7 +16,7 @@ MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
 
-SOCKET_LINK = "bicast.sock"  # in Open vSwitch's directory: a link to the controller's socket
+SOCKET_LINK = "bicast.sock"  # in OVS's directory: a link to the controller's socket
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -38,7 +38,7 @@ class SeenPort:
     requested: int | None
     error: str
     offloads_taken: tuple[str, ...]  # turned off by bicast
-    underlay_taken: tuple[str, ...]  # a tunnel's outer device, and its offloads that bicast turned off
+    underlay_taken: tuple[str, ...]  # a tunnel's outer device, and offloads turned off there
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _tables() -> dict[str, list[Row]]:
 
 
 def _value(written: object) -> object:
-    """Return the plain value. Sets, maps and UUIDs are tagged pairs (RFC 7047, 5.1)."""
+    """Sets, maps and UUIDs are tagged pairs (RFC 7047, 5.1)."""
     match written:
         case ["set", list(members)]:
             return tuple(_value(member) for member in members)
@@ -157,7 +157,7 @@ def _socket() -> str | None:
 
 
 def _made() -> frozenset[str]:
-    """Return the existing bridges. The database also keeps those that Open vSwitch could not create."""
+    """The database also keeps bridges that Open vSwitch could not create."""
     try:
         return frozenset(run(("ovs-appctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", "ofproto/list")).out.split())
     except HostError:  # ovs-vswitchd is dead; its database answers
@@ -194,12 +194,12 @@ def _tls(row: Row) -> SeenTls:
 
 
 def _many(value: object) -> tuple[str, ...]:
-    """Return the members. JSON writes a set of one as its member."""
+    """JSON writes a set of one as its member."""
     return tuple(str(member) for member in value) if isinstance(value, tuple) else (str(value),)
 
 
 def _text(value: object) -> str:
-    """Return an optional column, a set of at most one."""
+    """An optional column is a set of at most one."""
     return "" if value == () else str(value)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that make a bridge as gateway.yaml describes it. The functions are pure.
+"""The steps that make a bridge, as pure functions.
 
 `bridge` carries out the plan that `doctor` reads, so both agree.
 """
@@ -22,7 +22,7 @@ from gateway.tls import Files
 PROTOCOL = "OpenFlow13"
 FAIL_MODE = "secure"  # the flows stay when the controller dies
 # out-of-band: OVS adds no hidden flows. max_backoff: OVS finds a returned controller within 1 s, its minimum, not 8 s.
-# OVS 3.1 obeys after the first database change of a connection. The rate limits packets to the controller for all ports
+# OVS 3.1 obeys after a connection's first database change. The rate limits packets to the controller for all ports
 # together, so no terminal can flood it.
 CONTROLLER_COLUMNS = {
     "connection_mode": "out-of-band",
@@ -34,7 +34,7 @@ CONTROLLER_COLUMNS = {
 
 
 def meeting(listen: Endpoint) -> Endpoint:
-    """Return the switch's address of the controller, loopback for a wildcard listener."""
+    """A wildcard listener is met at loopback."""
     address = ip_address(listen.host)
     if address.is_unspecified:
         return replace(listen, host="127.0.0.1" if address.version == 4 else "::1")
@@ -42,7 +42,7 @@ def meeting(listen: Endpoint) -> Endpoint:
 
 
 def target(settings: Settings) -> str:
-    """Return the target. Open vSwitch connects only to Unix sockets in its own directory, so it gets a link."""
+    """Open vSwitch connects only to Unix sockets in its own directory, so it gets a link."""
     if isinstance(settings.openflow, LocalSocket):
         return f"unix:{SOCKET_LINK}"
     return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings.openflow)}"
@@ -131,7 +131,7 @@ def _controller(site: Site, settings: Settings, bridge: SeenBridge | None) -> It
     words = [f"{column}={value}" for column, value in CONTROLLER_COLUMNS.items()]
     have = bridge.controllers if bridge else ()
     if [each.target for each in have] != [wanted]:
-        # One by one: Open vSwitch 3.1 applies max_backoff only to a change during a connection, else keeps 8 s.
+        # One by one: OVS 3.1 applies max_backoff only to a change during a connection, else keeps 8 s.
         commands = (
             ovs_vsctl("set-controller", site.bridge, wanted),
             ovs_vsctl("set", "Controller", site.bridge, *words),
@@ -152,7 +152,7 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
 
 
 def _room(site: Site, seen: HostState) -> Iterator[Step]:
-    """Yield the send buffer's step. The socket exists after the first packet, so a port must exist."""
+    """The socket exists after the first packet, so a port must exist."""
     if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
         return
     found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The required state of a bridge's ports and of its tunnels' outer devices.
 
-The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and relaying. OVS lists them from the
-start and adds a device when it appears. A tunnel's outer device must not merge packets: a merged tunnel packet exceeds
-the port's MTU, and cannot be recognized.
+The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and relaying; OVS adds a listed device
+when it appears. A tunnel's outer device must not merge packets: a merged tunnel packet exceeds the port's MTU, and
+cannot be recognized.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def made_by_agent(site: Site) -> tuple[str, ...]:
 
 
 def underlays_of(site: Site) -> dict[str, str]:
-    """Return the written outer devices, each with a port of one such tunnel."""
+    """Return the written outer devices, each with one such port."""
     tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
     return {device: port for device, port in tunnels if device}
 
 
 def read_by_us(site: Site) -> set[str]:
-    """Return the offloads to turn off, by link: all at ports of a userspace datapath, merging ones at outer devices."""
+    """Return offloads to turn off: all at ports of a userspace datapath, merging ones at outer devices."""
     ports = site.ports if site.datapath is Datapath.NETDEV else ()
     return {*ports, *underlays_of(site)} - set(made_by_agent(site))
 
@@ -97,7 +97,7 @@ def unopened(port: SeenPort) -> str:
 
 
 def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
-    """Return port numbers. A port keeps its number; others get the lowest free ones."""
+    """A port keeps its number; others get the lowest free ones."""
     numbers = {port.name: port.number or port.requested for port in ports}
     taken = {number for port in ports for number in (port.number, port.requested) if number}
     free = iter(number for number in range(1, HIGHEST) if number not in taken)
@@ -120,7 +120,7 @@ def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
 
 
 def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    """Return the step, recorded at the tunnel's port: the device is no port of the bridge."""
+    """The tunnel's port records it: the device is no port of the bridge."""
     on = tuple(feature for feature in have.on if feature in MERGING)
     if not on:
         return Step(f"{device} merging", "off", "off")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that checks read, each part once and when first needed."""
+"""The state that checks read, each part once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class CheckContext:
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The sites' ports that have an interface."""
         names = dict.fromkeys(name for site in self.sites for name in site.ports)
         return tuple(name for name in names if name in self.links)
 
@@ -54,6 +53,6 @@ class CheckContext:
 
 
 def sysctl(name: str) -> str | None:
-    """Return the value, or None if the kernel lacks it. Separate parts with slashes: interface names may have dots."""
+    """Return None if the kernel lacks it. Separate parts with slashes: interface names may have dots."""
     path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
     return path.read_text().strip() if path.exists() else None

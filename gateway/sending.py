@@ -39,7 +39,7 @@ class Unreachable(Exception):
 
 
 def room() -> int | None:
-    """Return the buffer's bytes, or None without access to a socket."""
+    """Return None without access to a socket."""
     try:
         with _sockets(_daemon()) as those:
             return min((_room(each) for each in those), default=None)
@@ -48,7 +48,7 @@ def room() -> int | None:
 
 
 def widen(bridge: str) -> None:
-    """Enlarge the daemon's send buffers. To create the socket, the daemon first sends through this bridge."""
+    """To create the socket, the daemon first sends through this bridge."""
     pid = _daemon()
     with _sockets(pid) as those:
         found = bool(those)
@@ -85,7 +85,7 @@ def _daemon() -> int:
 
 @contextmanager
 def _sockets(pid: int) -> Iterator[list[socket.socket]]:
-    """Duplicate ovs-vswitchd's sending sockets until the block ends."""
+    """Duplicate ovs-vswitchd's sending sockets for the block."""
     held: list[socket.socket] = []
     try:
         process = os.pidfd_open(pid)
@@ -102,7 +102,7 @@ def _sockets(pid: int) -> Iterator[list[socket.socket]]:
 
 
 def _numbers(pid: int) -> Iterator[int]:
-    """Return packet sockets that receive nothing. The others are bound to a port each."""
+    """Packet sockets that receive are bound to a port each; these are not."""
     try:
         lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
         sending = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[3:5] == ["0000", "0"]}
@@ -129,7 +129,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _have_it_send(bridge: str) -> None:
-    """Send one frame over each port, so that the socket exists. Delivery does not matter."""
+    """Delivery does not matter: the socket must exist."""
     words = ("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "-O", "OpenFlow13", "packet-out", bridge)
     try:
         done = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of a plan: the host's state, the required state, and possible harm."""
+"""The values of a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Step:
     wanted: str
     commands: tuple[tuple[str, ...], ...] = ()
     fault: str = ""  # why Open vSwitch could not apply its database
-    awaits: bool = False  # until the agent creates the device, Open vSwitch reports it as missing
+    awaits: bool = False  # made by the agent; missing for Open vSwitch until then
 
     @property
     def right(self) -> bool:
@@ -40,7 +40,7 @@ class Refusal:
 class HostState:
     ovs: SeenOvs
     links: Mapping[str, Link]
-    offloads: Mapping[str, Offloads]  # of a netdev datapath's ports, and of tunnels' outer devices
+    offloads: Mapping[str, Offloads]  # of netdev ports, and of tunnels' outer devices
     room_bytes: int | None  # send buffer of a netdev datapath; None: no socket
 
 

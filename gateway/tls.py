@@ -58,7 +58,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A pair and the commands that make it; none: it exists or is another host's."""
+    """A pair and its commands; none: it exists or is another host's."""
 
     pair: CertificateFiles
     found: str
@@ -66,7 +66,7 @@ class Making:
 
 
 def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
-    """Return the files of a host with the bridges `here`. Its Open vSwitch may have more bridges of gateway.yaml."""
+    """The Open vSwitch may have more bridges of gateway.yaml than `here`."""
     ca = Path(tls.ca).absolute()
     there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}
     others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
@@ -157,7 +157,7 @@ def _folder(pair: CertificateFiles) -> tuple[tuple[str, ...], ...]:
 
 
 def _openssl(pair: CertificateFiles, extensions: tuple[str, ...], ca: CertificateFiles | None) -> tuple[str, ...]:
-    """Return the command for a key. openssl's mode for it is 0600."""
+    """openssl's mode for a key is 0600."""
     signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key)) if ca else ()
     return (
         # the distribution's openssl.cnf would add extensions

@@ -12,7 +12,6 @@ from gateway.step import BridgePlan, Refusal, Step
 
 
 def removal(site: Site, seen: SeenOvs, going: Set[str]) -> BridgePlan:
-    """Return the steps, which also restore the offloads."""
     bridge = seen.bridge(site.bridge)
     if bridge is None:
         return BridgePlan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))

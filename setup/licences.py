@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List the licence of every dependency: Python packages, Go modules and Debian packages.
+"""List the licences of Python, Go and Debian dependencies.
 
     make licences
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 TREE = Path(__file__).resolve().parent.parent
 UNKNOWN = "unknown"
-# A phrase of this licence's text alone. The order matters: the BSD licences share their first clauses.
+# A phrase of this licence's text alone, in order: the BSD licences share their first clauses.
 PHRASES = {
     "Apache License": "Apache-2.0",
     "Mozilla Public License Version 2.0": "MPL-2.0",
@@ -45,7 +45,6 @@ def python_packages() -> Iterator[Dependency]:
 
 
 def closure(requirements: Path) -> set[str]:
-    """Return a file's packages and, recursively, their requirements."""
     found: set[str] = set()
     wanted = [line for line in requirements.read_text().splitlines() if line[:1].isalpha()]
     while wanted:
@@ -65,7 +64,7 @@ def closure(requirements: Path) -> set[str]:
 
 
 def python_licence(package: Distribution) -> str:
-    """Return the SPDX expression, else the classifiers, else the licence's first line."""
+    """Return the SPDX expression, else the classifiers, else the first line."""
     metadata = package.metadata
     classifiers = [
         each.split(" :: ")[-1] for each in metadata.get_all("Classifier") or [] if each.startswith("License")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that two commits differ in words alone: comments, docstrings, texts, documentation, and consistent renames.
+"""Check that two commits differ in words alone: comments, texts, and consistent renames.
 
     .venv/bin/python setup/only_words.py OLD [NEW]      NEW: the working tree, if it is missing
 
@@ -47,7 +47,7 @@ class Difference(Exception):
 
 
 class Flattened(ast.NodeVisitor):
-    """The tokens of a Python module, without its docstrings."""
+    """The tokens of a Python module, without docstrings."""
 
     def __init__(self, source: str, order: Callable[[ast.AST], tuple[str, ...]]) -> None:
         self.tokens: list[Token] = []
@@ -102,12 +102,12 @@ class Flattened(ast.NodeVisitor):
 
 
 def by_shape(node: ast.AST) -> tuple[str, ...]:
-    """Keep the order of values that differ in names alone: a rename does not move them."""
+    """A rename does not move values that differ in names alone."""
     return (NAMES.sub("", ast.dump(node)),)
 
 
 def by_name(node: ast.AST) -> tuple[str, ...]:
-    """Put values that differ in names alone into one order."""
+    """Values that differ in names alone get one order."""
     return (*by_shape(node), ast.dump(node))
 
 
@@ -197,14 +197,14 @@ class Renames:
 
     @property
     def lasting(self) -> Iterator[tuple[str, str]]:
-        """Yield the names that are visible outside of functions."""
+        """Yield the names visible outside of functions."""
         for (scope, kind, old), new in self._forward.items():
             if old != new and (kind != LOCAL or scope == 0):
                 yield old, new
 
 
 def listed() -> dict[str, str]:
-    """Return docs/upgrading.md's table of names."""
+    """Return docs/upgrading.md's table."""
     if not UPGRADING.exists():
         return {}
     rows = re.findall(r"^\| `([\w.-]+)` \| `([\w.-]+)` \|", UPGRADING.read_text(encoding="utf-8"), re.MULTILINE)
@@ -216,7 +216,7 @@ def git(*words: str) -> str:
 
 
 def changed(old: str, new: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield status, old and new name of each changed file."""
+    """Yield status, old and new name."""
     for line in git("diff", "--name-status", "-M40%", old, *([new] if new else [])).splitlines():
         status, *names = line.split("\t")
         yield status[0], names[0], names[-1]
@@ -229,7 +229,6 @@ def content(commit: str | None, name: str) -> str:
 def compared(
     old: tuple[str, str], new: tuple[str, str], order: Callable[[ast.AST], tuple[str, ...]], names: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """Return the renames between two files of name and content."""
     renames, before, after = Renames(names), tokens(*old, order), tokens(*new, order)
     for was, now in zip(before, after, strict=False):
         renames.compare(was, now)

@@ -55,7 +55,6 @@ def commands() -> str:
 
 
 def described(parser: argparse.ArgumentParser, summary: str, level: str = "##") -> list[str]:
-    """Return the section of a verb and those of its verbs."""
     below: list[str] = []
     rows = []
     for action in parser._actions:

@@ -3,8 +3,7 @@
 
     make results
 
-Experiments write the CSV files to results/ (lab/results/figures.py). To publish newer rows, copy a file and change its
-date below.
+To publish newer rows, copy a file from results/ and change its date below.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Row(NamedTuple):
 
 
 def rows(name: str) -> Iterator[Row]:
-    """Yield a file's rows. An indented row belongs to the last less indented one; the path names both."""
+    """An indented row belongs to the last less indented one; the path names both."""
     above: list[tuple[int, str]] = []
     with (ROWS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         for each in csv.DictReader(file):

@@ -6,10 +6,10 @@
     t10 ─ t10└────┘     1.5 MB each way        └───────┘.100.2  .100.1└────────┘ s256 ── delay ── lan s256 .4.2
 
 All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. Round trips to s4, s16,
-s64 and s256 take as many milliseconds, plus the access point's delay. Other links are unshaped.
+s64 and s256 take as many ms, plus the access point's delay. Other links are unshaped.
 
-Stations are terminals and the gateway. With n stations waiting, each beyond the first costs the share `contention` of
-the 20 Mbit/s; at least 2 Mbit/s remain.
+Each waiting station (terminal or gateway) beyond the first costs the share `contention` of the 20 Mbit/s; at least 2
+Mbit/s remain.
 
     mn --custom topologies/access_point.py --topo access_point
     mn --custom topologies/access_point.py --topo access_point,terminals=5,contention=0.05
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo

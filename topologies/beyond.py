@@ -5,9 +5,9 @@
                                         │      .98.0.1    .98.0.2          203.0.113.9  .77
                                       server
 
-ve-far is a port of br-far from the start. Somebody makes its device in the world's own namespace, as
-docs/how-to/far-site.md says; until then nothing gets to the internet. web has no route to either site, so clients need
-NAT. IPv6: the client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
+ve-far is a port of br-far from the start. Until somebody makes its device in the world's own namespace
+(docs/how-to/far-site.md), nothing gets to the internet. web has no route to either site, so clients need NAT. IPv6: the
+client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
 
     mn --custom topologies/beyond.py --topo beyond
 """
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from lab.stage.nodes import Machine, Route

@@ -7,11 +7,11 @@
                       rl-home, rl-wifi, rl-lte                             │ own
                                 world ─────────────────────────────────────┘
 
-The terminals are 192.168.110.20 to .22; neither their programs nor web's use MPTCP. The first two are relayed. The
-guest is a control: its Wi-Fi traffic must not change. The relays are 45.0.10.9 and 45.0.20.9, half way to web,
-45.0.30.9. The world's own namespace is the gateway's host: its agent makes the devices of the rl- ports
-(docs/how-to/relay.md). Over its own link the relays' agents reach the controller at CONTROLLER. The Internet routes the
-terminals over Wi-Fi, and the relayed networks 10.97.1.0/24 and 10.97.2.0/24 over the uplink of each.
+The terminals are 192.168.110.20 to .22, without MPTCP, as is web. The first two are relayed. The guest is a control:
+its Wi-Fi traffic must not change. The relays are 45.0.10.9 and 45.0.20.9, half way to web, 45.0.30.9. The world's own
+namespace is the gateway's host: its agent makes the devices of the rl- ports (docs/how-to/relay.md). Over its own link
+the relays' agents reach the controller at CONTROLLER. The Internet routes the terminals over Wi-Fi, and the relayed
+networks 10.97.1.0/24 and 10.97.2.0/24 over the uplink of each.
 
     mn --custom topologies/home.py --topo home
     mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5
@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo

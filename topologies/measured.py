@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo

@@ -9,11 +9,10 @@
             └─ un-lte  .32.2 ───────────── nat-lte  .10 ─────────┘  far .1
                                10 Mbit/s            lte  .2.0/24
 
-Clients, server and inner addresses are those of twin.py. Outside, un-wifi and un-lte are 192.168.31.2 and 192.168.32.2,
-with a default route each, as from two DHCP servers; the internet sees nat-wifi as 198.51.100.10 and nat-lte as
-192.0.2.10. The sites' agents run in homehost and farhost (lab/processes/agents.py) and make the devices of the bridge
-ports tn- and tf-; before that the sites cannot reach each other. The controller is at CONTROLLER, in the world's own
-namespace.
+Clients, server and inner addresses are twin.py's. Outside, un-wifi and un-lte are 192.168.31.2 and 192.168.32.2, each
+with a default route; the internet sees nat-wifi as 198.51.100.10 and nat-lte as 192.0.2.10. The sites' agents run in
+homehost and farhost (lab/processes/agents.py) and make the devices of the bridge ports tn- and tf-; before that the
+sites cannot reach each other. The controller is at CONTROLLER, in the world's own namespace.
 
     mn --custom topologies/natted.py --topo natted
     mn --custom topologies/natted.py --topo natted,wifi_jitter_ms=30,lte_delay_ms=15
@@ -33,7 +32,7 @@ from lab.stage.stage import refuse_unknown
 from topologies.paper import BRIDGE as HOME
 from topologies.twin import FAR, FIRST_UPLINK, PARAMETERS, SitesTopo, shapes
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def nat(net: Stage, name: str) -> Nat:
 
 @contextmanager
 def behind_one_address(net: Stage) -> Iterator[None]:
-    """For the block, the far site sees both uplinks as 203.0.113.1, each with a random port."""
+    """The far site sees both uplinks as 203.0.113.1, each with a random port."""
     internet = nat(net, "internet")
     internet.translate()
     try:
@@ -123,7 +122,7 @@ def behind_one_address(net: Stage) -> Iterator[None]:
 
 @contextmanager
 def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
-    """For the block, limit the MTU between the uplink's NAT and the internet, without ICMP errors."""
+    """Limit the MTU between the uplink's NAT and the internet, without ICMP errors."""
     ends = ((nat(net, uplink), "out"), (nat(net, "internet"), uplink))
     for machine, device in ends:
         machine.limit_mtu(device, mtu)

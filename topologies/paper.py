@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -56,12 +56,11 @@ def add_client(topo: Topo, lte_backup: bool = True) -> None:
 
 
 class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """The paper's machines and addresses, for any two paths."""
+    """The paper's machines, for any two paths."""
 
     def raise_lab(
         self, wifi: tuple[Shape, Shape], lte: tuple[Shape, Shape], lte_backup: bool, congestion_control: str | None
     ) -> None:
-        """Add everything; each path has a shape per direction."""
         self._machines(lte_backup, congestion_control)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
         self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)

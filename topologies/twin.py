@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sites at the ends of the same uplinks: the paper's laboratory with an Open vSwitch instead of its router.
+"""Two sites at the ends of the same uplinks: the paper's laboratory with an Open vSwitch instead of the router.
 
                   home (br-home)                            far (br-far)
     client ── gw-c1 ┌────────┐ gw-wifi ── 100 Mbit/s ── fe-wifi ┌───────┐ fe-s1
@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -45,7 +45,7 @@ class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """Both sites without the network between them."""
 
     def raise_sites(self, late_ports: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        """Add both sites; `late_ports` maps bridges to ports whose devices come later."""
+        """`late_ports` maps bridges to ports whose devices come later."""
         late_ports = late_ports or {}
         add_client(self)
         self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", late_ports=late_ports.get(HOME))
@@ -65,7 +65,6 @@ class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 
 
 def shapes(shaped: bool, wifi_jitter_ms: float, lte_delay_ms: float, wifi_delay_ms: float) -> dict[str, Shape]:
-    """Return each uplink's shape, the same in both directions."""
     each = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
     each["wifi"] = replace(each["wifi"], delay_ms=wifi_delay_ms, jitter_ms=wifi_jitter_ms)
     each["lte"] = replace(each["lte"], delay_ms=lte_delay_ms)

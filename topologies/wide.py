@@ -15,8 +15,8 @@
     (none)                                     192.168.50.0/24  fd00:50::/64   home
     server   192.168.0.2/24 fd00:1::2/64 behind the router's .1
 
-laptop (.3) has an interface in each uplink's side. phone (.4) has all addresses on one interface, behind the access
-point `air`. camera (.5) has one address per family in home, sensor (.6) only IPv6.
+laptop (.3) has an interface in each uplink's side. phone (.4) has one for all, behind the access point `air`. camera
+(.5) has both families in home, sensor (.6) only IPv6.
 
     mn --custom topologies/wide.py --topo wide
 """
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if __name__ == "builtins":  # `mn --custom` runs the text without module name or path
+if __name__ == "builtins":  # `mn --custom` gives no module name or path
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
 from mininet.topo import Topo
@@ -44,7 +44,7 @@ SERVER4, SERVER6 = "192.168.0.2", "fd00:1::2"
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """An uplink; `outer` and `inner` are its subnets' third number in both families."""
+    """`outer` and `inner` are the third number of its subnets in both families."""
 
     name: str
     outer: int

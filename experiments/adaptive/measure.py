@@ -38,14 +38,11 @@ def copying(client: Client, terminal: str) -> dict[str, Any]:
 
 
 def read_changes(client: Client, terminal: str) -> list[Change]:
-    """Return the changes, oldest first."""
     lag = time.time() - time.monotonic()
     decisions = client.get("terminals", terminal, "decisions")["decisions"]
     found = [Change(one["at"] - lag, one["copies"], one["reason"]) for one in decisions if one["copies"] is not None]
     return sorted(found, key=lambda change: change.at)
 
-
-# Bytes and stalls of links
 
 SAMPLE_INTERVAL_S = 0.2
 # One late packet in a hundred does not change a phase's goodput.
@@ -73,7 +70,7 @@ class LinkSampler:
 
 
 def stalled_links(net: Stage) -> str:
-    """Return which links stalled since the previous call, and how long; "" if none counts."""
+    """Return the links stalled since the previous call; "" if none counts."""
     found = {name: net.uplink(name).lateness() for name in UPLINKS}
     late = {name: one for name, one in found.items() if one.stalls > MAX_LATE_SHARE * one.packets}
     return "; ".join(f"on {name} {one}" for name, one in late.items())
@@ -159,7 +156,7 @@ def run_script(task: Task, logs: Path) -> ScriptRun:
 
 @contextmanager
 def _streaming_laboratory(mode: str, logs: Path) -> Iterator[tuple[Laboratory, Stream]]:
-    """Run the camera's upload over Wi-Fi; an override keeps Wi-Fi active, so that modes differ only in copies."""
+    """An override keeps Wi-Fi active, so that modes differ only in copies."""
     with laboratory(TWIN, logs, slower=DELAYS) as lab, agent(lab.controller, lab.client, TERMINAL, "terminal"):
         lab.pin(mode)
         with streaming(lab.server, lab.client, SERVER, upload=True, pace=CAMERA) as stream:
@@ -169,7 +166,7 @@ def _streaming_laboratory(mode: str, logs: Path) -> Iterator[tuple[Laboratory, S
 
 
 def _await_evidence(lab: Laboratory, task: Task) -> None:
-    """Wait until mode auto knows that Wi-Fi is clean: without evidence it copies.
+    """Without evidence that Wi-Fi is clean, mode auto copies.
 
     Wait also until a later start of copies is no relapse, from which auto recovers later.
     """
@@ -188,7 +185,7 @@ def _await_evidence(lab: Laboratory, task: Task) -> None:
 
 
 def _run_phases(lab: Laboratory, look: LinkSampler, phase_s: float) -> Iterator[float]:
-    """Run the script; yield each phase's beginning, and the last one's end."""
+    """Yield each phase's beginning, and the last one's end."""
     began = time.monotonic()
     for number, phase in enumerate(SCRIPT, 1):
         yield look.now()

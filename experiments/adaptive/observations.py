@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Bytes on LTE in both directions, by time.monotonic()."""
+    """LTE's bytes in both directions, by time.monotonic()."""
 
     moments: Sequence[float]
     sizes: Sequence[int]
@@ -75,14 +75,13 @@ class ScriptRun:
 
     @property
     def counted(self) -> list[Change]:
-        """Return the changes since the script began."""
         return [each for each in self.changes if self.moments[0] <= each.at < self.moments[-1]]
 
     def changes_in(self, part: Part) -> list[Change]:
         return [each for each in self.changes if part.since <= each.at < part.until]
 
     def has_copies(self, part: Part) -> bool:
-        """Return whether the phase began with copies; without evidence they are on."""
+        """Without evidence copies are on."""
         before = [each.copies for each in self.changes if each.at < part.since]
         return before[-1] if before else True
 
@@ -90,7 +89,7 @@ class ScriptRun:
         return self.has_copies(part) != part.phase.bad
 
     def decided_s(self, part: Part) -> float | None:
-        """Return the time to the right decision; None if it stood before, or never came."""
+        """Return None if the right decision stood before, or never came."""
         right = (each.at - part.since for each in self.changes_in(part) if each.copies == part.phase.bad)
         return next(right, None) if self.is_to_decide(part) else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the script: Wi-Fi's loss during a camera's upload, by phase."""
+"""Plan Wi-Fi's loss during a camera's upload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Phase:
         return self.up_percent > 0
 
 
-# One in 400 packets begins a burst of 20 on average, about 5 % more. Such a burst outlasts a TCP window.
+# One in 400 packets begins a burst of 20 on average, about 5 % more, which outlasts a TCP window.
 SCRIPT = (
     Phase("clean"),
     Phase("5 % lost", 5, 5),
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/adaptive
+    name: str  # file stem
     rounds: int
     phase_s: float
     budget_bytes: int = 4_000_000  # of LTE, per day
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield modes in turns: other load on the machine affects all alike."""
+        """Modes take turns: other load on the machine affects all alike."""
         for number, mode in product(range(1, self.rounds + 1), MODES):
             yield Task(mode, number, self.phase_s)
 

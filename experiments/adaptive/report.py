@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of the phases."""
+"""Rows, figures and plot."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
 ./bicast experiment air            1 and 10 terminals at 4 to 256 ms, uploads of 10 s
 ./bicast experiment air --full     1, 5 and 10 terminals at every RTT, both of the paper's tables, uploads of 30 s
 
-Each terminal's agent enforces the caps, or the gateway's alone. Loss, several connections, contention and a wide window
-scale have their own runs. The last terminal is the newcomer: it starts later.
+Each terminal's agent enforces the caps, or the gateway's alone. The last terminal is the newcomer: it starts later.
 """
 
 from __future__ import annotations

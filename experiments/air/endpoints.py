@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 
 
 class End:
-    """One end's program: it starts at go() and leaves its doubles when it ends."""
+    """One end's program: it starts at go() and leaves its doubles at its end."""
 
     def __init__(self, machine: Machine, numbers: Path, *words: str) -> None:
         self._name, self._numbers = machine.name, numbers
@@ -70,7 +70,7 @@ class End:
 def uploading(
     terminals: Mapping[Machine, str], servers: Mapping[str, Machine], connections: int, control: str, place: Path
 ) -> Iterator[tuple[list[End], list[End]]]:
-    """Start the programs; `terminals` maps senders to their destinations."""
+    """`terminals` maps senders to destinations."""
     with ExitStack() as running:
 
         def started(machine: Machine, *words: str) -> End:
@@ -102,7 +102,7 @@ class Received:
         return self.before[bisect_left(self.moments, moment)]
 
     def reaches(self, bps: float, since: float, over_s: float) -> float | None:
-        """Return how long after `since` the rate `bps` lasted for `over_s`; None: never."""
+        """Return how long after `since` the rate lasted for `over_s`; None: never."""
         for moment in self.moments[bisect_left(self.moments, since + over_s) :]:
             if self.bps(moment - over_s, moment) >= bps:
                 return moment - since

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point with ten terminals, the controller, and a variant's agents."""
+"""An access point with ten terminals, controller and agents."""
 
 from __future__ import annotations
 
@@ -81,12 +81,11 @@ class Laboratory:
         return next(iter(self.controller.client.get("caps")), None)
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics: an upload would start with an earlier ssthresh."""
+        """Otherwise an upload starts with an earlier ssthresh."""
         for machine in (*self.terminals, *self.servers.values()):
             machine.run("ip", "tcp_metrics", "flush")
 
     def await_quiet(self) -> None:
-        """Wait until the queue is free of the previous run's packets."""
         air = self.net.uplink("air")
         deadline = time.monotonic() + WITHIN_S
         moved, before = -1, -2
@@ -99,20 +98,18 @@ class Laboratory:
             before, moved = moved, sum(way.out_packets for way in air.counters())
 
     def carried_bits(self) -> int:
-        """Return the bits in both directions since the start."""
+        """Both directions count, since the start."""
         return sum(way.out_bytes for way in self.net.uplink("air").counters()) * 8
 
     def spoilt(self) -> str:
-        """Return which links stalled since the previous call, and how long; "" if none counts."""
+        """Return the links stalled since the previous call; "" if none counts."""
         found = {name: self.net.uplink(name).lateness() for name in LINKS}
         late = {name: one for name, one in found.items() if one.stalls > MAX_LATE_SHARE * one.packets}
         return "; ".join(f"on {name} {one}" for name, one in late.items())
 
 
 def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
-    """Return whether the rule is in force and every agent reports: the gateway cannot cap connections older than its
-    programs.
-    """
+    """Every agent must report: the gateway cannot cap connections older than its programs."""
     if access_point is None or access_point["rule"] != variant.rule:
         return False
     if variant.rule == "paper" and access_point["tables"] != variant.tables:
@@ -122,7 +119,6 @@ def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
 
 @contextmanager
 def laboratory(enforcer: str, logs: Path, terminals: int = MOST_TERMINALS) -> Iterator[Laboratory]:
-    """Run the laboratory with an agent at each terminal, at the gateway, or none."""
     with (
         controlled(FILE, SETTINGS) as controller,
         raised(AccessPointTopo(terminals), controller=OPENFLOW) as net,
@@ -141,7 +137,6 @@ def laboratory(enforcer: str, logs: Path, terminals: int = MOST_TERMINALS) -> It
 
 
 def _await_reachable(lab: Laboratory) -> None:
-    """Wait until all MACs on the way are learned."""
     first, *others = lab.terminals
     ways = [(first, server) for server in SERVERS.values()] + [(each, NEAREST_SERVER) for each in others]
     deadline = time.monotonic() + WITHIN_S

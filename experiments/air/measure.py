@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the uploads: goodput, round trips, and how soon a newcomer gets its share."""
+"""Run the uploads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
 ATTEMPTS = 3  # when the machine stalled
 JOIN_FRACTION, COUNT_FRACTION = 0.3, 0.5  # of a run: the newcomer starts; counting starts
 FAIR_SHARE = 0.9  # of its fair share
-FAIR_FOR_S = 0.5  # for so long
+FAIR_FOR_S = 0.5  # this long
 PING_EVERY_S = 0.1
 PING_TOOK = re.compile(r" time=([\d.]+) ms")
 
@@ -41,7 +41,7 @@ class Run:
     least_rtt_ms: tuple[float, ...]  # of each terminal's path, without queueing
     ping_ms: float  # median of the first terminal; NaN: no answer
     newcomer_s: float | None  # until it had its share; None: never, or no newcomer
-    busy: float  # fraction of link time in use, as if without contention
+    busy: float  # fraction of link time, as if without contention
     capped: int  # terminals with enforced caps in mid-run
     stalled: str
 
@@ -74,7 +74,6 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """Return whether caps were enforced as the variant wants."""
         return self.capped == (0 if self.task.variant.enforcer == NOBODY else self.task.scene.terminals)
 
     def __str__(self) -> str:
@@ -154,7 +153,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
 
 
 def _least_rtts(task: Task, uploads: Sequence[Sampled]) -> Iterator[float]:
-    """Yield the servers' least RTTs: a connection that never saw an empty path does not know it."""
+    """A connection that never saw an empty path does not know its least RTT."""
     servers = [task.scene.server(number) for number in range(len(uploads))]
     for server in servers:
         yield min(one.min_rtt_ms for one, at in zip(uploads, servers, strict=True) if at == server)
@@ -169,7 +168,7 @@ def _newcomer_s(come: Sequence[Received], joined: float, counted: float, ended: 
 
 @contextmanager
 def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
-    """Ping during the block; the list is complete after it."""
+    """The list is complete after the block."""
     took_ms: list[float] = []
     words = ["ping", "-i", str(PING_EVERY_S), server]
     process = machine.popen(words, stderr=subprocess.STDOUT, text=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the uploads: terminals, distances, rules and enforcing agents."""
+"""Plan the uploads."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Scene:
         return 4.0 if self.mixed else float(self.rtt)
 
     def server(self, terminal: int) -> str:
-        """Return the terminal's server; numbers start at 0."""
+        """Numbers start at 0."""
         if not self.mixed:
             return f"s{self.rtt}"
         return "s256" if terminal % 2 else "s4"
 
     @property
     def equal(self) -> bool:
-        """Return whether terminals have equal conditions and should get the same."""
+        """Return whether terminals should get the same."""
         return not self.mixed and self.terminals > 1
 
     def __str__(self) -> str:
@@ -91,13 +91,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/air
+    name: str  # file stem
     seconds: float
     tasks: tuple[Task, ...]
 
 
 def tasks(*parts: tuple[Sequence[Scene], Sequence[Variant]]) -> tuple[Task, ...]:
-    """Sort tasks by enforcing agents: a laboratory has one kind."""
+    """A laboratory has agents of one kind, so tasks are sorted by them."""
     every = [Task(*each) for part in parts for each in product(*part)]
     return tuple(sorted(every, key=lambda task: (NOBODY, TERMINALS, GATEWAY).index(task.variant.enforcer)))
 

@@ -22,7 +22,7 @@ MAX_ENFORCER_GAP, PAPER_AHEAD = 0.05, 1.02
 LOSSY = {1: 10.0, 10: 2.0}  # of an uncapped upload's goodput at the longest RTT, at least, by terminals
 LOSSY_RTT = "256"
 SEGMENT_BITS = 1448 * 8
-# A link that is never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
+# Never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
 GOODPUT_BPS = AIR_BPS * 1448 / (1514 + 66 / 2)
 HEADER = (
     "terminals", "rtt_ms", "connections", "loss_percent", "contention", "window_scale", "variant", "total_mbps", "jain",
@@ -155,7 +155,6 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
 
 
 def _of_enforcers(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
-    """Yield how far apart both enforcers are."""
     for scene, variants in found.items():
         if IDEAL_TERMINALS in variants and IDEAL_GATEWAY in variants and not scene.loss_percent:
             apart = total(variants[IDEAL_GATEWAY]) / total(variants[IDEAL_TERMINALS]) - 1

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload over plain TCP and sample the sender's connections: the program at either end.
+"""Upload over plain TCP and sample the sender's connections.
 
     upload.py serve ADDRESS PORT READS
     upload.py send ADDRESS PORT CONNECTIONS CONGESTION_CONTROL SAMPLES
 
-Both print `ready`, and end at a line on stdin or its end. For each read the server writes three doubles to READS:
-time.monotonic(), which all namespaces share, the last number of the sender's address, and the bytes. The sender
-connects after a first line. To SAMPLES it writes ten times a second per connection: time, srtt_us, min_rtt_us, cwnd and
-retransmitted segments so far.
+Both end at a line on stdin or its end. For each read the server writes three doubles to READS: time.monotonic(), which
+all namespaces share, the last number of the sender's address, and the bytes. The sender connects after a first line. To
+SAMPLES it writes ten times a second per connection: time, srtt_us, min_rtt_us, cwnd and retransmitted segments so far.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Measure controller and switch: `./bicast experiment bench`, `make bench`.
 
 A ratio's variants take turns in one run on one Open vSwitch: other load affects them alike. All parts take about an
-hour. `python -m experiments.bench PART ...` measures only these, `python -m experiments.bench --smoke` a few ratios in
-a minute. results/bench/ gets Figures after each part. A broken promise makes the exit code 1.
+hour. `python -m experiments.bench PART ...` measures some, `--smoke` a few ratios in a minute. A broken promise makes
+the exit code 1.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run selected parts: `python -m experiments.bench [PART ...]`."""
+"""Run selected parts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure five hundred agents on one controller, and one agent's cost on its host."""
+"""Measure five hundred agents, and one agent's cost on its host."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def measure_crowd() -> Iterator[Figure]:
 
 
 def _site(at: int) -> dict[str, Any]:
-    """Return a site with a subnet per uplink, and terminals with an address in both."""
     site = many(TERMINALS, dpid=at, name=f"s{at}", dual_stack=False)
     site["subnets"] = {
         f"side{one}": {"gateways": [f"10.{at}{one}.0.1/16"], "mac": f"02:00:00:00:03:0{one}", "uplink": f"up{one}"}
@@ -86,7 +85,6 @@ def _site(at: int) -> dict[str, Any]:
 
 @contextmanager
 def _crowd(controller: Controller, sites: dict[str, Any], place: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run the agents; all have a session."""
     program = place / "crowd"
     run(str(GO), "build", "-o", str(program), "./experiments/bench/crowd")
     lines = []
@@ -108,7 +106,7 @@ def _crowd(controller: Controller, sites: dict[str, Any], place: Path) -> Iterat
 
 
 def _sample_load(pid: int) -> tuple[list[float], list[float]]:
-    """Sample the controller's cores and megabytes while the agents report."""
+    """Return cores and megabytes."""
     spent, memory_mb = [], []
     began = last = time.monotonic()
     before = cpu_s(pid)
@@ -126,7 +124,7 @@ def _moved_terminals(controller: Controller) -> int:
 
 
 def agent_cost() -> Iterator[Figure]:
-    """Run the agent's benchmark: a real kernel, a hundred connections, a report each second."""
+    """The agent's benchmark: a real kernel, a hundred connections, a report each second."""
     words = ("test", "./agent/command", "-run", "^$", "-bench", "Cost/reports", "-benchtime", f"{COST_REPORTS}x")
     told = run(str(GO), *words).stdout
     values = {unit: float(value) for value, unit in re.findall(r"([0-9.]+) (%core|MB)\b", told)}

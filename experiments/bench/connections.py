@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the time from switches' connection to installed programs."""
+"""Measure the time from connection to installed program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[Controller]:
-    """Run a controller and unconnected bridges; `settings` extend its part of gateway.yaml."""
+    """Bridges are not connected; `settings` extend the controller's part of gateway.yaml."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, PrivateOvs():
         file = Path(place) / "gateway.yaml"
         file.write_text(yaml.safe_dump({"sites": sites}))
@@ -47,7 +47,7 @@ def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[C
 
 
 def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
-    """Connect an empty bridge repeatedly; setting its controller again avoids the back-off."""
+    """Setting an empty bridge's controller again avoids the back-off."""
     site = many(TERMINALS, dual_stack=dual_stack)
     bridge = site["bridge"]
     what = f"one gateway, {TERMINALS} terminals, {'two addresses each' if dual_stack else 'one address each'}"
@@ -66,7 +66,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
             ovs.ofctl("del-flows", bridge)
             ovs.ofctl("del-groups", bridge)
     promise = None if dual_stack else below(PROMISED_MS)
-    # Open vSwitch 3.1 reads our hello when it next wakes, often half a second later. That is not the controller's time.
+    # Open vSwitch 3.1 reads our hello when it next wakes, often half a second later: not the controller's time.
     installed = "installed, from the switch's features reply on"
     connection = "installed, from its TCP connection on (Open vSwitch reads our hello late)"
     yield figure(f"{what}: {installed}, p99", percentile(answered_ms, 99), answered_ms, "ms", promise)
@@ -78,7 +78,7 @@ def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
 
 
 def _connected(controller: Controller, spy: Spy, bridge: str, target: str) -> float:
-    """Set the controller and wait until the bridge is steady; return when its TCP connection began."""
+    """Return when the TCP connection of the steady bridge began."""
     before, began = time.time(), time.monotonic()
     ovs.vsctl("set-controller", bridge, target)
     spy.wait(FEATURES_REPLY, since=began)
@@ -111,7 +111,7 @@ def bridges() -> Iterator[Figure]:
 
 
 def set_controller(target: str, *bridges: str) -> None:
-    """Set the controller as `bicast bridge` does, in two steps for OVS."""
+    """OVS needs two steps, as `bicast bridge` takes."""
     columns = [f"{name}={value}" for name, value in CONTROLLER_COLUMNS.items()]
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set-controller", bridge, target)))
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set", "Controller", bridge, *columns)))

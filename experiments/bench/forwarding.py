@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the switch's cost of copies without link limits: bicast against plain, group against flow."""
+"""Measure the switch's cost of copies without link limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPLINK_PORTS = (3, 4)
 
 
 def _packets_out() -> int:
-    """Return both uplinks' packets; the database's statistics would be seconds old."""
+    """The database's statistics would be seconds old."""
     told = ovs.ofctl("dump-ports", BRIDGE)
     lines = told.replace("\n           tx", " tx").splitlines()
     return sum(
@@ -44,7 +44,7 @@ class Iperf:
         return self._run(up)["end"]["sum_received"]["bits_per_second"] / 1e6
 
     def up(self) -> tuple[float, float]:
-        """Return goodput in Mbit/s, and thousands of packets/s on both uplinks."""
+        """Return Mbit/s, and thousands of packets/s on both uplinks."""
         before = _packets_out()
         told = self._run(up=True)["end"]["sum_received"]
         packets = _packets_out() - before
@@ -92,7 +92,7 @@ def bicast_against_plain() -> Iterator[Figure]:
 
 
 def group_against_flow() -> Iterator[Figure]:
-    """Compare the same actions in a flow and in a one-bucket group, without a controller."""
+    """Compare the same actions in a flow and in a one-bucket group."""
     got: dict[str, list[float]] = {"flow": [], "group": []}
     with raised(PaperTopo(shaped=False)) as net:
         macs = {port: ovs.vsctl("get", "Interface", port, "mac_in_use").strip('"\n') for port in ("gw-c1", "gw-wifi")}

@@ -66,8 +66,8 @@ def sizes_of(name: str) -> tuple[int, int]:
 
 # Window caps: a gateway's packets, a terminal's processor
 #
-# The gateway's programs come and go during one upload at full speed (agent/caps/receivewindow/bench_test.go). For the
-# terminal the kernel's account counts (agent/caps/structops/cost_test.go).
+# One upload at full speed (agent/caps/receivewindow/bench_test.go); the kernel's account of a terminal
+# (agent/caps/structops/cost_test.go).
 
 GATEWAY, TERMINAL = "Goodput/", "Cost/"
 PROMISES: dict[tuple[str, str], Promise] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's laboratory with its controller, for parts that need traffic."""
+"""The paper's laboratory with its controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lab:
 
 @contextmanager
 def lab(topo: PaperTopo, *edits: tuple[str, str]) -> Iterator[Lab]:
-    """Run the laboratory until steady, with `edits` in the paper's gateway.yaml."""
+    """`edits` change the paper's gateway.yaml."""
     text = FILE.read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text, f"{FILE} has no {old!r}"

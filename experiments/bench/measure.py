@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the bench's parts, and short forms of other experiments."""
+"""Measure the bench's parts, and short forms of experiments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from topologies.paper import PaperTopo
 
 
 def shared_air() -> Iterator[Figure]:
-    """Yield the cost of deciding, and ten terminals' goodput at 4 and 64 ms with the ideal window."""
+    """Ten terminals upload at 4 and 64 ms with the ideal window."""
     yield deciding_cost()
     yield from air.CAMPAIGN.bench(SHORT)
 
@@ -64,10 +64,7 @@ def transfer() -> Iterator[Figure]:
 
 
 def smoke() -> Iterator[Figure]:
-    """Yield the cost of copies for a download, and a mode change's losses.
-
-    Limits are wider than in the whole bench, which repeats more: this finds faults, not slowdowns.
-    """
+    """Limits are wider than in the whole bench, which repeats more: this finds faults, not slowdowns."""
     got: dict[str, list[float]] = {"off": [], "bicast": []}
     with lab(PaperTopo(shaped=False), ("bicast: [tcp]", "bicast: [tcp, udp]")) as stage:
         talk = Iperf(stage.net, SMOKE_SECONDS)

@@ -15,14 +15,14 @@ from lab.traffic.download import DownloadResult, flowing
 from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
 
-# A port goes down and up: until its uplink leaves the buckets, and returns
+# A port goes down and up
 
 PORT_ROUNDS = 20
 PORT_PROMISED_MS = 100.0
 
 
 def _group_update_ms(lab: Lab, state: str) -> float:
-    """Return the milliseconds from the link's change to the switch's barrier reply after the new groups."""
+    """Return the time from the link's change to the switch's barrier reply after the new groups."""
     began = time.monotonic()
     run("ip", "link", "set", "gw-lte", state)
     return (lab.spy.wait(BARRIER_REPLY, since=began) - began) * 1000
@@ -39,7 +39,7 @@ def ports() -> Iterator[Figure]:
     yield middle("a port that comes up is back in the buckets, median", up_ms, "ms")
 
 
-# kill -9 of the controller during a bicast download, after manual mode and switch
+# kill -9 of the controller during a bicast download
 
 DEATH_ROUNDS = 3
 BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer one outlasts death and restart on a busy machine

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's parts in order, and their repetitions."""
+"""The bench's parts and their repetitions."""
 
 from __future__ import annotations
 

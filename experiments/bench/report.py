@@ -13,7 +13,6 @@ DIRECTORY = RESULTS / "bench"
 
 
 def verdict(figures: Sequence[Figure]) -> int:
-    """Print broken promises to standard error and return the exit code."""
     broken = [each for each in figures if each.met is False]
     for each in broken:
         measured = f"{each.value:g} {each.unit}".strip()

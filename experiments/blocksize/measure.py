@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload from one to three terminals over the access point of topologies/access_point.py.
+"""Upload from one to three terminals.
 
 Data and acknowledgements share one half-duplex link. Only the effect of writes counts: no agents, no rule, no MPTCP.
 """
@@ -49,12 +49,11 @@ class Laboratory:
         return [self.net.machine(name) for name in TERMINAL_NAMES[:count]]
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics."""
         for machine in (self.server, *self.terminals(self.most)):
             machine.run("ip", "tcp_metrics", "flush")
 
     def stalled(self) -> str:
-        """Return which links stalled since the previous call."""
+        """Return the links stalled since the previous call."""
         found = {name: self.net.uplink(name).lateness() for name in ("air", FAR)}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -74,7 +73,6 @@ def laboratory(terminals: int, logs: Path) -> Iterator[Laboratory]:
 
 
 def _await_reached(terminal: Machine) -> None:
-    """Wait until both directions' MACs are learned."""
     deadline = time.monotonic() + WITHIN_S
     while terminal.run("ping", "-c", "1", "-W", "1", SERVER, check=False).returncode != 0:
         if time.monotonic() > deadline:
@@ -88,7 +86,7 @@ ATTEMPTS = 3  # when the machine stalled
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One terminal's upload, with samples at moments of time.monotonic()."""
+    """One terminal's upload, with samples at time.monotonic()."""
 
     size_bytes: int
     began: float
@@ -123,13 +121,12 @@ class Run:
 
     @property
     def jain(self) -> float:
-        """Return Jain's index of the rates: 1 is equal, 1/n is all for one."""
+        """Return Jain's index: 1 is equal, 1/n is all for one."""
         each = [one.bps for one in self.uploads]
         return sum(each) ** 2 / (len(each) * sum(bps**2 for bps in each))
 
     @property
     def spread_bps(self) -> float:
-        """Return the fastest rate minus the slowest."""
         each = [one.bps for one in self.uploads]
         return max(each) - min(each)
 
@@ -139,7 +136,6 @@ class Run:
 
     @property
     def unsent_bytes(self) -> float:
-        """Return the most that waited in a socket."""
         return max(max(one.unsent_bytes, default=0.0) for one in self.uploads)
 
 

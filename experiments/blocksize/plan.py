@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the uploads: write sizes by terminals, and large writes under a mark."""
+"""Plan the uploads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/blocksize
+    name: str  # file stem
     size_bytes: int  # of each upload
     factor: int  # between sizes
     rounds: int
@@ -45,7 +45,6 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield all tasks once before any repetition."""
         for _ in range(self.rounds):
             for terminals in TERMINALS:
                 yield from (Task(terminals, block, 0) for block in self.blocks)

@@ -4,10 +4,9 @@
     upload.py receive ADDRESS PORT COUNT BYTES
     upload.py send ADDRESS PORT BYTES BLOCK LOW_WATER TRACE
 
-The receiver prints `listening`, and answers each of COUNT connections with one byte after BYTES. The sender prints
-`ready`, and starts at a line on stdin to write BLOCK bytes each time. LOW_WATER is its TCP_NOTSENT_LOWAT, 0 for the
-kernel's default. To TRACE it writes three doubles every 10 ms: time.monotonic(), which all namespaces share, the
-congestion window in segments, and the unsent bytes. Its last line is JSON.
+The receiver answers each of COUNT connections with one byte after BYTES. The sender starts at a line on stdin to write
+BLOCK bytes each time. LOW_WATER is its TCP_NOTSENT_LOWAT, 0 for the kernel's default. To TRACE it writes three doubles
+every 10 ms: time.monotonic(), which all namespaces share, the congestion window in segments, and the unsent bytes.
 """
 
 from __future__ import annotations

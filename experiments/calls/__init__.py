@@ -4,9 +4,9 @@
 ./bicast experiment calls            each scene once
 ./bicast experiment calls --full     each scene three times
 
-Wi-Fi is active until a decision or an override leaves it. Each scene begins with clean Wi-Fi, long enough for a
-premature end of copies, then damages Wi-Fi for BAD_S. A stage is two sites, with or without: agents that eliminate
-copies, an agent at the client, which has no TCP, a budget on Wi-Fi, tunnels.
+Each scene begins with clean, active Wi-Fi, long enough for a premature end of copies, then damages Wi-Fi for BAD_S. A
+stage is two sites, with or without: agents that eliminate copies, an agent at the client, which has no TCP, a budget on
+Wi-Fi, tunnels.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeat paper 002's tables 3 and 4 (section 3.3): capture the copies at client, router and server.
 
-The client answers the server's words. In between `./bicast switch` makes the client's agent send MP_PRIO. Upstream
-MPTCP applies the client's choice to both directions.
+In between `./bicast switch` makes the client's agent send MP_PRIO. Upstream MPTCP applies the client's choice to both
+directions.
 """
 
 from __future__ import annotations

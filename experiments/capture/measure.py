@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the conversation without loss, and capture it on three machines."""
+"""Run the conversation and capture it on three machines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class Segment:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what a copy shares with its original."""
         ports = (self.source_port, self.destination_port)
         return (self.source, self.destination, *ports, self.raw_sequence, self.payload_bytes)
 
@@ -79,7 +78,7 @@ def _segment(words: list[str]) -> Segment:
 
 
 def _flag_values(*words: str) -> set[str]:
-    """Normalize flags: tshark 3 writes 1 for a set flag, tshark 4 True."""
+    """tshark 3 writes 1 for a set flag, tshark 4 True."""
     return {"1" if word in ("1", "True") else "0" for word in words}
 
 
@@ -105,16 +104,15 @@ class Conversation:
         return [BEFORE] * self.words + [AFTER] * self.words
 
     def words_seen(self) -> list[Segment]:
-        """Return the server's words at the client."""
         return [each for each in self.client if _word(each)]
 
     @property
     def shown(self) -> tuple[int, int]:
-        """Return two exchanges' numbers: before the switch, and after."""
+        """One exchange is before the switch, and one after."""
         return (self.words - 2, 2 * self.words - 2)
 
     def exchange(self, seen: Sequence[Segment], number: int) -> list[Segment]:
-        """Return a word, its answers and their acknowledgements, in the order of `seen`."""
+        """Return a word, its answers and acknowledgements, in the order of `seen`."""
         words, answers = self.words_seen(), self.answers
         if number >= min(len(words), len(answers)):
             return []
@@ -152,13 +150,13 @@ def by_controller(_client: Machine) -> None:
 
 
 def by_endpoints(client: Machine) -> None:
-    """Switch by iproute2, without an agent."""
+    """Switch by iproute2."""
     client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
     client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
 
 
 def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
-    """Run the conversation, captured in `directory`; `switch` moves it from Wi-Fi to LTE."""
+    """`switch` moves the conversation from Wi-Fi to LTE."""
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)
@@ -228,7 +226,7 @@ def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
 
 
 def _await_subflows(server: Machine, backup: str) -> None:
-    """Wait until both subflows exist and the peer has flagged only this one as backup."""
+    """Both must exist, and the peer have flagged only this one as backup."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         told = server.run("ss", "-Htin", "state", "established", "sport", "=", f":{PORT}").stdout

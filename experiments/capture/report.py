@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check paper 002's section 3.3 against the captures; print tables 3 and 4."""
+"""Check paper 002's section 3.3; print tables 3 and 4."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     python talk.py serve ADDRESS PORT    sends 4 bytes, reads 1 byte, and repeats
     python talk.py answer ADDRESS PORT   sends 1 byte for every 4 received
 
-A line on the server's stdin is a number of exchanges; "done" follows them. The end of its stdin ends both. The paper's
-server sent once a second; this one waits for both copies' acknowledgements. The kernel answers the second copy.
+A line on the server's stdin is a number of exchanges; its end ends both. The paper's server sent once a second; this
+one waits for both copies' acknowledgements. The kernel answers the second copy.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _other_path_bytes(lab: Laboratory) -> int:
 
 
 def _kill(lab: Laboratory, fault: str) -> Callable[[], None]:
-    """Kill the active path; return the function that restores it."""
+    """Return the function that restores the path."""
     if fault == BLACK:
         link = lab.net.uplink(ACTIVE)
         for way in (link.forward, link.backward):
@@ -117,14 +117,14 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
 
 @contextmanager
 def _armed_agent(lab: Laboratory, task: Task) -> Iterator[AgentProcess]:
-    """Run the agent at the sender: the receiver cannot see that a path delivers nothing."""
+    """The receiver cannot see that a path delivers nothing."""
     machine, role = (lab.client, "terminal") if task.direction == UPLOAD else (lab.server, "relay")
     with agent(lab.controller, machine, machine.name, role) as one:
         yield one
 
 
 def _reset(lab: Laboratory) -> None:
-    """Drop what agents moved, policies decided and learned, and overrides."""
+    """Drop moves, decisions, learned values and overrides."""
     lab.forget()
     lab.restore_endpoints()
     client = lab.controller.client

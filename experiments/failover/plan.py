@@ -9,7 +9,7 @@ from itertools import product
 
 DOWNLOAD, UPLOAD = "download", "upload"
 # `link down` is at the gateway's end. The other keeps its carrier, like a device behind an access point: packets to the
-# terminal are lost as on a black path.
+# terminal are lost.
 BLACK, DOWN = "black both ways", "link down at the gateway"
 
 
@@ -46,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/failover
+    name: str  # file stem
     rounds: int
     ways: tuple[Protection, ...] = PROTECTIONS
     faults: tuple[str, ...] = (BLACK, DOWN)
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield each combination once before any repetition: other load on the machine affects all alike."""
+        """Each combination comes before any repetition: other load on the machine affects all alike."""
         for number in range(1, self.rounds + 1):
             for fault, direction, way in product(self.faults, self.directions, self.ways):
                 yield Task(fault, direction, way, number)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The home of topologies/home.py with its controller and agents.
 
-The client address at the web server shows whether a terminal is relayed, not the controller's API.
+The client address at the web server shows whether a terminal is relayed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RelayedHome:
         )
 
     def await_active(self, terminal: str, relay: str, uplink: str) -> list[SubflowState]:
-        """Wait until the terminal's largest connection at this relay has a subflow per uplink, only this one active."""
+        """The terminal's largest connection must have a subflow per uplink, only this one active."""
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: {one.client: one.backup for one in self.subflows(terminal, relay)} == wanted,
@@ -69,7 +69,7 @@ class RelayedHome:
         return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
     def await_store(self, terminal: str, relay: str, uplink: str) -> None:
-        """Wait until all pooled connections use this uplink; they do from the first report on."""
+        """Pooled connections use this uplink from the first report on."""
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: all({one.client: one.backup for one in each} == wanted for each in self._of(terminal, relay)),
@@ -77,7 +77,7 @@ class RelayedHome:
         )
 
     def subflows(self, terminal: str, relay: str) -> list[SubflowState]:
-        """Return the subflows of the terminal's largest connection at the relay, if any."""
+        """Return the subflows of the largest connection, if any."""
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
 
@@ -96,19 +96,18 @@ class RelayedHome:
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
-        """Set mode and uplink, and wait until the switch's caches have them too."""
+        """Wait until the switch's caches agree."""
         self.controller.client.set_active(terminal, uplink)
         self.controller.client.set_mode(terminal, mode)
         self.controller.await_steady()
         command.run("ovs-appctl", "revalidator/wait")
 
     def arrived(self) -> dict[str, int]:
-        """Return the packets that each uplink delivered to the Internet since the start."""
+        """Return the packets that reached the Internet since the start."""
         told = json.loads(self.machine("internet").run("ip", "-json", "-statistics", "link").stdout)
         return {one["ifname"]: one["stats64"]["rx"]["packets"] for one in told if one["ifname"] in RELAYED}
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics."""
         for name in ("world", "web", *TERMINALS, *RELAYS):
             self.machine(name).run("ip", "tcp_metrics", "flush")
 
@@ -126,7 +125,6 @@ class RelayedHome:
 
 
 def carried(relay: Machine) -> list[list[SubflowState]]:
-    """Return the gateways' connections as lists of established subflows."""
     found = []
     for connection in json.loads(mptcp(relay, "list", "--json").stdout):
         those = [one for one in connection["subflows"] if connection["serves"] and one["established"]]
@@ -145,7 +143,7 @@ def carried(relay: Machine) -> list[list[SubflowState]]:
 
 @contextmanager
 def _written(at_once: bool) -> Iterator[Path]:
-    """Write gateway.yaml; `at_once` raises the bandwidths, else one relay would be predicted to fill them."""
+    """`at_once` raises the bandwidths, else one relay would be predicted to fill them."""
     if not at_once:
         yield FILE
         return
@@ -165,7 +163,7 @@ def relayed_home(
     at_once: bool = False,
     **shape: object,
 ) -> Iterator[RelayedHome]:
-    """Run the home; all relayed terminals are relayed.
+    """All relayed terminals are relayed when the block begins.
 
     `congestion` is the relays' congestion control, `listeners` are the API's sockets. With `at_once` several relays are
     chosen where one more adds throughput. `shape` goes to the topology.

@@ -18,7 +18,7 @@ from topologies.switching import SwitchingTopo
 FILE = TREE / "topologies" / "paper.yaml"
 UPLINKS = {"wifi": "192.168.110.3", "lte": "192.168.210.3"}  # client's address by uplink
 BACKUP = "lte"
-# By default a sender buffers up to 4 MB. Data queued on one path stays there when another becomes active.
+# By default a sender buffers up to 4 MB. Data queued on one path stays there.
 SHORT_QUEUE = "4096 16384 131072"
 DEFAULT_QUEUE = "4096 16384 4194304"
 
@@ -37,7 +37,7 @@ class Controlled:
         return self.net.machine("server")
 
     def forget(self) -> None:
-        """Drop TCP's cached metrics: a stream would start with earlier ssthresh and reordering."""
+        """Otherwise a stream starts with earlier ssthresh and reordering."""
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
 
@@ -49,21 +49,21 @@ class Laboratory(Controlled):
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
     def restore_endpoints(self) -> None:
-        """Restore the client's endpoints; moves under the kernel's path manager change them."""
+        """Moves under the kernel's path manager change the client's endpoints."""
         self.client.run("ip", "mptcp", "endpoint", "flush")
         for number, (device, address) in enumerate(UPLINKS.items(), 1):
             flags = ("subflow", "backup") if device == BACKUP else ("subflow",)
             self.client.run("ip", "mptcp", "endpoint", "add", address, "dev", device, "id", str(number), *flags)
 
     def queue(self, limits: str) -> None:
-        """Limit each end's socket buffers, as net.ipv4.tcp_wmem."""
+        """Limit socket buffers, as net.ipv4.tcp_wmem."""
         for machine in (self.client, self.server):
             machine.run("sysctl", "--quiet", "--write", f"net.ipv4.tcp_wmem={limits}")
 
 
 @contextmanager
 def laboratory(logs: Path, settings: str = "", **shape: object) -> Iterator[Laboratory]:
-    """Run the laboratory; `settings` extend the controller's, `shape` goes to the topology."""
+    """`settings` extend the controller's, `shape` goes to the topology."""
     with (
         controlled(FILE, settings) as controller,
         raised(SwitchingTopo(**shape), controller=OPENFLOW) as net,

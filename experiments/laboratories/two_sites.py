@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sites with agents that eliminate copies, and paths whose loss can be set."""
+"""Two sites with agents that eliminate copies."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class Laboratory(Controlled):
     emulated: bool
 
     def pin(self, mode: str) -> None:
-        """Set the mode and wait until the switches' caches have it too; single paths use Wi-Fi."""
+        """Wait until the switches' caches agree; single paths use Wi-Fi."""
         self.controller.client.set_active(TERMINAL, ACTIVE)
         pin_mode(self.controller.client, mode)
         command.run("ovs-appctl", "revalidator/wait")
 
     def lose(self, **percent: float) -> None:
-        """Set the paths' loss, each way."""
+        """The loss is each way."""
         for name, each in percent.items():
             link = self.net.uplink(name)
             for way in (link.forward, link.backward):
                 way.set(loss_percent=each)
 
     def recover(self) -> None:
-        """Wait until no path counts as dead: one without copies, or whose tunnel was down, gets none for a while."""
+        """A dead path, without copies or with its tunnel down, gets no copies for a while."""
         self.lose(wifi=0, lte=0)
         deadline = time.monotonic() + WITHIN_S
         while True:
@@ -99,7 +99,7 @@ class Laboratory(Controlled):
         return gateways
 
     def stalled(self) -> str:
-        """Return which emulated links stalled since the previous call; kernel links cannot tell."""
+        """Return the emulated links stalled since the previous call; kernel links cannot tell."""
         found = {name: self.net.uplink(name).lateness() for name in RATES_BPS} if self.emulated else {}
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
@@ -108,7 +108,7 @@ class Laboratory(Controlled):
 def laboratory(
     ground: Ground, logs: Path, *, eliminated: bool = True, slower: Mapping[str, float] = UNCHANGED
 ) -> Iterator[Laboratory]:
-    """Run two sites. With `eliminated` all packets are copied and arrive once, else only TCP is, and arrives twice.
+    """With `eliminated` all packets are copied and arrive once, else only TCP is, and arrives twice.
 
     `slower` goes to the topology.
     """
@@ -135,7 +135,6 @@ def sends(site: Site) -> bool:
 
 
 def _await_found(lab: Laboratory) -> None:
-    """Wait until the sites know each other's MACs."""
     deadline = time.monotonic() + WITHIN_S
     while lab.client.run("ping", "-c", "1", "-W", "1", "-I", CLIENT, SERVER, check=False).returncode != 0:
         if time.monotonic() > deadline:

@@ -8,7 +8,7 @@
 ./bicast experiment once --full     more losses and more of each; the flood has ten million packets
 
 Two sites with agents, Wi-Fi of 100 Mbit/s, LTE of 10 Mbit/s, modes in turns. Single paths use Wi-Fi. Pings have the
-criteria of the kernel's HSR selftest. The tunnels are topologies/natted.py's.
+criteria of the kernel's HSR selftest. Tunnels are topologies/natted.py's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbered datagrams and pings, over lossy paths or while Wi-Fi is cut."""
+"""Datagrams and pings over lossy or cut paths."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CutRun:
         return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_summary(self.ways)}"
 
     def lost(self, way: str) -> list[int]:
-        """Return the losses from each cut to the next; earlier losses count with the first."""
+        """Return losses from each cut to the next; earlier losses count with the first."""
         counted, each = self.ways[way], [0] * len(self.moments)
         came = sorted(counted.copies)
         for number in counted.lost:
@@ -79,7 +79,7 @@ def run_cuts(lab: Laboratory, mode: str, cuts: int) -> CutRun:
 
 
 def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
-    """Cut Wi-Fi repeatedly; yield each cut's time. Wi-Fi is whole before, between and after."""
+    """Yield each cut's time. Wi-Fi is whole before, between and after."""
     began = time.monotonic()
     for number in range(cuts):
         till(began + (2 * number + 1) * CUT_S)
@@ -93,7 +93,7 @@ def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
 
 @contextmanager
 def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES) -> Iterator[BothWays]:
-    """Run a stream each way; results follow the block."""
+    """Results follow the block."""
     both = BothWays()
     with (
         numbered(lab.client, lab.server, SERVER, rate_pps, payload_bytes) as up,
@@ -105,7 +105,7 @@ def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 
 
 def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> float:
-    """Estimate when a lost datagram was sent, from the last earlier arrival."""
+    """The last earlier arrival approximates a lost datagram's sending."""
     before = bisect_left(came, number) - 1
     if before < 0:
         return float("-inf")
@@ -117,7 +117,7 @@ def _summary(ways: Mapping[str, Counted]) -> str:
     return "; ".join(each)
 
 
-# Pings while Wi-Fi is lossy, is cut, or varies in speed
+# Pings
 
 PING_EVERY_S = 0.01
 SUMMARY = re.compile(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?")
@@ -151,7 +151,7 @@ def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
 
 
 def ping_counts(output: str) -> tuple[int, int, int]:
-    """Return ping's counts: sent, lost, duplicated."""
+    """Return sent, lost, duplicated."""
     found = SUMMARY.search(output)
     if found is None:
         raise ExperimentFailed(f"ping printed no summary, only {output.strip()!r}")

@@ -47,7 +47,7 @@ from lab.traffic.streaming import till
 from topologies.natted import DEFAULT_MTU, OUTER, nat
 from topologies.twin import FAR
 
-# A flood of numbered packets through the kernel program
+# A flood of packets through the kernel program
 #
 # agent/elimination/deluge_test.go uses its own devices: no switch here is that fast.
 
@@ -91,7 +91,7 @@ def run_flood(packets: int) -> FloodRun:
         return FloodRun(**json.loads(told.read_text(encoding="utf-8")))
 
 
-# A silent death of Wi-Fi, its ports up: until reported, and until no switch copies onto it
+# A silent death of Wi-Fi, its ports up
 
 BEFORE_S = 3.0  # both paths bring copies, in two reports
 GROUPS_LOOK_EVERY_S = 0.005
@@ -113,7 +113,6 @@ class DeathRun:
 
 
 def run_death(lab: Laboratory) -> DeathRun:
-    """Let Wi-Fi die silently while everything is copied."""
     reported_at, gone = None, dict[str, float]()
     log_before = len(lab.controller.log_text())
     lab.stalled()  # resets it
@@ -140,7 +139,7 @@ def _is_reported(lab: Laboratory) -> bool:
     return any(silent["uplink"] == ACTIVE for one in gateways for silent in one["copies"]["silent"])
 
 
-# Tunnels: cost of headers, and loss while the far end learns another outer address
+# Tunnels: headers, and a changed outer address
 
 ADDRESSES = tuple(f"{OUTER[ACTIVE]}.{last}" for last in (77, 10))  # in turns; the last is the original
 TUNNEL_PORT = f"tf-{ACTIVE}"
@@ -193,7 +192,6 @@ class AddressChangeRun:
 
 
 def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChangeRun:
-    """Change the outer address of Wi-Fi's NAT, and wait until the far site follows."""
     lab.stalled()  # resets it
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + AROUND_S)
@@ -211,7 +209,7 @@ def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChang
 
 
 def goodput_share_in_tunnels(largest_bytes: int) -> float:
-    """Return the share of TCP's Ethernet goodput that a full link keeps in tunnels."""
+    """Return the share of Ethernet goodput that a full link keeps."""
     inside = (largest_bytes - HEADER_BYTES) / (FRAME_BYTES + TUNNEL_BYTES + largest_bytes)
     return inside * (FRAME_BYTES + DEFAULT_MTU) / (DEFAULT_MTU - HEADER_BYTES)
 

@@ -52,7 +52,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/once
+    name: str  # file stem
     rounds: int  # pings and requests
     pings: int
     percent: tuple[float, ...]  # losses, in all combinations of paths

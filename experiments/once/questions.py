@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange requests and answers of a kilobyte over one plain TCP connection.
+"""Exchange requests and answers of a kilobyte over one TCP connection.
 
 questions.py answer PORT                        prints `ready`, and answers one connection until it ends
 questions.py ask ADDRESS PORT RATE_PER_S S      for S seconds; prints the seconds of each answer as JSON

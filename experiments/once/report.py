@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: losses, answer times, and the cost of cuts and deaths."""
+"""Rows, figures and plot."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _of_flows(runs: Sequence[DatagramRun]) -> Iterator[Figure]:
 
 
 def _by_chance(losses: Losses, sent: int) -> Promise:
-    """Return the promise: both paths' losses, in percent of packets sent."""
+    """Return the percentage that both paths lose."""
     least, most = interval(sent, losses.both)
 
     def kept(percent: float) -> bool:
@@ -151,7 +151,7 @@ def _of_cuts(runs: Sequence[CutRun]) -> Iterator[Figure]:
 
 
 def _lateness(runs: Sequence[DatagramRun] | Sequence[CutRun]) -> Figure:
-    """Show whether the machine kept pace: a copy that it delays beyond the window passes."""
+    """A copy that the machine delays beyond the window passes."""
     late_ms = [way.lateness_s * 1000 for run in runs for way in run.ways.values()]
     return worst("  the senders' own lateness", late_ms, "ms")
 

@@ -37,7 +37,7 @@ class FrameBytes:
 
 
 def segments(machine: Machine) -> Counter[str]:
-    """Return the counters named as in `nstat`: Tcp:OutSegs."""
+    """Names are as in `nstat`: Tcp:OutSegs."""
     found: Counter[str] = Counter()
     for table in ("snmp", "netstat"):
         lines = Path(f"/proc/{machine.pid}/net/{table}").read_text().splitlines()
@@ -49,7 +49,7 @@ def segments(machine: Machine) -> Counter[str]:
 
 
 def frame_bytes(*devices: str, pid: int | str = "self") -> FrameBytes:
-    """Return these devices' bytes in the namespace of this process."""
+    """`pid` is a process in the devices' namespace."""
     came = left = 0
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
         name, _, words = line.partition(":")
@@ -113,7 +113,7 @@ def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
     )
 
 
-# A download while Wi-Fi is black for some time
+# A download with a blackout of Wi-Fi
 
 DOWNLOAD_BYTES = 48_800_000  # of payload
 FRAMES = 1.06  # frame bytes per payload byte
@@ -180,7 +180,7 @@ def _await_received(lab: Laboratory, wanted: int) -> None:
         till(time.monotonic() + LOOK_EVERY_S)
 
 
-# Requests over lossy paths, and an upload under cuts
+# Requests, and an upload under cuts
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("questions.py"))]
 PORT = 7500
@@ -220,7 +220,7 @@ class UploadRun:
 
     @property
     def pauses_s(self) -> list[float]:
-        """Return each cut's longest pause, until Wi-Fi is restored."""
+        """Return each cut's longest pause."""
         return [self.streamed.longest_pause_s(moment, moment + CUT_S) for moment in self.moments]
 
 

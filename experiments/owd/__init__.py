@@ -4,8 +4,8 @@
 ./bicast experiment owd            three runs of each link
 ./bicast experiment owd --full     twenty
 
-Links of 10, 100 and 1000 Mbit/s (topologies/measured.py), each also with cross traffic of half its rate, and one with a
-token bucket. Both ends share a clock: measure.py adds a crystal's drift.
+Links of 10, 100 and 1000 Mbit/s, each also with cross traffic of half its rate, and one with a token bucket. Both ends
+share a clock: measure.py adds a crystal's drift.
 """
 
 from __future__ import annotations

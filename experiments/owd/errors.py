@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def error_time(sock: socket.socket, datagram: bytes) -> int | None:
-    """Return the error's arrival; None: too late."""
+    """Return None if the error is too late."""
     try:
         sock.send(datagram)
     except ConnectionRefusedError:

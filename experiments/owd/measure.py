@@ -28,7 +28,7 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 from topologies.measured import DEVICE, FAR, MeasuredTopo
 
-# Both ends share a clock: a crystal's drift is added to the far one
+# A crystal's drift
 #
 # 33 us/s, as the paper measured (figure 1), wandering with a processor's temperature.
 SKEW = 33e-6
@@ -36,7 +36,7 @@ WANDER = 1e-7  # of the skew, per second
 
 
 def add_drift(samples: Samples, seed: int) -> tuple[Samples, float]:
-    """Add drift to the far clock; return its mean too, in s/s."""
+    """Return the mean drift too, in s/s."""
     dice = np.random.default_rng(seed)
     passed = np.diff(samples.sent, prepend=samples.sent[0])
     skew = SKEW + np.cumsum(dice.normal(0, WANDER * np.sqrt(np.maximum(passed, 0))))
@@ -83,7 +83,7 @@ class Run:
         return 8 / (slope.s_per_byte - self.alpha.s_per_byte)
 
     def off(self, bps: float) -> float:
-        """Return the deviation from the true rate in percent."""
+        """Return percent."""
         return 100 * (bps / self.link.rate_bps - 1)
 
     @property
@@ -114,7 +114,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def calibrate() -> Alpha:
-    """Calibrate alpha on a link of known rate, as any pair of hosts must once; take the median."""
+    """Any pair of hosts must calibrate once, on a link of known rate; the median counts."""
     slopes: list[Slope] = []
     with _raised(CALIBRATION) as (net, key):
         for _ in range(CALIBRATIONS * ATTEMPTS):
@@ -158,13 +158,13 @@ def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
 
 
 def by_errors(net: Stage) -> tuple[Slope, Slope]:
-    """Estimate from all errors, and from those with a truncated datagram."""
+    """The second estimate uses only truncated datagrams."""
     samples = errors_of(net.machine("near"), net.machine("far"))
     return paper(samples), paper(_only(samples, samples.lengths >= TRUNCATED_BELOW))
 
 
 def errors_of(near: Machine, far: Machine) -> Samples:
-    """Return samples whose delay is the round trip."""
+    """The delay is the round trip."""
     far.run("sysctl", "--quiet", "--write", "net.ipv4.icmp_ratelimit=0")
     numbers = (CLOSED_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
     done = near.run(sys.executable, str(ERRORS), FAR, *map(str, numbers), timeout_s=PATIENCE_S)
@@ -205,7 +205,7 @@ def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
 
 
 def _stalled(net: Stage, link: Link) -> str:
-    """Return the lateness; kernel links cannot tell."""
+    """Kernel links cannot tell."""
     if link.bucket:
         return ""
     late = net.uplink(DEVICE).lateness()

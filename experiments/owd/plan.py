@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/owd
+    name: str  # file stem
     rounds: int  # per link
     links: tuple[Link, ...]
 

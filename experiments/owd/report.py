@@ -142,7 +142,6 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
 
 
 def _delays(panel: Axes, run: Run) -> None:
-    """Plot the first run, including the far clock's drift."""
     samples = run.samples
     delays = (samples.received - samples.sent) * 1e6
     delays -= delays.min()

@@ -19,7 +19,7 @@ class RelayCounts:
     survive: int  # both, as printed
     triples: int  # transfers: senders, receivers, relays
     worse: int  # direct was better
-    direct_by_theory_percent: int  # measured direct throughput, relative to the equation
+    direct_by_theory_percent: int  # relative to the equation
 
 
 def counts(name: str) -> RelayCounts:

@@ -4,7 +4,7 @@
 ./bicast experiment relay            the short form of each part
 ./bicast experiment relay --full
 
-`python -m experiments.relay PART ... [--full] [--json]` runs only these parts; with --json each prints a document.
+`python -m experiments.relay PART ... [--full] [--json]` runs only these.
 
 cost        gateway and relay, beside a direct connection and other proxies
 halfway     their gain with a small window, half way on a long round trip

@@ -5,8 +5,8 @@
 ./bicast experiment switching --full     five rounds of that
 
 Paper 002, section 3.3 and its reference 7 (an external program switches the primary subflow). Wi-Fi and LTE have 20
-Mbit/s each, and 20 and 50 ms round trip. Timing begins with `bicast-agent mptcp switch` or the API request of `./bicast
-switch`, and for kernels and network with the first MP_PRIO.
+Mbit/s each, and 20 and 50 ms round trip. Timing begins with `bicast-agent mptcp switch` or the API request, and for
+kernels and network with the first MP_PRIO.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switch a download's active path repeatedly, and compare with no switches."""
+"""Switch a download's active path repeatedly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.stage.nodes import Machine
 from lab.traffic.streaming import PORT, Streamed, streaming, till
 from topologies.paper import SERVER
 
-# A capture of a stream: MP_PRIO, and each path's data
+# A stream's capture
 
 MP_PRIO = "5"  # RFC 8684, 3.3.8
 SNAPPED_BYTES = 128  # link, IPv4 and TCP with all options
@@ -31,14 +31,14 @@ FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "ip.id", "tcp.len", "tcp.optio
 
 @dataclass(slots=True)
 class StreamCapture:
-    """Moments of time.monotonic() in order; paths are named by the client's address."""
+    """Moments are time.monotonic(); paths are named by the client's address."""
 
     data: dict[str, list[float]] = field(default_factory=dict)
     priorities: list[float] = field(default_factory=list)  # the gateway's copies count once
     known: set[tuple[str, str]] = field(default_factory=set)  # sender and IP identification
 
     def first_data(self, path: str, since: float, until: float, silent_s: float) -> float | None:
-        """Return when data first came on the path; None: nothing, or earlier data was still arriving."""
+        """Return None if nothing came, or earlier data was still arriving."""
         moments = self.data.get(path, [])
         if any(since - silent_s < moment <= since for moment in moments):
             return None
@@ -49,7 +49,7 @@ class StreamCapture:
 
 
 def captured_stream(machine: Machine, file: Path, packets: str = "tcp") -> AbstractContextManager[None]:
-    """Capture the stream; `packets` is a tcpdump expression that precedes its port."""
+    """`packets` is a tcpdump expression that precedes the stream's port."""
     return captured(machine, file, f"{packets} port {PORT}", SNAPPED_BYTES, "-i", "any", "-B", "8192")
 
 
@@ -84,7 +84,7 @@ WITHIN_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Moments of time.monotonic(); None: not seen, or not distinguishable from earlier data."""
+    """Moments are time.monotonic(); None: not seen, or not distinguishable from earlier data."""
 
     old: str
     new: str
@@ -117,7 +117,7 @@ class Run:
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """Yield all runs, stalled ones too; one without switches precedes the one with them."""
+    """A run without switches precedes the one with them."""
     for actor in plan.actors:
         with _running_stage(actor, logs) as stage:
             for number, queue in product(range(1, plan.rounds + 1), plan.queues):
@@ -162,7 +162,6 @@ class _Stage:
         return Run(self.actor, queue, number, told, streamed, since, until, len(told_to.priorities), stalled)
 
     def _begin_on(self, uplink: str) -> None:
-        """Wait until the stream steadily uses this path alone."""
         if self.agent is not None:
             self.agent.await_seeing()
         deadline = time.monotonic() + WITHIN_S
@@ -200,7 +199,6 @@ def _running_stage(actor: Actor, logs: Path) -> Iterator[_Stage]:
 
 
 def _with_capture(ordered: Switch, seen: StreamCapture) -> Switch:
-    """Return the switch with the capture's times up to the next switch."""
     since, until = ordered.ordered, ordered.ordered + EVERY_S
     return replace(
         ordered,

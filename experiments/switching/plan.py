@@ -12,7 +12,7 @@ QUEUES = {"128 KiB": SHORT_QUEUE, "4 MiB": DEFAULT_QUEUE}  # the sender's buffer
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The actor that switches; `role` is its agent's, if the controller orders it."""
+    """The actor; `role` is its agent's, if the controller orders it."""
 
     name: str
     role: str | None
@@ -32,7 +32,7 @@ ACTORS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/switching
+    name: str  # file stem
     switches: int
     rounds: int
     actors: tuple[Actor, ...] = ACTORS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot: from order to first data, and longest pauses."""
+"""Rows, figures and plot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ HEADER = (
 
 
 def figures(runs: Iterable[Run]) -> Iterator[Figure]:
-    """Yield the figures by actor and sender's buffer."""
     good = [run for run in runs if not run.stalled]
     for actor, queue in dict.fromkeys((run.actor, run.queue) for run in good):
         those = [run for run in good if (run.actor, run.queue) == (actor, queue)]
@@ -67,7 +66,7 @@ def _spread(what: str, values: Sequence[float], promise: Promise | None) -> Iter
 
 
 def _after(switches: Iterable[Switch], one: str, other: str) -> list[float]:
-    """Return the milliseconds between two moments, where both are known."""
+    """Return milliseconds, where both moments are known."""
     pairs = ((getattr(each, one), getattr(each, other)) for each in switches)
     return [(later - sooner) * 1000 for sooner, later in pairs if sooner is not None and later is not None]
 

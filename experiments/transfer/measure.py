@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the downloads, each a line of CSV, so that a stopped run resumes."""
+"""Run the downloads, each a line of CSV: a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
-    """Yield a row per task; consecutive tasks of one setting share a laboratory."""
+    """Consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
         yield from _in_one_laboratory(setting, those, size_bytes)
 

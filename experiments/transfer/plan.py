@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the downloads, their order, and frame sizes."""
+"""Plan the downloads."""
 
 from __future__ import annotations
 
@@ -38,15 +38,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/transfer
+    name: str  # file stem
     size_bytes: int
     tasks: tuple[Task, ...]  # tasks that can share a laboratory are adjacent
 
 
 def quick() -> Plan:
-    """Return the corners; promised values three times, cubic's slow downloads only where LTE is backup, as in the
-    paper.
-    """
+    """Promised values come three times, cubic's slow downloads only where LTE is backup, as in the paper."""
     rounds = range(1, REPEATS + 1)
     tasks = (
         task
@@ -58,7 +56,7 @@ def quick() -> Plan:
 
 
 def full() -> Plan:
-    """Return the paper's grid, every setting once before any repetition."""
+    """Every setting comes once before any repetition."""
     grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
     rounds = range(1, REPEATS + 1)
     tasks = (task for number, setting in product(rounds, SETTINGS) for task in _round(setting, grid, number))

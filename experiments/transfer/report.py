@@ -26,7 +26,7 @@ Cell = tuple[int, int]  # Wi-Fi loss up and down, percent
 
 
 def limit_bps(setting: Setting) -> float:
-    """Return TCP's payload rate over the usable paths; loss precedes the shaper's queue and takes no capacity."""
+    """Loss precedes the shaper's queue and takes no capacity."""
     rate_bps = WIFI_BPS if setting.lte_backup else WIFI_BPS + LTE_BPS
     return rate_bps * PAYLOAD_BYTES / FRAME_BYTES
 
@@ -74,7 +74,7 @@ class Results:
         return [setting for setting in SETTINGS if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
-        """Return measured cells, by loss down and then up."""
+        """Cells go by loss down and then up."""
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
 
     def ratio(self, setting: Setting, cell: Cell) -> float | None:
@@ -251,7 +251,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def draw(results: Results, directory: Path, name: str) -> list[Path]:
-    """Draw a PNG per measured loss down; `name` begins the file names."""
+    """`name` begins the file names, one per loss down."""
     downs = sorted({down for setting in results.settings for _, down in results.cells(setting)})
     return [_figure(results, down, directory / f"{name}-figure{FIRST_FIGURE + down}.png") for down in downs]
 
@@ -305,7 +305,7 @@ def present(plan: Plan, rows: Rows, as_json: bool) -> None:
 
 
 def figure_of(results: Results, verdict: Verdict) -> Figure:
-    """Return a verdict's figure; its spread is the widest that single downloads allow."""
+    """The spread is the widest that single downloads allow."""
     assert verdict.measured is not None and verdict.where is not None, "the plan has what is promised"
     bicast = results.reading(verdict.setting, verdict.where, "bicast")
     plain = results.reading(verdict.setting, verdict.where, "plain")

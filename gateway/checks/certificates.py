@@ -96,7 +96,7 @@ def _makes(files: Files, context: CheckContext) -> bool:
 
 
 def _again(files: Files, pair: CertificateFiles, context: CheckContext) -> str | None:
-    """Return the commands that replace the files. A new CA replaces all certificates."""
+    """A new CA replaces all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)

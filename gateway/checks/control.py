@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path between switch and controller: processes on its ports, and firewalls."""
+"""The path between switch and controller: its ports, and firewalls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.plan import meeting
 from gateway.scene import CheckContext
 
 PATIENCE_S = 1.0
-OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kernel shows its arguments
+OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kernel shows arguments
 
 
 def listeners(context: CheckContext) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def _holder(name: str, line: str, expected: str) -> Finding:
 
 
 def reached(context: CheckContext) -> Iterator[Finding]:
-    """Check for a firewall. A refused connection reached the host; an unanswered one was dropped."""
+    """A refused connection reached the host; a firewall dropped an unanswered one."""
     if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
     where = meeting(context.config.settings.openflow)
@@ -81,7 +81,7 @@ def reached(context: CheckContext) -> Iterator[Finding]:
 
 
 def _led(context: CheckContext) -> bool:
-    """Return whether the bridges are connected, which makes a test connection needless."""
+    """Connected bridges make a test connection needless."""
     try:
         bridges = [context.seen.ovs.bridge(site.bridge) for site in context.sites]
     except HostError:
@@ -100,7 +100,7 @@ def _dropped(where: Endpoint) -> bool:
 
 
 def _opening() -> str | None:
-    """Return commands that accept loopback in each chain that filters this host's packets, or None."""
+    """Return commands that accept loopback in each chain that filters this host's packets."""
     lines = [
         f"nft insert rule {chain.table} {side} lo accept"
         for chain in nft.chains()
@@ -110,7 +110,7 @@ def _opening() -> str | None:
 
 
 def drops(context: CheckContext) -> Iterator[Finding]:
-    """Check nft chains hooked to a port. A bridge's packets pass no others."""
+    """A bridge's packets pass only chains hooked to a port."""
     for chain in nft.chains():
         for device in (name for name in chain.devices if name in context.ports):
             yield judged(

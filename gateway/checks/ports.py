@@ -25,9 +25,9 @@ def addresses(context: CheckContext) -> Iterator[Finding]:
 
 
 def mtu(context: CheckContext) -> Iterator[Finding]:
-    """Check the MTUs. The bridge drops a copy too long for its uplink without an error."""
+    """The bridge drops a copy too long for its uplink without an error."""
     for site in context.sites:
-        fitted = made_by_agent(site)  # the agent announces these ports' MTU to terminals
+        fitted = made_by_agent(site)  # the agent announces their MTU to terminals
         here = [context.links[name] for name in site.ports if name in context.links and name not in fitted]
         if not here:
             continue

@@ -41,7 +41,7 @@ def return_routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ways_out(version: int) -> tuple[dict[str, str], set[int]]:
-    """Return the next hops of default routes in all tables by interface, and the tables in use."""
+    """Return default routes' next hops by interface, and the tables in use."""
     ways: dict[str, str] = {}
     tables: set[int] = set()
     answer = run(("ip", "-json", "-N", f"-{version}", "route", "show", "table", "all")).out

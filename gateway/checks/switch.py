@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open vSwitch and its bridges: changes that `bridge` would make, and the connection to the controller."""
+"""Open vSwitch, its bridges, and the connection to the controller."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ def answers(context: CheckContext) -> Iterator[Finding]:
 
 
 def prepared(context: CheckContext) -> Iterator[Finding]:
-    """Yield the steps that `bridge` would take."""
     if context.config is None:
         return
     for site in context.sites:
         made = plan(site, context.config.settings, context.files, context.seen)
         for step in made.steps:
             found = f"{step.found} ({step.fault})" if step.fault else step.found
-            # repeating a step without a command repairs nothing
+            # without a command, repetition repairs nothing
             mend = context.prepare if step.commands else None
             yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The needs of tunnel uplinks: kernel support, a route to the other end, and accepted replies.
+"""The needs of tunnels: kernel support, a route to the other end, and accepted replies.
 
-A tunnel without `device` sends by the host's routes and receives on any interface.
+Without `device` a tunnel sends by the host's routes and receives on any interface.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.ports import MERGING, tunnels_of, underlays_of
 from gateway.scene import CheckContext
 
 ELSEWHERE = "in another network namespace, like the agent"
-MARK = "bicast-tunnel "  # prefix of the alias that agent/tunnel/device.go sets
+MARK = "bicast-tunnel "  # alias prefix set by agent/tunnel/device.go
 NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
 
 
@@ -59,7 +59,7 @@ def underlays(context: CheckContext) -> Iterator[Finding]:
 
 
 def apart(context: CheckContext) -> Iterator[Finding]:
-    """Check the starting end. An end that learns its peer may receive all tunnels on one device."""
+    """An end that learns its peer may receive all tunnels on one device."""
     for site in context.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
         for uplink in site.uplinks:
@@ -96,7 +96,7 @@ def routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _has_route(tunnel: Tunnel) -> bool:
-    """Return whether a route exists. With a device `ip route get` always finds one: it assumes an on-link peer."""
+    """With a device `ip route get` always finds a route: it assumes an on-link peer."""
     family = f"-{tunnel.remote.version}" if tunnel.remote else "-4"
     if tunnel.device is None:
         try:
@@ -111,7 +111,7 @@ def _has_route(tunnel: Tunnel) -> bool:
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """Check rp_filter. Strict, it accepts the other end's packets only on the best route's device."""
+    """Strict rp_filter accepts the other end's packets only on the best route's device."""
     for device in (each for each in _devices(context) if each in context.links):
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
@@ -123,7 +123,7 @@ def rp_filter(context: CheckContext) -> Iterator[Finding]:
 
 
 def merging(context: CheckContext) -> Iterator[Finding]:
-    """Check merging (GRO) for tunnels without `device`; for the others `bridge` turns it off."""
+    """Check merging (GRO) without `device`; otherwise `bridge` turns it off."""
     for site in context.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
         if not nowhere:
@@ -146,12 +146,11 @@ def merging(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ways_in(context: CheckContext) -> list[str]:
-    """Return the interfaces that other hosts can reach."""
     return [name for name, link in context.links.items() if link.default_routes and name not in context.ports]
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:
-    """Check the UDP ports. A kernel socket is another VXLAN device's; several with other VNIs may exist."""
+    """A kernel socket is another VXLAN device's; several with other VNIs may exist."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
     sites = context.config.sites if context.config else context.sites

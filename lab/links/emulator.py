@@ -26,14 +26,13 @@ PROGRAM = Path(__file__).resolve().parents[2] / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
 PATIENCE_S = 60
-# A packet this late was delayed by the machine. This is a tenth of the shortest pause that any experiment over such
-# links promises.
+# The machine delayed a packet this late. Experiments over such links promise no pause shorter than ten times this.
 STALL_MS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """One direction since the link came up."""
+    """Counters of one direction since the link came up."""
 
     in_packets: int
     in_bytes: int
@@ -48,7 +47,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late packets left, both directions together, since the previous call."""
+    """Lateness of both directions since the previous call."""
 
     seconds: float
     packets: int
@@ -59,7 +58,7 @@ class Lateness:
 
     @property
     def stalled(self) -> bool:
-        """Return whether the machine delayed the link, so that the measurement does not count."""
+        """A delayed measurement does not count."""
         return self.stalls > 0
 
     def __str__(self) -> str:
@@ -68,7 +67,7 @@ class Lateness:
 
 
 class Emulator:
-    """The process of one link. It ends with the thread that starts it: start it from the main thread."""
+    """The process of one link. It ends with its starting thread: start it from the main thread."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -97,7 +96,7 @@ class Emulator:
         return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
 
     def tell(self, order: str) -> dict[str, Any]:
-        """Send a command of lab/links/emulator/control.h and return the answer."""
+        """Send a command of lab/links/emulator/control.h."""
         try:
             self._control.send(order.encode())
             output = self._control.recv(ANSWER_BYTES)
@@ -112,7 +111,7 @@ class Emulator:
         return answer
 
     def open(self) -> None:
-        """Carry packets, once both ends are in its namespace."""
+        """Both ends must be in its namespace."""
         self.tell("open")
 
     def counters(self) -> tuple[Counters, Counters]:
@@ -138,7 +137,7 @@ class EmulatedWay:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Change fields of the Shape; packets in flight are unaffected."""
+        """Packets in flight are unaffected."""
         self._apply(replace(self.shape, **changes))
 
     def _apply(self, wanted: Shape) -> None:

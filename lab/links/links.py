@@ -5,9 +5,8 @@
 
 Delay, jitter, bursts or a shared channel need an emulator (emulator.py). The kernel shapes other links (shaper.py).
 
-The kernel's queue is at the sender's port, as with Wi-Fi. Its bytes count against the sender's socket, or one budget
-for all ports of a bridge (gateway/sending.py). The emulator's queue is behind a veth, as with a modem, and counts
-against no socket.
+The kernel's queue is at the sender's port, as with Wi-Fi. It counts against the sender's socket, or one budget for all
+ports of a bridge (gateway/sending.py). The emulator's queue is behind a veth, as with a modem, and counts against none.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ OFFLOADS = ("tso", "gso", "gro", "tx", "rx")
 
 
 class LinkDirection(Protocol):
-    """One direction, shaped by the kernel or an emulator."""
+    """One direction of a link."""
 
     shape: Shape
 
@@ -92,7 +91,6 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         return self._carrier().counters()
 
     def lateness(self) -> Lateness:
-        """Return an emulated link's lateness since the previous call."""
         return self._carrier().lateness()
 
     def _carrier(self) -> Emulator:

@@ -75,7 +75,6 @@ class Shape:
 
     @property
     def wants_emulator(self) -> bool:
-        """Return whether the kernel's queues cannot do this, or not alike on every kernel."""
         return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention, self.others))
 
 

@@ -59,13 +59,13 @@ class NetemLoss:
 
 
 class NftLoss:
-    """One nftables table per device, replaced in one transaction, so that every packet meets a rule.
+    """One nftables table per device, replaced in one transaction: every packet meets a rule.
 
     Lost packets go to a dead interface, because the kernel would report a drop to the sender, as no real path does.
     Open vSwitch sends up to 32 packets at once, repeats a refused one, and drops the rest at the second refusal:
     measured, 23 % in runs of 20 instead of 10 %.
 
-    The table outlives its device. From Linux 6.16 on it attaches to the next device of the same name.
+    The table outlives its device. From Linux 6.16 on it attaches to the next of the same name.
     """
 
     parent: tuple[str, ...] = ("root", "handle", "10:")
@@ -104,11 +104,11 @@ class Shaper:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Change rate_bps, loss_percent or queue_bytes; queued packets stay."""
+        """Queued packets stay."""
         self._apply(replace(self.shape, **changes))
 
     def end(self) -> None:
-        """Remove what outlives the interface, while the interface exists."""
+        """Remove what outlives the interface while it exists."""
         if self._loss is not None:
             self._loss.end()
 

@@ -35,7 +35,6 @@ class AgentProcess:
         self._controller, self._name, self._words, self._log = controller, name, words, log
 
     def start(self) -> None:
-        """(Re)start the agent and wait for its session."""
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.await_session()
@@ -45,7 +44,7 @@ class AgentProcess:
         self._process.wait()
 
     def await_armed(self, watched: str) -> int:
-        """Wait until the agent is armed for this uplink; return its threshold in ms without progress."""
+        """Return the threshold in ms without progress."""
 
         def armed() -> int | None:
             known = self._controller.client.get("terminals", TERMINAL, "decisions")["armed_failovers"]
@@ -55,12 +54,10 @@ class AgentProcess:
         return self._await(armed, f"is armed for uplink {watched}")
 
     def await_session(self) -> None:
-        """Wait for the session, from which the agent's path manager handles new connections."""
+        """In session the agent's path manager handles new connections."""
         self._await(lambda: self._status().get("state") == "here" or None, "is in session")
 
     def await_eliminating(self) -> None:
-        """Wait until the agent eliminates copies at its site."""
-
         def eliminates() -> bool | None:
             gateways = self._controller.client.get("status")["gateways"]
             return next((True for one in gateways if one["name"] == self._name and one["copies"]["eliminated"]), None)
@@ -102,10 +99,10 @@ class AgentProcess:
 def agent(
     controller: Controller, machine: Machine | None, name: str, role: str, host: Machine | None = None
 ) -> Iterator[AgentProcess]:
-    """Run an agent that controls the namespace of `machine`, or with None the world's own, that of bridges.
+    """Run an agent in the namespace of `machine`, or with None in the world's own, that of bridges.
 
-    Its connection leaves from the world's own namespace. With a `host` the agent and its packets are there, the
-    controller is at natted.py's address, and the agent controls the world's own namespace.
+    Its connection leaves from the world's own namespace. With a `host` its packets leave from there, the controller is
+    at natted.py's address, and the agent controls the world's own namespace.
     """
     invitation = controller.client.invite(name, role)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
@@ -128,7 +125,7 @@ def _netns_prefix(host: Machine | None) -> tuple[str, ...]:
 
 
 def _with_constant_load(directory: Path) -> tuple[str, ...]:
-    """Show the agent a constant /proc/stat: a relay would count the test machine's load as its own."""
+    """Otherwise a relay counts the test machine's load as its own."""
     stat = directory / "stat"
     stat.write_bytes(Path("/proc/stat").read_bytes())
     return ("unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /proc/stat; exec "$@"', str(stat))
@@ -141,7 +138,6 @@ def _netns_options(machine: Machine | None, host: Machine | None) -> tuple[str, 
 
 
 def hosts(net: Stage) -> Mapping[str, Machine]:
-    """Return natted.py's hosts for the sites' agents."""
     return {site: net.machine(name) for site, name in SITE_HOSTS.items()}
 
 
@@ -149,7 +145,7 @@ def hosts(net: Stage) -> Mapping[str, Machine]:
 def eliminating(
     controller: Controller, *sites: str, hosts: Mapping[str, Machine] = NO_HOSTS
 ) -> Iterator[dict[str, AgentProcess]]:
-    """Run agents that eliminate copies at these sites from the block's beginning; yield them by name."""
+    """Copies are eliminated from the block's beginning."""
     with ExitStack() as running:
         agents = {
             name: running.enter_context(agent(controller, None, name, "gateway", hosts.get(name))) for name in sites

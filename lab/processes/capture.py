@@ -14,7 +14,7 @@ from lab.stage.nodes import Machine
 
 @contextmanager
 def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *options: str) -> Iterator[None]:
-    """Capture `packets`, a tcpdump expression, while the block runs.
+    """`packets` is a tcpdump expression.
 
     tcpdump's default ring holds only eight full packets, so packets are snapped. A missed packet raises
     ExperimentFailed: the file then proves nothing.

@@ -36,7 +36,7 @@ def netns(machine: Machine) -> str:
 
 
 def paths(server: Machine) -> list[SubflowState]:
-    """Return the subflows of the only stream as its server sees them."""
+    """Return the only stream's subflows."""
     found: list[SubflowState] = []
     for connection in json.loads(mptcp(server, "list", "--json").stdout):
         for one in connection["subflows"]:
@@ -47,7 +47,6 @@ def paths(server: Machine) -> list[SubflowState]:
 
 
 def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
-    """Wait until the stream's subflows have exactly these addresses."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = paths(server)
@@ -61,7 +60,7 @@ def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
 
 
 def await_none(machine: Machine) -> None:
-    """Wait until the machine has no MPTCP connection: some round trips after both programs end."""
+    """Connections last some round trips after both programs end."""
     deadline = time.monotonic() + TIMEOUT_S
     while any(one["subflows"] for one in json.loads(mptcp(machine, "list", "--json").stdout)):
         if time.monotonic() > deadline:

@@ -37,7 +37,7 @@ class ControllerFailed(Exception):
 
 
 class Controller:
-    """A controller that runs on a copy of `file`, beside its state; `settings` replace the file's own.
+    """A controller that runs on a copy of `file`; `settings` replace the file's own.
 
     The packages of `python`, its interpreter, decide the framework.
     """
@@ -70,7 +70,6 @@ class Controller:
         self._end_expected = False
 
     def start(self) -> None:
-        """Start the process and wait until it serves switches and API."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")}
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
@@ -107,7 +106,7 @@ class Controller:
         self.process.wait()
 
     def await_word(self, word: str) -> None:
-        """Wait for a log line with `word`, after the lines of earlier calls."""
+        """Lines before earlier calls' matches do not count."""
         deadline = time.monotonic() + self.PATIENCE_S
         while True:
             try:
@@ -124,7 +123,7 @@ class Controller:
     def await_state(
         self, state: str, *gateways: str, after: float = 0.0, every_s: float = LOOK_EVERY_S
     ) -> dict[str, float]:
-        """Wait until these gateways (default: all) reach the state after `after`; return when (Unix seconds)."""
+        """Return when (Unix seconds) these gateways (default: all) reached the state, after `after`."""
 
         def reached(found: dict[str, Any]) -> bool:
             those = [found[name] for name in gateways or found]
@@ -135,7 +134,6 @@ class Controller:
         return {name: found[name]["since"] for name in gateways or found}
 
     def await_steady(self, *gateways: str) -> None:
-        """Wait until these switches (default: all) hold their program."""
         self.await_state("steady", *gateways)
 
     def raise_if_ended(self) -> None:
@@ -146,7 +144,7 @@ class Controller:
         return WatchedProcess("controller", self.process.pid, self._complete_log)
 
     def _complete_log(self) -> str:
-        """Return a dead controller's log, whose last lines may still be in the pipe."""
+        """A dead controller's last lines may still be in the pipe."""
         self._log_reader.join()
         return self.log_text()
 
@@ -169,7 +167,7 @@ class Controller:
             time.sleep(every_s)
 
     def _gateways(self) -> dict[str, Any] | None:
-        """Return the gateways by name, or None while the controller does not answer."""
+        """Return None while the controller does not answer."""
         try:
             return {one["name"]: one for one in self.client.get("status")["gateways"]}
         except NoAnswer:
@@ -198,7 +196,7 @@ def controlled(
     directory: Path | None = None,
     python: str = sys.executable,
 ) -> Iterator[Controller]:
-    """Run a controller until the block ends; without a `directory` no state precedes or outlives it."""
+    """Without a `directory` no state precedes or outlives the controller."""
     with ExitStack() as stack:
         if directory is None:
             fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)

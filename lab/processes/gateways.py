@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configure gateways of any size, with all MACs given and all terminals behind one port."""
+"""Configure gateways of any size, with all MACs given and one port for terminals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy that records type and time of every OpenFlow message.
+"""A proxy that records OpenFlow messages.
 
-It sees messages that were really sent. Its own delay, some tenths of a millisecond, counts against the controller.
+Its own delay, some tenths of a millisecond, counts against the controller.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Spy:
 
     @property
     def alias_address(self) -> str:
-        """Return another name of the listener; with a new name Open vSwitch reconnects."""
+        """A new name of the listener makes Open vSwitch reconnect."""
         return f"tcp:[::ffff:127.0.0.1]:{self._listener.getsockname()[1]}"
 
     def count(self, *kinds: int, since: float = 0.0) -> int:
@@ -57,7 +57,7 @@ class Spy:
         return max((each.at for each in self.messages if each.kind == kind and each.at >= since), default=None)
 
     def wait(self, kind: int, since: float, patience_s: float = PATIENCE_S) -> float:
-        """Wait for a message of this type after `since`; return when the last one passed."""
+        """Return when the last message of this type after `since` passed."""
         with self._more:
             self._more.wait_for(lambda: self.last(kind, since) is not None, patience_s)
         found = self.last(kind, since)

@@ -10,7 +10,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """Return all threads' processor time, user and system."""
+    """All threads count, user and system."""
     return sum(ticks(pid)[:2]) / TICKS_A_SECOND
 
 

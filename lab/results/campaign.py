@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a campaign: an experiment of many runs, to its table and plot.
+"""Run a campaign: an experiment of many runs.
 
 A run that the machine stalled does not count.
 """

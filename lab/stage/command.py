@@ -22,7 +22,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> Done:
-    """Run `argv` behind `prefix` to its end; errors call the place `where`."""
+    """Run `argv` behind `prefix`; errors call the place `where`."""
     place = f"{where}: " if where else ""
     try:
         done = subprocess.run(

@@ -3,14 +3,14 @@
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 
-The kernel removes a world when its first process dies, and that process dies with the outer one, even after SIGKILL.
-The control pipe carries signal numbers inwards. End of file means that the outer process is dead.
+The kernel removes a world when init dies, and init dies with the outer process, even after SIGKILL. The control pipe
+carries signal numbers inwards; its end means that the outer process is dead.
 
 BPF programs at the world's own cgroup root see no outside socket. The outer process locks and removes that cgroup;
 after a kill the next world does.
 
-A terminal signals all three processes. Init blocks these signals. If one from the pipe is pending in init, the command
-has received it too; otherwise init forwards it.
+A terminal signals all three processes. Init blocks these signals: one from the pipe that is also pending has reached
+the command; init forwards others.
 
     python -m lab.stage.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """
@@ -34,10 +34,10 @@ from types import FrameType
 from typing import NoReturn
 
 MARK = "BICAST_WORLD"  # the world's process namespace; a value from another world does not count
-RUN = Path("/run")  # hidden inside a world, with the system's Open vSwitch
+RUN = Path("/run")  # hidden in a world, with the system's Open vSwitch
 RUN_DIRECTORY = RUN / "bicast-lab"
 CGROUP = "bicast-world-"  # followed by its maker's process
-LOCK_FILE = "cgroup.procs"  # in each cgroup; the directory's own lock serializes creation of child cgroups
+LOCK_FILE = "cgroup.procs"  # in each cgroup; the directory's own lock serializes creation
 FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
 CONTROL_ABOVE = 64  # above passed descriptors
 BLOCK_SIGINT = ("env", "--block-signal=INT")  # Ctrl-C must wait until Python runs; enter() unblocks it
@@ -64,8 +64,7 @@ def enter(
 ) -> None:
     """Return at once inside a world; outside, run this command or `argv` in one and exit with its code.
 
-    `listeners` become descriptors 3, 4, ... by the LISTEN_FDS convention. `meanwhile` is entered outside while the
-    command runs.
+    `listeners` become descriptors 3, 4, ... by the LISTEN_FDS convention. `meanwhile` is entered outside.
     """
     if inside():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -78,7 +77,7 @@ def enter(
 
 
 def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
-    """Run `argv` in a new world; return its exit code, or 128 + its signal."""
+    """Return the exit code in a new world, or 128 + its signal."""
     if os.geteuid() != 0:
         raise WorldError(f"{argv[0]}: namespaces need root, this is user {os.geteuid()}; run it with sudo")
     if shutil.which(UNSHARE[0]) is None:
@@ -114,7 +113,7 @@ def _mounted_cgroups() -> Path | None:
 
 @contextmanager
 def _new_cgroup() -> Iterator[Path | None]:
-    """Make a cgroup below the caller's until the block ends; yield None without cgroup v2."""
+    """Yield None without cgroup v2."""
     mounted = _mounted_cgroups()
     if mounted is None:
         yield None
@@ -154,8 +153,6 @@ def _remove(cgroup: Path) -> None:
 def _child_setup(
     mask: set[signal.Signals | int], parent: int, cgroup: Path | None, listeners: Sequence[socket.socket]
 ) -> Callable[[], None]:
-    """Return the child's setup before unshare: death signal, cgroup, descriptors, signals."""
-
     def prepare() -> None:
         _die_with_parent()
         if os.getppid() != parent:
@@ -190,7 +187,6 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
 
 
 def _init(control: int, argv: Sequence[str]) -> int:
-    """Run as a world's process 1: start the command, forward signals and reap orphans."""
     _run_or_fail("ip", "link", "set", "lo", "up")
     if cgroups := _mounted_cgroups():
         _run_or_fail("umount", "--lazy", str(cgroups))

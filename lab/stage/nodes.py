@@ -20,7 +20,7 @@ from lab.stage import command, ovs
 from lab.stage.command import Done
 
 MAX_BACKOFF_MS = 1000  # OVS's minimum
-# Packets/s for all ports together: no terminal floods the controller. `bicast bridge` sets the same.
+# For all ports together, in packets/s: no terminal floods the controller. `bicast bridge` sets the same.
 RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
 # One receive window spans an MPTCP connection's subflows: the fast path's data waits there for losses of the slow one.
 # With the kernel's initial 128 KiB, a download over Wi-Fi and LTE runs at a third of its rate for a second.
@@ -65,7 +65,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         return command.run(*argv, where=self.name, prefix=self._prefix(), given=given, timeout_s=timeout_s, check=check)
 
     def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
-        """Start a program: words, a list or a string, as for subprocess.Popen."""
+        """Words, a list or a string start a program, as for subprocess.Popen."""
         started: subprocess.Popen[Any] = super().popen(*args, **options)
         return started
 
@@ -180,7 +180,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
     def _silence_linux(self) -> None:
-        """Stop Linux from sending IPv6 or forwarding on the ports."""
+        """Linux must not send IPv6 or forward on the ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
         if self._late_ports:
             names.append("default")
@@ -218,11 +218,9 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     @classmethod
     def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
-        """Return nothing: each switch stops on its own."""
+        """Each switch stops on its own."""
         return ()
 
-
-# A provider's or modem's NAT router, whose behaviour changes
 
 NAT_TABLE = "translation"
 ICMP_FILTER_TABLE = "silence"
@@ -249,7 +247,7 @@ class Nat(Machine):
         self.run("nft", "-f", "-", given=f"table ip {NAT_TABLE} {{ chain leaving {{ {rule}; }}; }}\n")
 
     def stop_translating(self) -> None:
-        """Route without NAT; mappings last until they time out."""
+        """Mappings last until they time out."""
         self.run("nft", "delete", "table", "ip", NAT_TABLE)
 
     def redial(self, address: str | None = None) -> None:
@@ -264,7 +262,7 @@ class Nat(Machine):
         self._address = new
 
     def limit_mtu(self, device: str, mtu: int) -> None:
-        """Limit the device's MTU without the ICMP errors that would report it."""
+        """No ICMP errors report the limit."""
         types = ("icmp type destination-unreachable icmp code frag-needed", "icmpv6 type packet-too-big")
         drops = "\n".join(f"{each} drop" for each in types)
         chain = f"chain out {{ type filter hook output priority 0;\n{drops}\n}}"

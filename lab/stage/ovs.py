@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private Open vSwitch with its own database, sockets and processes.
 
-Its programs and Mininet find it by OVS_RUNDIR and the like. Outside a world nothing is started: the system's Open
-vSwitch is safe.
+Its programs and Mininet find it by OVS_RUNDIR. Outside a world nothing is started: the system's Open vSwitch is safe.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class PrivateOvs:
 
 
 def _stop_daemon(name: str, pid: int) -> None:
-    """Wait until the daemon is gone; the world's init reaps it."""
+    """The world's init reaps it."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -103,17 +102,17 @@ def needed(directory: Path = DIRECTORY) -> tuple[WatchedProcess, ...]:
 
 
 def vsctl(*arguments: str) -> str:
-    """Run ovs-vsctl, which waits until ovs-vswitchd has applied the change."""
+    """ovs-vsctl waits until ovs-vswitchd has applied the change."""
     return run("ovs-vsctl", f"--timeout={PATIENCE_S}", *arguments).stdout
 
 
 def ofctl(*arguments: str, given: str | None = None) -> str:
-    """Run ovs-ofctl with OpenFlow 1.3; `given` is its file `-`."""
+    """OpenFlow 1.3; `given` is the file `-`."""
     return run("ovs-ofctl", "-O", "OpenFlow13", *arguments, given=given).stdout
 
 
 def await_caches() -> None:
-    """Wait until the datapath's cached flows match the tables; OpenFlow has no event for this."""
+    """OpenFlow has no event for the datapath's cached flows."""
     run("ovs-appctl", "revalidator/wait")
 
 

@@ -25,7 +25,7 @@ from lab.stage.ovs import PrivateOvs
 
 
 def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise ValueError for `mn --topo NAME,parameter=value` with an unknown parameter."""
+    """`mn --topo NAME,parameter=value` may name an unknown parameter."""
     if unknown:
         raise ValueError(f"unknown parameter {', '.join(unknown)}: expected one of {', '.join(known)}")
 
@@ -34,7 +34,7 @@ OPEN_FILES = 16384
 
 
 class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
-    """A Mininet with typed access to machines, gateways and uplinks."""
+    """A Mininet with typed access."""
 
     def machine(self, name: str) -> Machine:
         machine = self.nameToNode[name]
@@ -46,14 +46,14 @@ class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
         return tuple(self.switches)
 
     def uplink(self, label: str) -> ShapedLink:
-        """Return the link; `forward` is up (from the gateway), `backward` down."""
+        """`forward` is up (from the gateway), `backward` down."""
         links: list[ShapedLink] = self.links
         return next(link for link in links if link.label == label)
 
 
 @contextmanager
 def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
-    """Run a topology until the block ends; `controller` is an OVS target like tcp:127.0.0.1:6653."""
+    """`controller` is an OVS target like tcp:127.0.0.1:6653."""
     _prepare_mininet()
     with PrivateOvs():
         net = Stage(topo=topo, build=False, controller=None)
@@ -71,7 +71,7 @@ def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
 def prepare_for_mn() -> None:
     """Run the `mn --custom` command again in a world with its own Open vSwitch."""
     isolate.enter()
-    # mn cleans the whole machine at start and failure, including /tmp/*.log. A world needs no cleaning.
+    # mn cleans the whole machine, including /tmp/*.log. A world needs no cleaning.
     mininet.clean.sh = lambda _command: ""
     _prepare_mininet()
     PrivateOvs().start()  # it ends with the world

@@ -30,7 +30,7 @@ class WatchedProcess:
 
 @contextmanager
 def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
-    """Raise CommandFailed in the main thread when one of these dies; save its log in `logs`."""
+    """Raise CommandFailed in the main thread when one dies; save its log in `logs`."""
     deaths = {_death(each, logs): each for each in needed}
     end = os.eventfd(0)
     sentences: list[str] = []
@@ -67,7 +67,7 @@ def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
 
 
 def _death(needed: WatchedProcess, logs: Path) -> int:
-    """Return a descriptor that becomes readable at the process's death."""
+    """The descriptor becomes readable at the process's death."""
     try:
         return os.pidfd_open(needed.pid)
     except ProcessLookupError:

@@ -20,7 +20,7 @@ import time
 HEAD = struct.Struct("!Qd")  # number, time of sending (CLOCK_MONOTONIC, the same in all namespaces)
 QUIET_S = 0.5
 SO_RCVBUFFORCE = 33  # Linux; Python has no name for it
-SPIN_S = 0.000_2  # the sender spins at each pause's end: more exact than sleep()
+SPIN_S = 0.000_2  # spins at each pause's end: more exact than sleep()
 
 
 def receive(port: int) -> None:

@@ -59,7 +59,7 @@ class Flowing:
 
 @contextmanager
 def flowing(machine: Machine, file: WebFile, protocol: str = "mptcp") -> Iterator[Flowing]:
-    """Run a download; at the block's beginning its first megabyte has arrived."""
+    """At the block's beginning the first megabyte has arrived."""
     download = Flowing(machine, file, protocol)
     try:
         yield download

@@ -3,10 +3,9 @@
 
     stream.py listen|connect send|receive ADDRESS PORT STAMPS [BPS [CONGESTION_CONTROL]]
 
-The listener prints `listening`. The sender stops at a line on stdin or its end. Without BPS it sends as fast as
-possible; late bytes follow at once. The receiver prints `flowing` after half a megabyte. For each read it writes two
-doubles to STAMPS: time.monotonic(), which all namespaces share, and the bytes so far. Either end's last line is JSON.
-Every block differs: the checksum reveals repeated or reordered bytes.
+The sender stops at a line on stdin or its end. Without BPS it sends as fast as possible; late bytes follow at once. The
+receiver prints `flowing` after half a megabyte. For each read it writes two doubles to STAMPS: time.monotonic(), which
+all namespaces share, and the bytes so far. Every block differs: the checksum reveals repeated or reordered bytes.
 """
 
 from __future__ import annotations

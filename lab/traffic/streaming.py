@@ -40,7 +40,7 @@ class Streamed:
         return (self._received_by(until) - self._received_by(since)) * 8 / (until - since)
 
     def longest_pause_s(self, since: float = 0.0, until: float = float("inf")) -> float:
-        """Return the longest pause between reads that overlaps `since` to `until`."""
+        """Return the longest pause that overlaps `since` to `until`."""
         pauses = [later - sooner for sooner, later in pairwise(self.moments) if later > since and sooner < until]
         return max(pauses, default=0.0)
 
@@ -104,9 +104,9 @@ class _Program:
 def streaming(
     server: Machine, client: Machine, address: str, upload: bool = False, *, pace: Sequence[str] = ()
 ) -> Iterator[Stream]:
-    """Stream from the server, or to it with `upload`, until the block ends; the client connects.
+    """Stream from the server, or to it with `upload`; the client connects.
 
-    `pace` is stream.py's BPS and congestion control; without it the stream is as fast as possible.
+    Without `pace`, stream.py's BPS and congestion control, the stream is as fast as possible.
     """
     with tempfile.TemporaryDirectory(prefix="stream-", dir=isolate.RUN_DIRECTORY) as place:
         stamps = Path(place) / "stamps"
@@ -126,5 +126,5 @@ def streaming(
 
 
 def till(moment: float) -> None:
-    """Sleep until this time.monotonic()."""
+    """The moment is time.monotonic()."""
     time.sleep(max(0.0, moment - time.monotonic()))

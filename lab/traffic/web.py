@@ -80,7 +80,7 @@ class WebServer:
         return self._files / name
 
     def offer(self, name: str, size_bytes: int) -> WebFile:
-        """Make a file with the same content in every run."""
+        """The content is the same in every run."""
         dice = random.Random(size_bytes)
         block = dice.randbytes(BLOCK_BYTES - 8)
         digest = hashlib.sha256()
@@ -94,7 +94,7 @@ class WebServer:
 
 @contextmanager
 def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool = True) -> Iterator[WebServer]:
-    """Run nginx until the block ends; /who answers with the client's address."""
+    """nginx answers /who with the client's address."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
         directory.chmod(0o755)
@@ -113,7 +113,7 @@ def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool 
 
 
 def _await_start(process: subprocess.Popen[str], where: str) -> None:
-    """Wait for the first worker; nginx opens its sockets before it."""
+    """nginx opens its sockets before its first worker."""
     assert process.stderr is not None
     output = []
     for line in process.stderr:
@@ -124,7 +124,7 @@ def _await_start(process: subprocess.Popen[str], where: str) -> None:
 
 
 def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:
-    """Fetch `url`; the seconds are curl's, from its start to the last byte.
+    """The seconds are curl's, from its start to the last byte.
 
     Counters of the client's namespace tell MPTCP from TCP, so MPTCP downloads must not overlap.
     """
@@ -137,7 +137,7 @@ def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool =
 
 
 def upload(client: Machine, file: Path, url: str, timeout_s: float = 600) -> float:
-    """Upload with plain TCP; return curl's seconds until the server answers the whole file."""
+    """Return curl's seconds by plain TCP until the server answers the whole file."""
     words = (*CURL, "--upload-file", str(file), "--write-out", "%{time_total}", url)
     return float(client.run(*words, timeout_s=timeout_s).stdout)
 

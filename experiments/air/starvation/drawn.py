@@ -3,7 +3,7 @@
 
     python -m experiments.air.starvation.drawn SEED [--mixes 20] [--unwritten]
 
-It returns 1 if a capped terminal got less than 0.9 of its share. A share is the rate under `off`, at most the mean rate
+The exit code is 1 if a capped terminal got less than 0.9 of its share: the rate under `off`, at most the mean rate
 there of its kind: terminals that send all the time, or that pause.
 """
 
@@ -97,7 +97,7 @@ class Run:
     rule: str
     bps: tuple[float, ...]
     guest_bps: float
-    release_reason: str  # why caps are released, at the last look
+    release_reason: str  # at the last look
     stalled: str
 
     def __str__(self) -> str:
@@ -107,7 +107,6 @@ class Run:
 
 
 def shares(off: Run, ideal: Run) -> list[float]:
-    """Return each capped terminal's part of its share under `off`."""
     alike = [
         [bps for bps, one in zip(off.bps, off.drawn.capped, strict=True) if bool(one.burst_s) == pauses]
         for pauses in (False, True)

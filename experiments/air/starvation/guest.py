@@ -4,7 +4,7 @@
     guest.py datagrams ADDRESS PORT BPS          UDP that answers nothing, until a line comes on stdin
     guest.py bursts ADDRESS PORT ON_S OFF_S [CC] TCP that sends for ON_S, rests for OFF_S, and so on
 
-Both print `ready`, begin at a line on stdin, and end at the second or its end.
+Both begin at a line on stdin, and end at the second or its end.
 """
 
 from __future__ import annotations

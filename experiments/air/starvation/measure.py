@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload from capped terminals beside an uncapped sender, under each rule."""
+"""Upload beside an uncapped sender, under each rule."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def set_rule(lab: Laboratory, rule: str, is_listed: bool, is_written: bool = Tru
         text = GUEST_PLACE.sub("", text)
     if not is_written:
         text = text.replace(f"bandwidth_bps: {AIR_BPS}, ", "")
-    head = file.read_text(encoding="utf-8").partition("\n")[0]  # controller settings
+    head = file.read_text(encoding="utf-8").partition("\n")[0]
     file.write_text(f"{head}\n{text.replace('rule: off', f'rule: {rule}')}", encoding="utf-8")
     lab.controller.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + WITHIN_S
@@ -190,7 +190,7 @@ def _timeline(come: Sequence[Received], looks: Sequence[tuple[float, str, str]],
 
 
 def _looks(lab: Laboratory, since: float, until: float) -> Iterator[tuple[float, str, str]]:
-    """Yield the moment, the release reason, and each terminal's cap, from the controller."""
+    """Yield the moment, the release reason, and each terminal's cap."""
     while time.monotonic() < until:
         told = _access_point(lab)
         caps = " ".join(
@@ -208,7 +208,6 @@ def released(lab: Laboratory, until: float) -> Iterator[str]:
 
 
 def _begin(stack: ExitStack, lab: Laboratory, machine: Machine, mix: Mix) -> None:
-    """Start the guest's traffic if it is no upload."""
     server = SERVERS[server_at(mix.guest_rtt_ms)]
     if mix.guest is Guest.DOWNLOAD:
         where = lab.servers[server_at(mix.guest_rtt_ms)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the capped terminals, the uncapped sender, distances and rules."""
+"""Plan the terminals, distances and rules."""
 
 from __future__ import annotations
 

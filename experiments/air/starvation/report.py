@@ -35,6 +35,5 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _shares(off: Sequence[Run]) -> list[float]:
-    """Return each rate with the rule off, at most their mean."""
     gets = [mean(run.bps[number] for run in off) for number in range(len(HELD))]
     return [min(each, mean(gets)) for each in gets]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure gateway and relay beside a direct connection and other proxies in the same run.
+"""Measure gateway and relay beside a direct connection and other proxies.
 
 Rates and processor time are without delay or limit; first bytes over 20 ms round trip on each side of the relay;
 memory, crowds and short connections in fresh processes. Congestion control is the machine's default.

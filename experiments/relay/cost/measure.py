@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure transfers, first bytes, crowds and short connections, over routes in turns."""
+"""Measure the routes in turns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TransferRun:
 
 @dataclass(frozen=True, slots=True)
 class FirstByteRun:
-    """Sequential connections, each timed from its start."""
+    """Sequential connections, timed from their start."""
 
     way: str
     number: int
@@ -83,7 +83,7 @@ class CrowdRun:
 
 @dataclass(frozen=True, slots=True)
 class ShortRun:
-    """Many short connections, and what both ends hold before them and after each step."""
+    """Short connections, and what both ends hold before and after each step."""
 
     way: str
     requested: int
@@ -117,7 +117,7 @@ class ClockReading:
 
 
 def read_clock() -> ClockReading:
-    """Read the clock: a world's /proc shows its own processes, /proc/stat the whole machine."""
+    """A world's /proc shows its own processes, /proc/stat the whole machine."""
     words = Path("/proc/stat").read_text().splitlines()[0].split()[: STOLEN + 1]
     columns = [0, *map(int, words[1:])]
     working = sum(columns[each] for each in (USER, NICE, SYSTEM, STOLEN))
@@ -133,7 +133,7 @@ def _process_ticks(process: Path) -> int:
 
 
 def other_load(before: ClockReading, after: ClockReading) -> str:
-    """Return other load, or "" if too little to count.
+    """Return "" if other load is too little to count.
 
     Interrupts are charged to the interrupted: to our processes by their share.
     """
@@ -171,7 +171,6 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def _attempts(measure: Callable[[], One]) -> Iterator[One]:
-    """Yield attempts up to the first that counts."""
     for _ in range(ATTEMPTS):
         one = measure()
         yield one
@@ -234,7 +233,7 @@ def run_short(net: Stage, way: TrafficRoute, count: int) -> ShortRun:
 
 
 def _settled_usage(pid: int) -> ProcessUsage:
-    """Return usage once cleanup and preallocation are over; there is no event for either."""
+    """There is no event for the end of cleanup and preallocation."""
     seen: list[int] = []
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while len(seen) < EQUAL_READINGS or len(set(seen[-EQUAL_READINGS:])) > 1:

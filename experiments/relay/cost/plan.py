@@ -13,7 +13,7 @@ WARM = 100  # short connections before counting files
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/cost
+    name: str  # file stem
     rounds: int  # per route and direction
     seconds: float  # per transfer
     batches: int  # of first bytes, per route

@@ -85,7 +85,7 @@ class ProcessPair:
 def running_pair(
     gateway: Machine, relay: Machine, listener: str, ports: str, taking: Sequence[str], serving: Sequence[str] = ()
 ) -> Iterator[ProcessPair]:
-    """Run both ends. `listener` is the relay's ADDRESS:PORT, `ports` are the servers'.
+    """`listener` is the relay's ADDRESS:PORT, `ports` are the servers'.
 
     `taking` and `serving` are options of `take` and `relay`.
     """
@@ -105,7 +105,6 @@ def running_pair(
 
 @contextmanager
 def running(machine: Machine, words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a program until the block ends, its errors in `log`."""
     with log.open("w") as complaints:
         process = machine.popen([*words], stdout=subprocess.PIPE, stderr=complaints, text=True)
     try:
@@ -120,15 +119,14 @@ def running(machine: Machine, words: Sequence[str], log: Path) -> Iterator[subpr
 
 
 def await_start(process: subprocess.Popen[str], machine: Machine, log: Path) -> None:
-    """Wait for the agent's first line."""
     assert process.stdout is not None
     if not process.stdout.readline():
         process.wait()
         raise ExperimentFailed(f"{machine.name}: {log.stem} did not start; its log: {log.read_text().strip()}")
 
 
-# All routes run, take turns, and idle meanwhile. Other proxies get a comparable setup: MPTCP between gateway and relay,
-# TLS 1.3 with certificates of both sides. A missing proxy is left out, with a note.
+# All routes run and take turns. Other proxies get a comparable setup: MPTCP between gateway and relay, TLS 1.3 with
+# certificates of both sides. A missing proxy is left out.
 
 DIRECT, PAIR, HAPROXY, SING_BOX = "direct", "pair", "HAProxy", "sing-box"
 NAMES = (DIRECT, PAIR, HAPROXY, SING_BOX)
@@ -154,7 +152,6 @@ class TrafficRoute:
 
 @contextmanager
 def run_routes(net: Stage, names: tuple[str, ...] = NAMES) -> Iterator[list[TrafficRoute]]:
-    """Run the installed ones of these routes, in order."""
     with ExitStack() as stack:
         yield [stack.enter_context(MAKERS[name](net)) for name in names if _installed(name)]
 
@@ -176,7 +173,7 @@ def _pair(net: Stage) -> Iterator[TrafficRoute]:
 
 
 def _other(name: str, words: tuple[str, ...], ends: Callable[[Identity, Identity], tuple[str, str]]) -> Maker:
-    """Return a proxy's maker: `words` start it on a file; `ends` returns the gateway's and relay's configuration."""
+    """`words` start a proxy on a file; `ends` returns the gateway's and relay's configuration."""
 
     @contextmanager
     def made(net: Stage) -> Iterator[TrafficRoute]:
@@ -196,7 +193,7 @@ def _other(name: str, words: tuple[str, ...], ends: Callable[[Identity, Identity
 
 
 def _await_listening(process: subprocess.Popen[str], machine: Machine, name: str, log: Path) -> None:
-    """Wait until the proxy listens; it gives no sign."""
+    """The proxy gives no sign."""
     deadline = time.monotonic() + LISTEN_TIMEOUT_S
     while not any(
         row.split()[1].endswith(f":{PORTS[name]:04X}") and row.split()[3] == LISTEN_STATE
@@ -265,7 +262,7 @@ PORT_SETTINGS = ("net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reu
 def running_routes(
     delay_ms: float = 0.0, names: tuple[str, ...] = NAMES, receive: str = RECEIVE_BUFFER_SYSCTL
 ) -> Iterator[tuple[Stage, list[TrafficRoute]]]:
-    """Run path, server and the installed ones of these routes, once each answers.
+    """Run path, server and the installed routes, once each answers.
 
     `receive` is all machines' receive buffer.
     """

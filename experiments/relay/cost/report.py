@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot, beside the direct route of the same run."""
+"""Rows, figures and plot, beside the direct route."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ENDS: dict[str, Callable[[TransferRun], float]] = {
 
 
 def for_a_gbit(runs: Sequence[TransferRun], end: str) -> float:
-    """Sum up: the kernel counts processor time in hundredths of a second."""
+    """The kernel counts processor time in hundredths of a second, so runs are summed."""
     return sum(map(ENDS[end], runs)) / sum(run.gbit for run in runs)
 
 

@@ -4,10 +4,9 @@
     terminal ── 192.168.7.0/24 ── gateway ── 10.0.1.0/24 ── relay ── 45.0.0.0/24 ── server
             .2                 .1         .1             .2       .1             .2 and .3
 
-Gateway and relay also route what is not intercepted. Links are unlimited, with the kernel's offloads, or have
-`delay_ms` each way on each side of the relay. MPTCP stalls where a veth delivers within the sender's call, as no real
-path does (docs/how-to/relay.md). So each end receives on its own processor, with a buffer of 4 MiB from the first byte
-on.
+Gateway and relay also route. Links are unlimited, with offloads, or have `delay_ms` each way on each side of the relay.
+MPTCP stalls where a veth delivers within the sender's call, as no real path does (docs/how-to/relay.md). So each end
+receives on its own processor, with a buffer of 4 MiB from the first byte on.
 """
 
 from __future__ import annotations

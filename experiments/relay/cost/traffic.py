@@ -8,9 +8,8 @@
     traffic.py stall ADDRESS PORT CONNECTIONS          open at once; each requests a transfer and reads none of it
     traffic.py short ADDRESS PORT CONNECTIONS          each connects, echoes and closes
 
-Clients print JSON lines. A connection's first byte requests an echo of each byte, or a transfer of so many seconds. A
-transfer ends with MARK and the number of its zeros: a missing byte shows, also with proxies that do not relay
-half-closes.
+A connection's first byte requests an echo of each byte, or a transfer of so many seconds. A transfer ends with MARK and
+the number of its zeros: a missing byte shows, also with proxies that do not relay half-closes.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ async def pour(connection: socket.socket, seconds: float) -> None:
 
 
 async def drain(connection: socket.socket) -> dict[str, float]:
-    """Read a transfer; the time starts at the first byte."""
+    """The time starts at the first byte."""
     loop = asyncio.get_running_loop()
     buffer, got, tail, await_start = bytearray(len(BLOCK)), 0, bytes(END.size), 0.0
     while not tail.startswith(MARK):
@@ -148,7 +147,6 @@ async def first(address: str, port: int, times: int) -> None:
 
 
 async def open_connections(address: str, port: int, count: int, keep: bool) -> Connections:
-    """Return the opened connections that answered."""
     numbers = iter(range(count))
     good: Connections = []
 

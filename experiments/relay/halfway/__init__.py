@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure gateway and relay half way, with MPTCP and TLS between them, beside direct.
 
-Like `transfers`, with receive windows of about 64 KiB and no loss. The window is the kernel's, on all machines, and not
-exact: only gains count.
+Receive windows are about 64 KiB, the kernel's, and not exact: only gains count. No packets are lost.
 """
 
 from __future__ import annotations

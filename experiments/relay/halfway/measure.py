@@ -31,7 +31,7 @@ class Run:
 
     @property
     def off(self) -> float:
-        """Return the predicted rate's deviation, relative to direct, in percent."""
+        """Return the rate's deviation, relative to direct, in percent."""
         half, whole = (throughput(Leg(self.rtt_ms / part), WINDOW_BYTES).bps for part in (2, 1))
         return 100 * (half / whole * self.direct_bps / self.pair_bps - 1)
 

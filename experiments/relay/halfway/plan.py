@@ -10,7 +10,7 @@ WAYS = ("up", "down")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/halfway
+    name: str  # file stem
     rtts_ms: tuple[float, ...]  # of the direct path
     rounds: int
     seconds: float

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure a terminal without MPTCP at home while Wi-Fi loses packets: relayed in each mode, or not.
+"""Measure a terminal without MPTCP at home while Wi-Fi loses packets.
 
 The home is topologies/home.py's, the relay half way. Terminals and server use cubic, the relay bbr, single paths Wi-Fi.
 The guest is without the product.

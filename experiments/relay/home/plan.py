@@ -25,7 +25,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/home
+    name: str  # file stem
     rounds: int
     down_bytes: int
     up_bytes: int
@@ -33,7 +33,6 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Yield all tasks once before any repetition."""
         for _ in range(self.rounds):
             for mode in MODES:
                 yield Task(mode, DOWN, self.down_bytes)

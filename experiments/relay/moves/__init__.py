@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare a download that policies may move with one that stays on a lossy Wi-Fi.
+"""Compare a download that policies may move with one that stays.
 
-Wi-Fi has 100 Mbit/s and loses packets on the way down. The sender uses bbr or cubic, the mode is single. Loss and LTE's
-rate vary. Equal times: first kept on Wi-Fi by an override, then left to policies.
+Wi-Fi has 100 Mbit/s and loses packets on the way down. The sender uses bbr or cubic, the mode is single. An override
+keeps the first download on Wi-Fi.
 
 relayed   the home of topologies/home.py; the sender is the relay
 direct    topologies/switching.py's laboratory; the sender is the server, which speaks MPTCP like the terminal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run each download twice: kept on Wi-Fi, and left to policies."""
+"""Run each download twice: kept, and left to policies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Downloader:
     controller: Controller
     web: WebServer
     curl: tuple[str, ...]
-    begin: Callable[[], None]  # keep the terminal on Wi-Fi in mode single, without traces of earlier downloads
+    begin: Callable[[], None]  # on Wi-Fi in mode single, without traces of earlier downloads
     stalled: Callable[[float], str]
 
     def bps(self, seconds: int) -> float:

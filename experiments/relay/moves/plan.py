@@ -11,7 +11,7 @@ SENDERS = ("bbr", "cubic")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/moves
+    name: str  # file stem
     rounds: int
     seconds: int
     losses_percent: tuple[int, ...]

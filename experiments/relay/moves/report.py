@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot, beside downloads that stay on Wi-Fi."""
+"""Rows, figures and plot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _worth(seconds: int) -> float:
-    """Return the promised share of staying, with a trial at the beginning."""
+    """The download begins with a trial."""
     return min(WORTH, 1 - TRIAL_S / seconds)
 
 

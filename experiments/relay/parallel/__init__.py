@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare one connection over two relays at once with one relay.
 
-The home is topologies/home.py's. Each relay's path to it has its own rate, and Wi-Fi carries both. Between relays and
-server there is no bottleneck: all of a connection passes the relay that serves it. The terminal stays on Wi-Fi.
+The home is topologies/home.py's. Each relay's path to it has its own rate, and Wi-Fi carries both. There is no
+bottleneck beyond: all of a connection passes the relay that serves it.
 """
 
 from __future__ import annotations

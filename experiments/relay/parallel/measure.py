@@ -42,7 +42,6 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def _limit_paths(home: RelayedHome) -> None:
-    """Limit each relay's path to the home."""
     exchange, rate = home.machine("exchange"), f"{WAY_BPS}bit"
     exchange.run("tc", "qdisc", "add", "dev", "core", "root", "handle", "1:", "htb")
     for number, address in enumerate(RELAYS.values(), 1):
@@ -63,5 +62,5 @@ def _run_download(home: RelayedHome, relays: int, plan: Plan) -> Run:
 
 
 def _direct_reason(home: RelayedHome) -> str:
-    """Return why the run does not count: relays on a busy host are skipped, and here all hosts are one machine."""
+    """Relays on a busy host are skipped, and here all hosts are one machine."""
     return "" if home.seen(TERMINAL) in RELAYS.values() else "the download was direct, because the relays were busy"

@@ -11,7 +11,7 @@ ONE, TWO = 1, 2  # relays
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/parallel
+    name: str  # file stem
     rounds: int
     size_bytes: int
 

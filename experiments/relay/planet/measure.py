@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose each method's relay for all ordered pairs, and compute its gain."""
+"""Compute the gain of each method's relay for all ordered pairs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def relayed(self) -> list[Pair]:
-        """Return the pairs for which ping finds a better relay."""
+        """Return pairs with a better relay by ping."""
         return [pair for pair in self.pairs if pair.ping.relay]
 
     def __str__(self) -> str:

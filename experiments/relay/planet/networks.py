@@ -108,7 +108,7 @@ class Networks:
                 self._region(region, f"research-{continent}", tuple(hosts))
 
     def attachment(self, host: str, region: str) -> tuple[str, str]:
-        """Return the host's network and its city in it."""
+        """Return the network and its city."""
         if self.dice.random() >= HOST_BY_CARRIER_SHARE:
             return region, host
         carrier = self.dice.choice(list(CABLES))

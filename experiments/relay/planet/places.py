@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of paper 001's hosts, and the cities where networks meet.
+"""The places of paper 001's hosts.
 
 The paper prints maps (figures 3 and 4) without a list, so these are university cities on the same continents: 50 hosts
 in the United States and Europe, 45 in Asia and the United States. A region is its hosts' network.

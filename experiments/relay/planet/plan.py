@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/planet
+    name: str  # file stem
     planets: int
 
 

@@ -22,7 +22,7 @@ SILENT_SHARE = 0.08
 
 
 class Readings:
-    """Readings shared by all methods: each pair is measured once."""
+    """Readings: each pair is measured once."""
 
     def __init__(self, hosts: tuple[str, ...], seed: int) -> None:
         self.hosts = hosts
@@ -36,7 +36,7 @@ class Readings:
             yield from ((sender, receiver) for receiver in self.hosts if receiver != sender)
 
     def candidates(self, sender: str, receiver: str) -> list[Candidate]:
-        """Return all other hosts; as in the paper, relays themselves cost nothing."""
+        """Relays themselves cost nothing, as in the paper."""
         return [
             Candidate(relay, self.leg(sender, relay), self.leg(relay, receiver), overhead_ms=0.0)
             for relay in self.hosts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot, beside paper 001's counts and figures 7 to 10."""
+"""Rows, figures and plot, beside paper 001's counts."""
 
 from __future__ import annotations
 

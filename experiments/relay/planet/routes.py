@@ -22,7 +22,7 @@ CUSTOMER, NEIGHBOUR, PROVIDER = range(3)
 
 
 def chains(networks: Mapping[str, Network], destination: str) -> dict[str, tuple[str, ...]]:
-    """Return each network's chain to the destination, itself first."""
+    """Return each network's chain, itself first."""
     found: dict[str, tuple[str, ...]] = {destination: (destination,)}
     while True:
         after: dict[str, tuple[str, ...]] = {destination: (destination,)}
@@ -102,7 +102,7 @@ class Routes:
         return self.way(one, other).delay_ms + self.way(other, one).delay_ms
 
     def rtt_of_hop_ms(self, sender: str, hop: Hop) -> float:
-        """Return the RTT to a router; its answer may take another path."""
+        """The router's answer may take another path."""
         gateway = self._campuses[sender].gateway
         back_ms = sum(delay_ms + ROUTER_MS for _, delay_ms in self._passed(hop.at, gateway))
         return hop.after_ms + hop.from_place_ms + back_ms + self._campuses[sender].delay_ms
@@ -126,7 +126,6 @@ class Routes:
         return HostPath(tuple(hops), at_ms + end.delay_ms)
 
     def _through(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
-        """Yield each router, and the line's delay to it."""
         chain = self._chains(end.network)[start.network]
         city, arrival_ms = start.city, 0.0
         for name, following in zip(chain, (*chain[1:], ""), strict=True):
@@ -142,7 +141,7 @@ class Routes:
 
 
 def _inside(network: Network, cities: tuple[str, ...], arrival_ms: float) -> Iterator[tuple[tuple[Place, str], float]]:
-    """Yield a network's routers: a backbone's city has one for lines and one for neighbours."""
+    """A backbone's city has a router for lines and one for neighbours."""
     places = [Place(network.name, city) for city in cities]
     names = [f"{network.name}-{city}" for city in cities]
     delays = [0.0, *(_line(network, here, there).delay_ms for here, there in pairwise(cities))]

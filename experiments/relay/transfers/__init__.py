@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeat paper 001's figures 5 and 6: relays' gain over emulated links, and the prediction.
 
-Pairs, relays and RTTs come from experiments/relay/planet. The relay is the paper's: a process that splices two TCP
-connections; `cost` measures the product's own. Windows are fixed, senders use cubic, and one relay's processor is busy.
+Pairs, relays and RTTs come from experiments/relay/planet. The relay is the paper's, which splices two TCP connections.
+Windows are fixed, senders use cubic, and one relay's processor is busy.
 """
 
 from __future__ import annotations

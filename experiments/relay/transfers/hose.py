@@ -6,9 +6,8 @@
     hose.py send ADDRESS PORT BYTES
     hose.py ask ADDRESS PORT TIMES
 
-Receiver and relay print `ready`. The receiver accepts one connection, and prints when half and all bytes had arrived.
-The sender starts at a line on stdin, and prints when. `ask` prints the durations of single-byte echoes; a receiver of 0
-bytes echoes. Times are in ns, by the clock that all namespaces share.
+The receiver prints when half and all bytes had arrived, the sender when it starts, at a line on stdin. `ask` prints the
+durations of single-byte echoes; a receiver of 0 bytes echoes. Times are in ns, by the clock that all namespaces share.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Lane:
         return f"10.{self.number}.{LINKS[link][2]}.2"
 
     def set(self, link: str, rtt_ms: float, loss: float, rate_bps: int = RATE_BPS) -> None:
-        """Set the link; only packets to the receiver are lost."""
+        """Only packets to the receiver are lost."""
         for way, percent in ((self.link(link).forward, 100 * loss), (self.link(link).backward, 0.0)):
             way.set(delay_ms=rtt_ms / 2, loss_percent=percent, rate_bps=rate_bps)
 
@@ -66,5 +66,5 @@ class Lane:
         return "; ".join(f"on {name} {one}" for name, one in found if one.stalls > LATE_SHARE * one.packets)
 
     def missed(self) -> int:
-        """Return how many packets the links have failed to read so far."""
+        """Return packets that the links failed to read."""
         return sum(way.missed_packets for name in LINKS for way in self.link(name).counters())

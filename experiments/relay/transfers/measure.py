@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a plan's transfers, direct and relayed at the same time."""
+"""Make a plan's transfers, direct and relayed."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def _take_turns(pid: int, over: threading.Event) -> None:
         over.wait(RUNNING_S)
 
 
-# A transfer's programs and results
-
 PROGRAM = (sys.executable, str(Path(__file__).with_name("hose.py")))
 DIRECT_PORT, RELAYED_PORT, RELAY_PORT = "5001", "5002", "5003"
 ECHOES = 7
@@ -85,7 +83,7 @@ class Transfer:
 
 @contextmanager
 def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Transfer, Transfer]]:
-    """Prepare a direct and a relayed transfer, which wait for go()."""
+    """Both transfers wait for go()."""
     with _endpoints(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
         for role in ("sender", "relay", "receiver"):
             lane.machine(role).run("ip", "tcp_metrics", "flush")
@@ -113,7 +111,7 @@ def _targets(lane: Lane) -> tuple[tuple[str, str], tuple[str, str]]:
 
 @contextmanager
 def _endpoints(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Process, Process, Start]]:
-    """Run both receivers with the relay; yield a function that starts more programs."""
+    """Yield a function that starts more programs."""
     with ExitStack() as running:
 
         def start(role: str, *words: str) -> Process:
@@ -147,7 +145,7 @@ def _numbers(process: Process) -> list[int]:
     return [int(word) for word in output.split()]
 
 
-# Transfers: several lanes at once, each direct and relayed over separate links
+# Transfers: several lanes at once, direct and relayed over separate links
 
 LANES = 12
 SWEEPING_LANES = 2  # up to 100 Mbit/s each
@@ -166,7 +164,7 @@ class Run:
 
     @property
     def gain(self) -> float:
-        """Return the transfer's gain as paper 001 defines it, in percent."""
+        """Return percent, as paper 001 defines it."""
         return 100 * (self.relayed.bps / self.direct.bps - 1)
 
     @property
@@ -182,7 +180,7 @@ class Run:
 
     @property
     def off(self) -> tuple[float, float]:
-        """Return the predictions' deviation from steady rates in percent: direct, relayed."""
+        """Return the deviation from steady rates in percent: direct, relayed."""
         return (
             100 * (self.predicted_direct_bps / self.direct.steady_bps - 1),
             100 * (self.predicted_relayed_bps / self.relayed.steady_bps - 1),

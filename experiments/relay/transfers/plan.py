@@ -45,7 +45,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    name: str  # stem of files in results/relay/transfers
+    name: str  # file stem
     pairs: int  # per set
     size_bytes: int
     rounds: int
@@ -57,10 +57,7 @@ SWEPT_WINDOWS = 40  # bytes per byte of window: the start matters little
 
 
 def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
-    """Return both sets' tasks, with relays chosen by ping and by us.
-
-    Ping's most frequent relay in the first set is busy. Ping does not see that; we do, by its overhead.
-    """
+    """Ping's most frequent relay in the first set is busy. Ping does not see that; we do, by its overhead."""
     busiest = ""
     tasks: list[Task] = []
     for name in SETS:
@@ -75,7 +72,7 @@ def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
 
 
 def sweep_tasks() -> list[tuple[Task, int]]:
-    """Return lossless tasks with wider windows, and their size: only the window limits them."""
+    """Only the window limits these transfers."""
     name = next(iter(SETS))
     return [
         (
@@ -130,7 +127,7 @@ def _lossy(name: str, leg: Leg) -> Leg:
 
 
 def _loss(name: str, rtt_ms: float) -> float:
-    """Return the loss, which grows with the path's length."""
+    """The loss grows with the path's length."""
     return LOSS_OF_100_MS[name] * rtt_ms / 100
 
 

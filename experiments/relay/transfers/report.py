@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, figures and plot of each relay's gain, beside paper 001's figures 5 and 6."""
+"""Rows, figures and plot, beside paper 001's figures 5 and 6."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ def _off(runs: Sequence[Run]) -> Figure:
 
 
 def _noise_percent(runs: Sequence[Run]) -> float:
-    """Return two standard deviations of a gain.
+    """Return two standard deviations of a gain, which compares two transfers.
 
-    The median of direct transfers' deviation from prediction is 1 / 1.48 of a standard deviation. A gain compares two
-    transfers.
+    The median of direct transfers' deviation from prediction is 1 / 1.48 of a standard deviation.
     """
     return 2 * sqrt(2) * 1.48 * median(abs(run.off[0]) for run in runs)
 
