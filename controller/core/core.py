@@ -317,7 +317,6 @@ class Core:
         return found if site.home in self._moves_by_switch else None
 
     def _others_eliminate(self, now: float) -> bool:
-        """Return whether the eliminating sites changed since the last call."""
         changed = self.peer_sites.changed(now)
         if changed:
             self.wanted = replace(self.wanted, once=self.peer_sites.once)

@@ -84,7 +84,6 @@ def _except(wanted: Wanted, site: Site, terminal: Terminal) -> str:
 
 
 def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
-    """Yield the modes of classes that do not follow the terminal's mode."""
     for each in site.named:
         if in_class(terminal.name, each.name) in wanted.modes or each.name in dict(terminal.modes):
             yield each.name, wanted.mode_of(terminal, each.name)

@@ -100,7 +100,6 @@ class Terminal:
 
     @property
     def own(self) -> tuple[TerminalAddress, ...]:
-        """Return the addresses without those of the host that relays."""
         return tuple(at for at in self.addresses if not at.by_relay)
 
 
@@ -213,7 +212,6 @@ class Site:
 
     @property
     def inside_ports(self) -> tuple[str, ...]:
-        """Return the ports to terminals, or to the host that relays for them."""
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
 
 
@@ -239,7 +237,6 @@ class Config:
     servers: tuple[str, ...] = ()  # agents whose reports need no confirmation
 
     def dpids(self, site: Site) -> tuple[int, ...]:
-        """Return the dpids that an override for the site concerns."""
         other = self.other_end(site)
         return (site.dpid, other.dpid) if other is not None and other.peer_of else (site.dpid,)
 

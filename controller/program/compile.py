@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler: it turns a site and its known state into the program of the site's switch.
+"""The compiler: it turns a site and its known state into the program of the site's switch. tables.py lists the tables.
 
-    ENTRY   packets for the gateway's MAC go on, if the source is the terminal's, or comes from outside and is no inside
-            address
-    ROUTE   packets for a terminal go to its delivery group, from either side. TCP of relayed terminals that would leave
-            goes to the host
-    LEAVE   packets for a terminal of the mirrored site leave as that terminal's packets arrive; packets of such
-            terminals to the internet go to the exit
+ENTRY passes a packet for the gateway's MAC on if the source is the terminal's, or comes from outside and is no inside
+address. In LEAVE, packets for a terminal of the mirrored site leave as that terminal's packets arrive.
 
 Flows depend on the configuration and the ports' numbers alone. Frequent changes are in groups (mode, active uplink, an
 uplink's state, a learned MAC) and in meters (the rest of a budget). So a change is one message for each group, and no
 packet meets half a change.
 
-The compiler is pure: no OpenFlow library and no clock. It caches what did not change. tables.py lists all tables.
+The compiler is pure: no OpenFlow library and no clock. It caches what did not change.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
 
 
 def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
-    """Yield changed values. Identity is compared first: equality is slower."""
+    """Compare identity first: equality is slower."""
     for key, value in wanted.items():
         there = installed.get(key, value)
         if there is not value and there != value:

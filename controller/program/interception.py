@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interception of terminals' TCP: to the host, which relays it, and back.
 
-    ENTRY   at the host's port: TCP to a relayed terminal, and TCP with its source, which the host could not relay.
-            Nothing else is accepted there
-    ROUTE   TCP of a relayed terminal that leaves the site goes to the host, except to the other site and to excepted
-            networks. What came by the host's port is not intercepted again
+At the host's port ENTRY accepts only TCP to a relayed terminal, and TCP with its source, which the host could not
+relay. ROUTE does not intercept the latter again.
 
 While that port is missing or down nothing is intercepted. With the fallback `block`, such TCP is dropped then.
 """

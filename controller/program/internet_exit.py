@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exit of a site: the way to the internet for the terminals of its peer site, and back.
 
-    ENTRY   at the exit's port, packets with a source outside both sites go straight to LEAVE: they can only be for the
-            other site's terminals
-
-Addresses at either site or between the two are never on the internet.
+At the exit's port, packets with a source outside both sites go straight to LEAVE: they can only be for the other site's
+terminals. Addresses at either site or between the two are never on the internet.
 """
 
 from __future__ import annotations

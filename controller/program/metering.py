@@ -19,7 +19,6 @@ NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until the remaining budget is known
 
 
 def through(site: Site) -> dict[str, Resubmit]:
-    """Return the resubmit of copies, by uplink with limits."""
     return {
         uplink.name: Resubmit(FIRST_COPIES + number)
         for number, uplink in enumerate(site.uplinks)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proxy replies between terminals of one subnet behind different ports (RFC 1027; RFC 4861, 7.2.8).
 
-    ENTRY      by port and subnet: the question becomes the first half of an answer
-    NEIGHBOUR  by the address asked for: the second half, and back out of the port. The address's own port gets no
-               reply: the terminal answers there, also in duplicate address detection (RFC 5227)
+ENTRY turns the question into the first half of an answer, by port and subnet. NEIGHBOUR adds the second half, by the
+address asked for. The address's own port gets no reply: the terminal answers there, also in duplicate address detection
+(RFC 5227).
 
 Such terminals believe that they share a link. The gateway replies with its own MAC and routes, even with no controller
 alive. One flow per port and two per address are enough.
@@ -43,7 +43,6 @@ SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
 
 
 def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
-    """Return the subnet for which the gateway answers at this port."""
     for link in divided(site):
         if port in link.ports and any(each.place.address == target and each.place.port != port for each in link.places):
             return link.subnet

@@ -57,7 +57,6 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
 
 
 def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return, by terminal, the groups of sent and of received packets."""
     ids: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {terminal.name: ((), ()) for terminal in site.terminals}
     for each in served(site):
         sends, receives = ids[each.terminal.name]

@@ -7,8 +7,10 @@ one. Duplicate address detection is left to the app: its answer needs an option 
 Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation goes to the
 app, which advertises, and returns as the gateway's own solicitation of the asker. The asker learns the MAC from its
 source link-layer address (RFC 4861, 7.2.3), even with no controller alive. That entry is unconfirmed, so the asker asks
-again. Only a solicitation to a solicited-node group returns so, and only by unicast: two gateways would otherwise
-solicit each other for ever. The app answers unicast solicitations. A host without an answer to one asks the group.
+again.
+
+Only a solicitation to a solicited-node group returns so, and only by unicast: two gateways would otherwise solicit each
+other for ever. The app answers unicast ones. A host without an answer asks the group.
 """
 
 from __future__ import annotations

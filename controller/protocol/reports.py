@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of agents.
 
-`session` numbers one stream of one agent, so that late messages of an old stream are recognized. `directive` numbers
-one order and comes back with its result. An empty `reason` means success. `name` is the uplink's in values about paths.
+`session` numbers one stream of one agent, so that late messages of an old stream are recognized. `directive` is the
+order's (orders.py). An empty `reason` means success. `name` is the uplink's in values about paths.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class PathHealth:
 
     @property
     def answers(self) -> bool:
-        """Return whether the other end answered within LATE_S."""
         late = next((window for window in self.windows if window.seconds == LATE_S), None)
         return late is not None and late.sent > late.lost
 

@@ -78,7 +78,6 @@ def wanted_neighbours(site: Site, observed: Observed, doubted: frozenset[str]) -
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
-    """Return the addresses whose MACs are not in gateway.yaml."""
     hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
     places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
     return frozenset((*hops, *places))

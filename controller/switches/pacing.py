@@ -93,7 +93,6 @@ class ReplyTimeouts:
         self._since.pop(question, None)
 
     def ended(self, now: float) -> str | None:
-        """Return which answer is overdue, as part of a sentence."""
         late = (question for question, since in self._since.items() if now - since >= ANSWERS_WITHIN_S)
         return next(
             (f"has not answered {question} for {ANSWERS_WITHIN_S:g} s, but answers echo requests" for question in late),

@@ -239,7 +239,6 @@ class Switch:
             self._looks.hasten(now)
 
     def _fail(self, error: str, now: float) -> None:
-        """Log an error once and try again at the next reading."""
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now

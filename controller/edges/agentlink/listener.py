@@ -2,11 +2,10 @@
 """The listener for agents: it ends TLS and passes the plain stream to gRPC.
 
 gRPC's own TLS does not report refused peers. This listener knows a peer from its first byte and can disconnect it at
-any moment. Each connection reaches gRPC from an abstract Unix socket name (unix(7)) that only the controller can have
-bound, and which identifies the peer.
+any moment. gRPC sees each peer as an abstract Unix socket name (unix(7)) that only the controller can have bound.
 
-Peers without a certificate of our authority, and all on the join listener, have slots of their own. Each newcomer may
-evict one (edges/trust/admission.py).
+Peers without a certificate of our authority, and all on the join listener, have slots of their own
+(edges/trust/admission.py).
 """
 
 from __future__ import annotations
@@ -305,7 +304,7 @@ def _certificate(transport: asyncio.Transport) -> Shown | None:
 
 
 def _most_connections() -> int:
-    """Return a listener's limit. Both together use at most half of the descriptors."""
+    """Both listeners together use at most half of the descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 

@@ -281,7 +281,7 @@ class Pace:
 
 
 def _seen(saying: asyncio.Future[None]) -> None:
-    """Retrieve a write's exception. The stream's reader reports the broken connection."""
+    """The stream's reader reports the broken connection."""
     if not saying.cancelled():
         saying.exception()
 

@@ -33,7 +33,6 @@ def reach_of(place: Node, uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ..
 
 
 def reaching(uplink: Uplink, targets: Iterable[Address]) -> Uplink:
-    """Return the uplink with those of the addresses to which it leads."""
     return replace(uplink, reach=(*uplink.reach, *(each for each in targets if _leads_to(uplink, each))))
 
 

@@ -42,7 +42,6 @@ def subnets_of(relaying: RelayConfig | None) -> tuple[Subnet, ...]:
 
 
 def spoken_for(terminals: tuple[Terminal, ...], relaying: RelayConfig | None, place: Node) -> tuple[Terminal, ...]:
-    """Return the terminals with the host's addresses for them."""
     taken: dict[Address, str] = {}
     for uplink in relaying.uplinks if relaying else ():
         at = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"

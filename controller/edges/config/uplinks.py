@@ -168,7 +168,6 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
 
 
 def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
-    """Return the sites with each tunnel's shared VNI and UDP port."""
     completed = {site.name: site for site in sites}
     vnis: dict[int, str] = {}
     for home, far in _pairs(sites, places, settings):

@@ -82,7 +82,6 @@ def written(file: str) -> str:
 
 
 def _bits(token: str) -> float:
-    """Return the bits of a random word of this length and alphabet."""
     if all(each in "0123456789" for each in token):
         alphabet = 10
     elif all(each in "0123456789abcdefABCDEF" for each in token):

@@ -250,7 +250,6 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
 
     def _write(self) -> None:
-        """Write until the reader has ended, and send an echo request each second."""
         started = time.monotonic()
         silent, next_echo = 0, started + ECHO_S
         while True:

@@ -62,7 +62,7 @@ def advertise(order: Advertise) -> bytes:
 
 
 def echo(order: Echo) -> bytes:
-    """Return an echo request. A NAT may rewrite its identifier, and restores it in the reply."""
+    """A NAT may rewrite the identifier, and restores it in the reply."""
     mac, hop_mac, source, target = _mac(order.source_mac), _mac(order.hop_mac), order.source, order.target
     if isinstance(source, IPv6Address):
         body = ECHO.pack(Family.IPV6.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA

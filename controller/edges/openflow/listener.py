@@ -151,7 +151,6 @@ class AcceptedConnection:
         return not self.sent_away and (self.connection is None or not self.connection.opened)
 
     def end(self) -> None:
-        """End the connection, and so the thread that serves it."""
         with contextlib.suppress(OSError):  # already ended
             self.accepted.shutdown(socket.SHUT_RDWR)
 

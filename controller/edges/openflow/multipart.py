@@ -135,7 +135,7 @@ class SwitchReading:
         return not self._missing
 
     def refused(self, xid: int) -> bool:
-        """Return whether to continue: a datapath without meters refuses their requests."""
+        """Continue without meters: a datapath without them refuses these requests."""
         self._missing.discard(xid)
         return self.xids[xid] in OF_METERS
 
@@ -287,7 +287,7 @@ def _bucket(data: bytes) -> Bucket:
 
 
 def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
-    """Decode a meter. An unknown kind becomes rate 0, which no program contains."""
+    """Decode a meter. One that Meter cannot describe gets rate 0, which no program has."""
     wanted = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST
     if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_PKTPS) == wanted:
         kind, _, rate, burst = BAND.unpack(bands)

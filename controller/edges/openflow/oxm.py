@@ -54,7 +54,7 @@ NUMBERS: dict[str, int] = {name: number for number, (name, _) in _FIELDS.items()
 
 
 def _canonical(name: str, width: int) -> str:
-    """Return OpenFlow's name of a field. Open vSwitch reports moves with Nicira's numbers and names."""
+    """Open vSwitch reports moves with Nicira's numbers and names."""
     plain = NICIRA_NAMES.get(name, name.removesuffix("_nxm"))
     return plain if _FIELDS.get(NUMBERS.get(plain, -1)) == (plain, width) else name
 

@@ -24,13 +24,13 @@ WORDS = "%(levelname)s %(message)s"
 
 
 def begin() -> None:
-    """Set up logging. Times are local, as in `status` and `why`."""
+    """Log times are local, as in `status` and `why`."""
     form = WORDS if _journal(sys.stderr) else TIME + WORDS
     logging.basicConfig(level=logging.INFO, format=form, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
 
 
 def _journal(stream: TextIO) -> bool:
-    """Return whether the stream is the journal's. JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
+    """JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
     there = os.fstat(stream.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
@@ -92,7 +92,7 @@ def _day(local: time.struct_time) -> str:
 
 
 def synchronised() -> bool:
-    """Return whether the kernel's clock is synchronized. An error counts as not synchronized."""
+    """An error counts as not synchronized."""
     try:
         return adjtimex() != TIME_ERROR
     except OSError:
@@ -100,7 +100,7 @@ def synchronised() -> bool:
 
 
 def adjtimex() -> int:
-    """Return the clock's state. A struct of zeros changes nothing (modes = 0)."""
+    """A struct of zeros changes nothing (modes = 0)."""
     answer: int = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     if answer < 0:
         raise OSError(ctypes.get_errno(), "adjtimex")

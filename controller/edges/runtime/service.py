@@ -202,7 +202,7 @@ class Service:
         return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
 
     def vouch(self, certificates: Vouched) -> None:
-        """Give the core the valid certificates, without waiting."""
+        """Return without waiting for the core."""
         self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
 
     # From people
@@ -244,7 +244,6 @@ class Service:
         return self._measured(lambda now: DestinationQuery(self._core.relays, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
-        """Measure the distance to a relay, and return its effect for a destination."""
         return self._measured(lambda now: RelayTrial(self._core.relays, self._core.wanted, name, address, now))
 
     def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
@@ -424,5 +423,5 @@ def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
 
 
 def _wall_offset_s() -> float:
-    """Return Unix time minus the core's clock. It changes whenever someone sets the wall clock."""
+    """The difference changes whenever someone sets the wall clock."""
     return time.time() - time.monotonic()

@@ -279,7 +279,6 @@ class Trust:
         return made[0].public_bytes(DER), self._authority.der
 
     def relays(self, agent: Shown) -> bytes:
-        """Return the agent's server certificate as a relay, in DER."""
         key = serialization.load_der_public_key(agent.key)
         assert isinstance(key, ec.EllipticCurvePublicKey), "this authority signs only elliptic-curve keys"
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
@@ -297,7 +296,6 @@ class Trust:
         return hmac.digest(self._of_this_start, f"meeting {meeting}".encode(), "sha256")
 
     def for_joining(self) -> ssl.SSLContext:
-        """Return the context for joining, which requests no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["h2"])
@@ -310,7 +308,6 @@ class Trust:
         return context
 
     def for_sessions(self) -> ssl.SSLContext:
-        """Return the context for sessions: it requires a certificate of our authority."""
         context = self.for_joining()
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self._authority.pem)
