@@ -58,7 +58,7 @@ class Arms:
 
     def __init__(self) -> None:
         self._armed: dict[str, Armed] = {}
-        self._before: dict[str, Armed] = {}  # before the last order, at its time
+        self._before: dict[str, Armed] = {}  # what the last order replaced, with the time of that order
         self._known: set[str] = set()  # armed or fired in this session
 
     def __iter__(self) -> Iterator[str]:
@@ -115,7 +115,7 @@ log = logging.getLogger(__name__)
 PERIOD_S = 1.0
 GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # orders run one by one, a few seconds each
-REMEMBERED = 8  # fewer fire between two reports
+REMEMBERED = 8  # per terminal; fewer fire between two reports
 MOVES = "mptcp"
 NOT_OF_ROLE = {
     Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
@@ -153,12 +153,12 @@ class Agent:
         self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
         self.listed = False  # in gateway.yaml, or added as a relay
-        self.unconfirmed: frozenset[str] = frozenset()  # no other agent confirms their connections
+        self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
         self.serves_strangers = False  # MPTCP connections of hosts outside the configuration
         self.homes: dict[str, AddressOwner] = {}  # by address: terminals on this host
         self.owns: tuple[str, ...] = ()  # their names
-        self.concerns: frozenset[str] = frozenset()  # terminals
-        self.owns_nobody: str | None = None  # or not for all of its own
+        self.concerns: frozenset[str] = frozenset()  # terminals whose connections it reports
+        self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
         self.arms = Arms()
         self._doubted = False  # it reported an unarmed failover in this session
         self._waiting: dict[int, Waiting] = {}

@@ -28,7 +28,7 @@ class AgentScope(NamedTuple):
 class AddressIndex:
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._homes = homes(sites)
-        self._by_relay: dict[str, dict[str, AddressOwner]] = {}  # by site
+        self._by_relay: dict[str, dict[str, AddressOwner]] = {}  # by site: addresses on the gateway's host
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home

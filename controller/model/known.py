@@ -34,7 +34,7 @@ WEB = (PortRange(80, 80), PortRange(443, 443))
 class RelayOverride:
     """A relay that a person added, named like its agent."""
 
-    address: Address  # for gateways
+    address: Address  # at which gateways reach it
     port: int  # TCP
     allowed: tuple[PortRange, ...] = WEB  # destinations
     congestion: str | None = None  # None: the kernel's default

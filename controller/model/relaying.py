@@ -16,7 +16,7 @@ from controller.model.traffic import Family, Interface, Network
 
 RELAYING = "relay/"  # reserved prefix of relaying networks' names
 HOST_END = "-h"  # suffix of the host's end of a pair
-HOST_MAC = "02:62:69:63:61:73"  # at every pair; each pair is a separate link
+HOST_MAC = "02:62:69:63:61:73"  # the host's end of every pair; each pair is a separate link
 
 
 class Fallback(StrEnum):

@@ -180,7 +180,7 @@ class UsableUplink:
     screened: bool
     port: int
     actions: tuple[Action, ...]
-    copied: tuple[Action, ...]  # if packets leave by another uplink too
+    copied: tuple[Action, ...]  # for packets that leave by another uplink too
     barred: bool = False  # its budget is used up
 
 

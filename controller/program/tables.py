@@ -21,10 +21,10 @@ OURSELVES_PRIORITY = 70  # drops solicitations in the gateway's name
 TO_APP_PRIORITY = 60  # duplicate address detection of a gateway address: to the controller
 LEARN_AND_ANSWER_PRIORITY = 50  # ARP request that shows a MAC to learn: to the controller, and answered
 ANSWER_PRIORITY = 40  # ARP request or solicitation for a gateway address
-ALONE_PRIORITY = 38  # the same by unicast, on the kernel datapath: to the controller
+ALONE_PRIORITY = 38  # unicast solicitation for it, on the kernel datapath: to the controller
 PROXY_TO_APP_PRIORITY = 36  # duplicate address detection of a terminal's address: to the controller
 PROXY_ASKED_PRIORITY = 35  # ARP request or solicitation for a terminal behind another port
-PROXY_ALONE_PRIORITY = 34  # the same by unicast, on the kernel datapath: to the controller
+PROXY_ALONE_PRIORITY = 34  # unicast solicitation for it, on the kernel datapath: to the controller
 LEARN_PRIORITY = 30  # ARP and advertisements that show a MAC: to the controller
 PROXY_ANNOUNCED_PRIORITY = 25  # drops the advertisements that a proxied solicitation causes
 ECHO_PRIORITY = 20  # ping of a gateway address
@@ -38,7 +38,7 @@ EXIT_FORWARD_PRIORITY = 6  # others from the internet: to LEAVE
 
 # ROUTE
 OWN_PRIORITY = 50  # drops packets to the gateway's own addresses
-BACK_PRIORITY = 45  # by the ingress port
+BACK_PRIORITY = 45  # to a terminal behind the ingress port
 TERMINAL_PRIORITY = 40
 INSIDE_PRIORITY = 30  # drops inside addresses of no terminal
 UNROUTED_PRIORITY = 20  # drops addresses that no router forwards

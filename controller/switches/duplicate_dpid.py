@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arbitration between two connections with one dpid: the second waits until the first proves alive or dead.
 
-If the first answers a barrier, two bridges share a dpid, or one bridge has two targets here. The first stays: otherwise
-both would lose their controller repeatedly. Without an answer its TCP connection is dead, and the newcomer is the same
-switch.
+If the first answers a barrier, two bridges share a dpid, or one bridge has two targets here. The first stays: if each
+newcomer replaced it, both would lose their controller repeatedly. Without an answer its TCP connection is dead, and the
+newcomer is the same switch.
 """
 
 from __future__ import annotations

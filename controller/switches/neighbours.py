@@ -93,7 +93,7 @@ class Schedule:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
         self._answered: set[Neighbour] = set()
-        self._doubted: frozenset[str] = frozenset()  # asked as if their next hops had never answered
+        self._doubted: frozenset[str] = frozenset()  # uplinks whose next hops are asked as if they had never answered
 
     def due(
         self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()

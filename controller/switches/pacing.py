@@ -26,7 +26,7 @@ class ReadSchedule:
         return now >= self._next_at
 
     def taken(self, session: int, now: float) -> None:
-        """Schedule the next reading at a second of the session: switches take turns."""
+        """Schedule the next reading at a second that depends on the session: switches take turns."""
         soon = math.floor(now) + 1
         self._next_at = soon + (session - soon) % self.every_s
 

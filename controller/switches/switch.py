@@ -6,7 +6,8 @@
                                    │ └ a change ┘      refused: the switch sent an error; retried at the next reading
 
 `expected` is the program once every sent message has arrived. OpenFlow keeps the order on one connection, so the next
-difference is computed without waiting. The switch is read at intervals (pacing.py), for counters and others' changes.
+difference is computed against it without waiting. The switch is read at intervals (pacing.py), for counters and others'
+changes.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ LOST_EVERY_S = 1.0  # readings after lost flows
 COUNT_EVERY_S = 0.5  # port counters, while packets leave by an uplink
 COUNT_IDLE_EVERY_S = 1.0
 JUDGE_EVERY_S = 0.1  # while an uplink is suspect
-TOLD_EVERY_S = 60.0  # lines that a switch can cause at any rate
+TOLD_EVERY_S = 60.0  # log lines that a switch can cause at any rate
 
 
 class Switch:
@@ -178,7 +179,7 @@ class Switch:
             old = remembered(self.site, self.observed.ports, event.installed.program.groups)
             self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
-        # Two differences in a row are the switch's fault only if nobody changed the program.
+        # Two differences in a row are the switch's fault only if neither we nor others changed the program.
         excused = known_to_fail or self._learned or self._port_changes.owed or self._flows_deleted
         before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
         as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected

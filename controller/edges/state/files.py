@@ -102,7 +102,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
     """Hold a lock file while the block runs. Raise InUse if another process may write `what`.
 
     A lock file that cannot be made, as on a read-only disk, is only logged: `what` cannot be written either. On a full
-    disk the file does not name the process.
+    disk the lock is held, but the file does not name the process.
     """
     try:
         _make_directory(path.parent)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 QUIET_S = 60.0  # per host, name and reason
 OUTCAST_QUIET_S = 3600.0  # per invalid certificate's name; its agent tries twice a minute
 REMEMBERED = 1024
-LONGEST_NAME = 80  # of a claimed name, in the log
+LONGEST_NAME = 80  # logged characters of a claimed name
 
 K = TypeVar("K")
 
