@@ -104,7 +104,7 @@ class Terminal:
 
 
 class CapRule(StrEnum):
-    """The rule for congestion windows at an access point."""
+    """The rule that bounds the congestion windows of an access point's terminals."""
 
     OFF = "off"
     PAPER = "paper"  # two tables of paper 000

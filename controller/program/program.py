@@ -136,7 +136,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A limit of `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`. Ethernet headers count."""
+    """Drops packets above `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`. Ethernet headers count."""
 
     meter_id: int
     rate_kbps: int

@@ -29,7 +29,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class HealthWindow:
-    """Health over one window. One-way delays are above the last minute's minimum: clocks differ."""
+    """Health of a path over one window. One-way delays are above the last minute's minimum: clocks differ."""
 
     seconds: int
     sent: int
