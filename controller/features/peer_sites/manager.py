@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs of sites that share uplinks, and whether each site eliminates copies.
 
-A site copies all packets of a terminal if the other site eliminates copies, and otherwise only packets that may arrive
-twice (TCP).
+Without elimination at the other site, a site copies only packets that may arrive twice (TCP).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
 Dead = dict[str, SilentUplink] | None  # by uplink; None: no end watches them
-BELIEVED_S = 10.0  # after a start, until agents reconnect: they eliminate without the controller
+BELIEVED_S = 10.0  # until agents reconnect: they eliminate without the controller
 
 
 class PeerSites:
@@ -38,7 +37,7 @@ class PeerSites:
         self._unidentified: dict[str, arrivals.UnidentifiedWindows] = {}  # by site
         self._silent: dict[str, Dead] = {}  # by site, as last returned
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
-        self._out: dict[str, frozenset[str]] = {}  # by site: uplinks without copies, as last returned
+        self._out: dict[str, frozenset[str]] = {}  # by site, as last returned
         self._stored, self._stored_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
@@ -88,7 +87,6 @@ class PeerSites:
             log.info("%s: %s: copies are identified again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
-        """Return the site of this agent, and its peer site."""
         eliminator = self._here.get(session)
         if eliminator is None or eliminator.name not in self._orders:
             return None
@@ -118,7 +116,7 @@ class PeerSites:
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
         """Yield sites whose silent uplinks changed since the last call.
 
-        None: neither end watches the uplinks. `seen` returns the uplinks that an end's switch found dead.
+        None: neither end watches. `seen` returns the uplinks that an end's switch found dead.
         """
         for site, other in self._pairs:
             ends = (site, other) if other is not None else (site,)
@@ -146,7 +144,7 @@ class PeerSites:
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
     def neighbour_seen(self, site: Site, where: Neighbour, mac: str, now: float) -> None:
-        """Try a screened uplink when its next hop answers with its configured MAC."""
+        """Try a screened uplink when its configured next hop answers."""
         screens = self._screens_of(site)
         for uplink in site.uplinks if screens else ():
             ours = ((uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, mac))
@@ -170,7 +168,6 @@ class PeerSites:
     # Sites
 
     def changed(self, now: float) -> bool:
-        """Return whether the set of sites that eliminate copies changed since the last call."""
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
         for name in once ^ self.once:
             does = f"has stopped: {self.why_not(name)}" if name in self.once else "has started"

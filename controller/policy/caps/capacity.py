@@ -3,7 +3,7 @@
 
 The sum that its terminals deliver within a second is a lower bound. While their packets stand in a queue, it is the
 capacity. No terminal is capped before such a queue has lasted a second. Under caps there is no queue, and the caps
-bound the deliveries. So each change is a trial, and the following deliveries decide on it.
+bound the deliveries. So each change is a trial.
 
               more delivered ─► the figure is that
     figure ──► caps are used up: a little more is allowed ─► as much more came: kept, and more is tried
@@ -26,18 +26,18 @@ from controller.policy.caps.sharers import Sharer
 from controller.policy.caps.terminal_cap import TerminalCap
 from controller.policy.caps.windows import SEGMENT_US
 
-LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # range of a capacity; fewer deliveries count as idle
-QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above shortest * factor + µs counts as queued
-QUEUED_SEGMENTS = 20  # in the queue, if no cap is used up: a call's few late packets are no queue
-MOSTLY = 0.75  # share of the deliveries that passes the queue
-USED = 0.8  # share of what its cap allows from which a terminal counts as held by it
-LONGER = 1.1  # factor from which round trips have grown
-MORE, LESS = 1.02, 0.95  # factors of the figure between which nothing has changed
-FIRST_STEP, MOST_STEP = 0.1, 0.5  # share by which a trial allows more
-WIDEST_STEP = 4.0  # if a smaller step adds no whole segment for any terminal
-SETTLES_S = 1.0  # until new caps are in force, plus two round trips
+LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # fewer deliveries count as idle
+QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # shortest * factor + µs
+QUEUED_SEGMENTS = 20  # without used-up caps: a call's late packets are no queue
+MOSTLY = 0.75  # share of deliveries in the queue
+USED = 0.8  # of the cap: held by it
+LONGER = 1.1  # growth of round trips
+MORE, LESS = 1.02, 0.95  # of the figure: no change between
+FIRST_STEP, MOST_STEP = 0.1, 0.5  # of a trial
+WIDEST_STEP = 4.0  # if smaller steps add no whole segment
+SETTLES_S = 1.0  # until caps are in force, plus two round trips
 RESTS_S, MOST_RESTS_S = 10.0, 80.0  # between trials; doubles after a useless lowering
-KEPT_S = 300.0  # a figure without confirmation expires
+KEPT_S = 300.0  # without confirmation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Use:
 
     terminal: str
     bps: float
-    granted_bps: float | None = None  # rate that its caps allow; None: a connection has no cap
+    granted_bps: float | None = None  # by its caps; None: a connection has none
     segments: int = 0  # sum of its caps
-    rtt_us: int | None = None  # of the pair least above its shortest; None: unknown
+    rtt_us: int | None = None  # of the pair least above its shortest
     shortest_us: int | None = None
 
     @property
@@ -70,11 +70,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    base_bps: float  # the figure before it
-    part: float  # relative change of the figure; negative: less
-    terminals: frozenset[str]  # terminals whose caps change
+    base_bps: float  # before it
+    part: float  # relative change; negative: less
+    terminals: frozenset[str]  # caps change
     before_bps: float  # their deliveries before
-    segments: int  # the sum of their caps before
+    segments: int  # of caps before
     rtt_us: float  # their mean before
     active: int
     until: float
@@ -93,17 +93,17 @@ class AirRate:
     """The capacity estimate."""
 
     bps: float | None = None
-    least_bps: float = 0.0  # delivered at the last confirmation
-    most_bps: float | None = None  # allowed but not delivered; None: no more was tried
-    at: float = 0.0  # time of the last confirmation
+    least_bps: float = 0.0  # at the last confirmation
+    most_bps: float | None = None  # allowed but not delivered
+    at: float = 0.0  # of the last confirmation
     active: int = 0
     trial: Trial | None = None
     queued_since: float | None = None
-    low_since: float | None = None  # a queue stands, and deliveries are below the figure
+    low_since: float | None = None  # a queue, and deliveries below the figure
     tries_at: float = 0.0  # earliest next trial
     lowers_at: float = 0.0  # earliest next lowering
-    rests_s: float = RESTS_S  # pause after a useless lowering
-    probed: bool = False  # from packet trains; no delivery has confirmed it yet
+    rests_s: float = RESTS_S
+    probed: bool = False  # by trains; no delivery has confirmed it
 
     def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
         """`active` terminals share the air; `may_try` allows trials."""
@@ -197,7 +197,7 @@ class AirRate:
         came = sum(use.bps for use in uses) / trial.before_bps if trial.before_bps else 0.0
         followed = came - 1 >= trial.allowed(uses) / 2
         if trial.part < 0:
-            slower = _rtt_us(uses) > LONGER * trial.rtt_us  # with fewer segments in flight: the air itself is slower
+            slower = _rtt_us(uses) > LONGER * trial.rtt_us  # fewer segments in flight: the air is slower
             return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
         rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
