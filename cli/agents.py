@@ -130,7 +130,6 @@ def _split(endpoint: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 
 def _addresses(client: Client, version: int) -> list[str]:
-    """Return the addresses of a wildcard listener that hosts can use."""
     if not is_loopback(client.host):
         return [client.host]
     found = [each.ip for link in links.read() if link.up for each in link.addresses]

@@ -2,7 +2,7 @@
 """`bicast experiment NAME`: repeat an experiment of the papers, or run the bench.
 
 An experiment is a module with `run(args) -> int`; `args` has full and json. It enters its own world. Progress goes to
-stderr, results to stdout: tables, or one document with --json.
+stderr, results to stdout.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bicast run FILE`: the controller, in the foreground."""
+"""`bicast run FILE`: the controller in the foreground."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from controller.model.config import CapRule
 from controller.model.relaying import RELAYING
 from controller.protocol.enrolment import EnrolmentState
 
-CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
+CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks of active uplinks
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:

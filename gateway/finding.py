@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a check: found and expected state, and the repair command."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 class State(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # works with limits, or not yet
+    WARNING = "warning"  # with limits, or not yet
     BAD = "bad"
 
 

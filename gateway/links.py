@@ -35,7 +35,6 @@ class Link:
 
     @property
     def carries(self) -> str:
-        """Return addresses and default routes."""
         reasons = [", ".join(str(address) for address in self.addresses)] if self.addresses else []
         if self.default_routes:
             reasons.append("this host's default route")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of an Open vSwitch as plain values, read in one transaction."""
+"""An Open vSwitch's database, read in one transaction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SeenController:
 @dataclass(frozen=True, slots=True)
 class SeenBridge:
     name: str
-    there: bool  # Open vSwitch created it as requested
+    there: bool  # created as requested
     datapath: str
     dpid: str  # as requested; "": chosen by OVS
     protocols: frozenset[str]

@@ -7,8 +7,8 @@ Linux charges a packet to its socket while the packet waits in a port's queue. T
 (`net.core.wmem_default`, 208 KiB) holds some ninety packets. When they wait for a slow uplink, Linux drops packets for
 the others. The kernel datapath has no such limit. So the buffer must exceed all queues together.
 
-A new default would affect all sockets of the machine, and only later ones. Open vSwitch creates the socket at its first
-packet after a start.
+A new default would affect all sockets of the machine, and only later ones. Open vSwitch creates this one at its first
+packet.
 """
 
 from __future__ import annotations

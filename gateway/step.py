@@ -18,7 +18,7 @@ class Step:
     found: str
     wanted: str
     commands: tuple[tuple[str, ...], ...] = ()
-    fault: str = ""  # why Open vSwitch could not apply its database
+    fault: str = ""  # why Open vSwitch could not apply it
     awaits: bool = False  # made by the agent; missing for Open vSwitch until then
 
     @property

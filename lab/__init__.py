@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One library for tests and experiments: it runs the real product in networks."""
+"""One library for tests and experiments, which runs the real product."""

@@ -3,10 +3,10 @@
 
     .venv/bin/python setup/only_words.py OLD [NEW]      NEW: the working tree, if it is missing
 
-A text is a string with a space: messages, help, log lines. An f-string's values must stay, in any order. A name may
-become one other name throughout a function or a class's fields; no two names become the same one. Any other string may
-change as the table of names in docs/upgrading.md lists. Exit code 1 comes with each file's first difference, 0 with the
-renames of functions, classes, fields and files.
+A text is a string with a space. An f-string's values must stay, in any order. A name may become one other name
+throughout a function or a class's fields; no two become the same. Any other string may change as the table of names in
+docs/upgrading.md lists. Exit code 1 comes with each file's first difference, 0 with the renames of functions, classes,
+fields and files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOCAL = "local name"
 class Token:
     kind: str  # "string", "text", or the kind of a name; "": may not change
     value: str
-    scope: int  # first line of its function or class
+    scope: int  # its function's or class's line
     line: int
 
 

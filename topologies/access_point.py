@@ -12,7 +12,6 @@ Each waiting station (terminal or gateway) beyond the first costs the share `con
 Mbit/s remain.
 
     mn --custom topologies/access_point.py --topo access_point
-    mn --custom topologies/access_point.py --topo access_point,terminals=5,contention=0.05
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from lab.stage.nodes import Machine, Route
 from topologies.twin import FAR, TwinTopo
 
 WEB, WEB6 = "203.0.113.77", "2001:db8:77::77"
-SIXTH = "fd00:110::3"  # the client's IPv6 address
+SIXTH = "fd00:110::3"  # the client's IPv6
 EXIT_PORT = "ve-far"
 
 

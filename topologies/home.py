@@ -14,7 +14,6 @@ the relays' agents reach the controller at CONTROLLER. The Internet routes the t
 networks 10.97.1.0/24 and 10.97.2.0/24 over the uplink of each.
 
     mn --custom topologies/home.py --topo home
-    mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ GATEWAY = "192.168.110.2"
 RELAYS = {"tokyo": "45.0.10.9", "osaka": "45.0.20.9"}
 WEB = "45.0.30.9"
 NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # by uplink
-RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # source networks of relayed connections
+RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # sources of relayed connections
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 DELAY_MS = 4.0
 LATE_PORTS = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}

@@ -15,7 +15,6 @@ homehost and farhost (lab/processes/agents.py) and make the devices of the bridg
 sites cannot reach each other. The controller is at CONTROLLER, in the world's own namespace.
 
     mn --custom topologies/natted.py --topo natted
-    mn --custom topologies/natted.py --topo natted,wifi_jitter_ms=30,lte_delay_ms=15
 """
 
 from __future__ import annotations

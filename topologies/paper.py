@@ -35,7 +35,7 @@ BRIDGE = "br-home"
 SERVER = "192.168.0.2"
 WIFI_BPS, LTE_BPS = 100_000_000, 10_000_000
 LTE_LOSS_PERCENT = 1.0
-WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # the router's route to the client over Wi-Fi
+WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # to the client over Wi-Fi
 
 
 def add_client(topo: Topo, lte_backup: bool = True) -> None:

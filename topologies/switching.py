@@ -7,7 +7,6 @@
 Machines, addresses and gateway.yaml are those of topologies/paper.py.
 
     mn --custom topologies/switching.py --topo switching
-    mn --custom topologies/switching.py --topo switching,wifi_rtt_ms=10,lte_rtt_ms=256,lte_backup=0
 """
 
 from __future__ import annotations

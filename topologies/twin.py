@@ -11,8 +11,6 @@ All addresses are 192.168.x.y/24; the client's are .110.3 and .210.3, as in pape
 sends.
 
     mn --custom topologies/twin.py --topo twin
-    mn --custom topologies/twin.py --topo twin,wifi_jitter_ms=30,lte_delay_ms=15
-    mn --custom topologies/twin.py --topo twin,wifi_delay_ms=10,lte_delay_ms=25
 """
 
 from __future__ import annotations

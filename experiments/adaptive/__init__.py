@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare mode auto with copies always and never, while Wi-Fi goes from clean to dead and back.
 
-./bicast experiment adaptive            phases of 15 s, three rounds in each mode
-./bicast experiment adaptive --full     phases of a minute, three rounds
-
-A camera uploads 4 Mbit/s over MPTCP between topologies/twin.py's sites, with agents. Wi-Fi has 100 Mbit/s and 20 ms
-round trip, LTE 10 Mbit/s and 50 ms. An upload's copies are data, which shows their cost. A bulk transfer's rate over a
-lossy path is random, and a slower LTE could not carry the copies. An override keeps Wi-Fi active, so that modes differ
-only in copies.
-
-Then a download under an LTE budget in the paper's laboratory.
+Wi-Fi has 100 Mbit/s and 20 ms round trip, LTE 10 Mbit/s and 50 ms. A bulk transfer's rate over a lossy path is random,
+and a slower LTE could not carry the copies: so a camera uploads 4 Mbit/s. An override keeps Wi-Fi active, so that modes
+differ only in copies.
 """
 
 from __future__ import annotations

@@ -156,7 +156,6 @@ def run_script(task: Task, logs: Path) -> ScriptRun:
 
 @contextmanager
 def _streaming_laboratory(mode: str, logs: Path) -> Iterator[tuple[Laboratory, Stream]]:
-    """An override keeps Wi-Fi active, so that modes differ only in copies."""
     with laboratory(TWIN, logs, slower=DELAYS) as lab, agent(lab.controller, lab.client, TERMINAL, "terminal"):
         lab.pin(mode)
         with streaming(lab.server, lab.client, SERVER, upload=True, pace=CAMERA) as stream:

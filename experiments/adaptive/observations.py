@@ -43,7 +43,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
     task: Task
-    moments: Sequence[float]  # each phase's beginning, and the last one's end
+    moments: Sequence[float]  # each phase's beginning, and the last end
     streamed: Streamed
     carried: Carried
     changes: Sequence[Change]

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare caps on an access point: paper 000's window control, the ideal window, and no caps.
 
-./bicast experiment air            1 and 10 terminals at 4 to 256 ms, uploads of 10 s
-./bicast experiment air --full     1, 5 and 10 terminals at every RTT, both of the paper's tables, uploads of 30 s
-
-Each terminal's agent enforces the caps, or the gateway's alone. The last terminal is the newcomer: it starts later.
+The last terminal is the newcomer: it starts later.
 """
 
 from __future__ import annotations

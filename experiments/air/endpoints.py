@@ -70,7 +70,6 @@ class End:
 def uploading(
     terminals: Mapping[Machine, str], servers: Mapping[str, Machine], connections: int, control: str, place: Path
 ) -> Iterator[tuple[list[End], list[End]]]:
-    """`terminals` maps senders to destinations."""
     with ExitStack() as running:
 
         def started(machine: Machine, *words: str) -> End:

@@ -38,7 +38,7 @@ class Run:
     seconds: float  # of the whole run
     bps: tuple[float, ...]  # of each terminal
     sampled: tuple[Sampled, ...]
-    least_rtt_ms: tuple[float, ...]  # of each terminal's path, without queueing
+    least_rtt_ms: tuple[float, ...]  # of each path, without queueing
     ping_ms: float  # median of the first terminal; NaN: no answer
     newcomer_s: float | None  # until it had its share; None: never, or no newcomer
     busy: float  # fraction of link time, as if without contention

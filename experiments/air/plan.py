@@ -66,7 +66,6 @@ class Scene:
 
     @property
     def equal(self) -> bool:
-        """Return whether terminals should get the same."""
         return not self.mixed and self.terminals > 1
 
     def __str__(self) -> str:
@@ -116,7 +115,7 @@ def _contended_scenes(*scene: tuple[int, str]) -> Iterator[Scene]:
         yield Scene(terminals, rtt, contention=CONTENTION)
 
 
-UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # the last lacks only the floor's effect
+UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)  # the last lacks only the floor
 PAIR = (OFF, IDEAL_TERMINALS)
 MANY = tuple(Scene(5, rtt, connections=4) for rtt in ("4", "64"))
 SCALED = tuple(Scene(10, rtt, window_scale=WIDE_SCALE) for rtt in ("4", "64"))

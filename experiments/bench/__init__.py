@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure controller and switch: `./bicast experiment bench`, `make bench`.
 
-A ratio's variants take turns in one run on one Open vSwitch: other load affects them alike. All parts take about an
-hour. `python -m experiments.bench PART ...` measures some, `--smoke` a few ratios in a minute. A broken promise makes
-the exit code 1.
+A ratio's variants take turns in one run on one Open vSwitch: other load affects them alike.
 """
 
 from __future__ import annotations

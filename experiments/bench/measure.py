@@ -32,7 +32,6 @@ from topologies.paper import PaperTopo
 
 
 def shared_air() -> Iterator[Figure]:
-    """Ten terminals upload at 4 and 64 ms with the ideal window."""
     yield deciding_cost()
     yield from air.CAMPAIGN.bench(SHORT)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report broken promises."""
+"""Report broken promises: one makes the exit code 1."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the loss of a call: 50 datagrams a second each way between two sites, by scene and mode.
 
-./bicast experiment calls            each scene once
-./bicast experiment calls --full     each scene three times
-
-Each scene begins with clean, active Wi-Fi, long enough for a premature end of copies, then damages Wi-Fi for BAD_S. A
-stage is two sites, with or without: agents that eliminate copies, an agent at the client, which has no TCP, a budget on
-Wi-Fi, tunnels.
+Each scene begins with clean, active Wi-Fi, long enough for a premature end of copies, then damages Wi-Fi for BAD_S.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Call:
     stage: str
     scene: str
     mode: str
-    sent: int  # both ways, on damaged Wi-Fi
+    sent: int  # on damaged Wi-Fi
     lost: int
     copies_after_s: float | None  # None: copies were there, or never came
     active: str  # uplink at the end

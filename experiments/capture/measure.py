@@ -133,7 +133,6 @@ def _word(segment: Segment) -> bool:
 
 
 def acknowledges(segment: Segment, answer: Segment) -> bool:
-    """Return whether the segment only acknowledges this answer."""
     back = (segment.source, segment.source_port, segment.destination, segment.destination_port)
     there = (answer.destination, answer.destination_port, answer.source, answer.source_port)
     nothing_else = segment.payload_bytes == 0 and not segment.ends
@@ -150,7 +149,6 @@ def by_controller(_client: Machine) -> None:
 
 
 def by_endpoints(client: Machine) -> None:
-    """Switch by iproute2."""
     client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
     client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
 

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill a transfer's active path: how long does its receiver get nothing?
 
-./bicast experiment failover            every fault with every protection once
-./bicast experiment failover --full     ten times
-
-Wi-Fi is active and dies, LTE is backup: 20 Mbit/s each, 20 and 50 ms round trip. Protections: the kernel's defaults,
-without bicast and with it; `bicast mptcp setup` at both ends; an armed agent at the sender; both; both, with the
-controller killed before. That agent stays armed until its lease ends (30 s).
+Wi-Fi is active and dies, LTE is backup: 20 Mbit/s each, 20 and 50 ms round trip. With the controller killed before, the
+agent stays armed until its lease ends (30 s).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from topologies.paper import SERVER
 
 ACTIVE, OTHER = "wifi", "lte"
 PORT = "gw-wifi"
-STEADY_S = 1.5  # a stream's sender first fills every queue
+STEADY_S = 1.5  # a sender first fills every queue
 WATCHED_S = 3.0  # after the death
 ATTEMPTS = 4  # when the machine stalled
 WITHIN_S = 20.0
@@ -34,7 +34,7 @@ class Run:
     died: float  # time.monotonic() of the path's death
     moved_bytes: int  # over the other path, after the death
     no_progress_ms: int | None  # the armed agent's threshold; None: no agent
-    stalled: str  # what the machine delayed, and how long; "": nothing
+    stalled: str  # what the machine delayed; "": nothing
 
     @property
     def pause_s(self) -> float:
@@ -124,7 +124,6 @@ def _armed_agent(lab: Laboratory, task: Task) -> Iterator[AgentProcess]:
 
 
 def _reset(lab: Laboratory) -> None:
-    """Drop moves, decisions, learned values and overrides."""
     lab.forget()
     lab.restore_endpoints()
     client = lab.controller.client

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies with a controller and agents, for experiments and tests."""
+"""Topologies with controller and agents."""

@@ -41,7 +41,7 @@ def local(terminal: str, uplink: str) -> str:
 class RelayedHome:
     net: Stage
     controller: Controller
-    agents: Mapping[str, AgentProcess]  # the gateway's by site name, and one per relay
+    agents: Mapping[str, AgentProcess]  # the gateway's by site, and one per relay
     web: WebServer
 
     def machine(self, name: str) -> Machine:
@@ -77,7 +77,6 @@ class RelayedHome:
         )
 
     def subflows(self, terminal: str, relay: str) -> list[SubflowState]:
-        """Return the subflows of the largest connection, if any."""
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
 

@@ -29,7 +29,7 @@ from topologies.twin import RATES_BPS, TwinTopo
 CLIENT = "192.168.110.3"
 ACTIVE = "wifi"
 WITHIN_S = 20.0
-TOLD_S = 2.5  # a dead path is reported within this time
+TOLD_S = 2.5  # until a dead path is reported
 UNCHANGED: Mapping[str, float] = MappingProxyType({})
 
 
@@ -129,7 +129,6 @@ def laboratory(
 
 
 def sends(site: Site) -> bool:
-    """Return whether any group sends on the active uplink."""
     port = site.uplink(ACTIVE).port
     return f"output:{port}" in ovs.ofctl("dump-groups", "--names", site.bridge).replace('"', "")
 

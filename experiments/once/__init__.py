@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy everything in both directions and eliminate the copies: what is lost, duplicated and gained?
 
-./bicast experiment once            a flood through the program alone; then pings, datagrams over a grid of losses,
-                                    requests, cuts of Wi-Fi, bulk with copies and without, a download over a
-                                    black path, silent deaths; and through tunnels pings, bulk,
-                                    another outer address
-./bicast experiment once --full     more losses and more of each; the flood has ten million packets
-
-Two sites with agents, Wi-Fi of 100 Mbit/s, LTE of 10 Mbit/s, modes in turns. Single paths use Wi-Fi. Pings have the
-criteria of the kernel's HSR selftest. Tunnels are topologies/natted.py's.
+Wi-Fi has 100 Mbit/s, LTE 10 Mbit/s; modes take turns. Single paths use Wi-Fi. Pings have the criteria of the kernel's
+HSR selftest. Tunnels are topologies/natted.py's.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def run_flood(packets: int) -> FloodRun:
 
 # A silent death of Wi-Fi, its ports up
 
-BEFORE_S = 3.0  # both paths bring copies, in two reports
+BEFORE_S = 3.0  # two reports with copies on both paths
 GROUPS_LOOK_EVERY_S = 0.005
 WITHIN_S = 20.0
 REPORTED_WITHIN_S = 2.0  # promised

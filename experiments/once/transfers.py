@@ -115,7 +115,7 @@ def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
 
 # A download with a blackout of Wi-Fi
 
-DOWNLOAD_BYTES = 48_800_000  # of payload
+DOWNLOAD_BYTES = 48_800_000  # payload
 FRAMES = 1.06  # frame bytes per payload byte
 BLACK_S = 10.0
 DOWNLOAD_WITHIN_S = 120.0
@@ -220,7 +220,6 @@ class UploadRun:
 
     @property
     def pauses_s(self) -> list[float]:
-        """Return each cut's longest pause."""
         return [self.streamed.longest_pause_s(moment, moment + CUT_S) for moment in self.moments]
 
 

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeat paper 004's tables 2 to 6 and figures 2, 6 to 9: the rate of a link from one-way delays.
 
-./bicast experiment owd            three runs of each link
-./bicast experiment owd --full     twenty
-
-Links of 10, 100 and 1000 Mbit/s, each also with cross traffic of half its rate, and one with a token bucket. Both ends
-share a clock: measure.py adds a crystal's drift.
+Both ends share a clock: measure.py adds a crystal's drift.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Run:
     round_trip: Slope
     rate: Rate | Unknown
     trains: Rate | Unknown
-    errors: Slope | None  # the paper's other method; None: not measured
+    errors: Slope | None  # None: not measured
     long_errors: Slope | None
     alpha: Alpha
     stalled: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read paper 000's windows by terminals (table 2)."""
+"""Read paper 000's table 2."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read paper 002's seconds for 500 MB, by Wi-Fi loss (tables 5 and 6)."""
+"""Read paper 002's tables 5 and 6: seconds for 500 MB."""
 
 from __future__ import annotations
 

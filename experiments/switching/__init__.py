@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switch a live download between two paths repeatedly: what does it cost, and how soon does it act?
 
-./bicast experiment switching            20 switches at 0.5 s by each actor, and the same download without switches
-./bicast experiment switching --full     five rounds of that
-
 Paper 002, section 3.3 and its reference 7 (an external program switches the primary subflow). Wi-Fi and LTE have 20
 Mbit/s each, and 20 and 50 ms round trip. Timing begins with `bicast-agent mptcp switch` or the API request, and for
 kernels and network with the first MP_PRIO.

@@ -77,7 +77,7 @@ EVERY_S = 0.5
 SILENT_S = 0.05  # earlier data has left such a silent path
 DEFAULT_UPLINK = "wifi"
 NEXT = (("wifi", "lte"), ("lte", "wifi"))
-STEADY_S = 2.0  # a stream's sender first fills every queue
+STEADY_S = 2.0  # a sender first fills every queue
 ATTEMPTS = 4  # when the machine stalled
 WITHIN_S = 20.0
 
@@ -100,12 +100,12 @@ class Run:
     actor: Actor
     queue: str
     number: int
-    switches: tuple[Switch, ...]  # none in the compared run
+    switches: tuple[Switch, ...]  # none for comparison
     streamed: Streamed
     since: float  # time.monotonic(), counting starts
     until: float
     priorities_received: int  # by the end that did not switch
-    stalled: str  # what the machine delayed, and how long; "": nothing
+    stalled: str  # what the machine delayed; "": nothing
 
     @property
     def bps(self) -> float:

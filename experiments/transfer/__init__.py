@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeat paper 002's tables 5 and 6 and figures 4 to 9: downloads with loss on Wi-Fi, plain and bicast.
-
-./bicast experiment transfer            the corners of the paper's grid, 50 MB, minutes
-./bicast experiment transfer --full     the whole grid, 500 MB, three rounds of hours; resumes a stopped run
-"""
+"""Repeat paper 002's tables 5 and 6 and figures 4 to 9: downloads with loss on Wi-Fi, plain and bicast."""
 
 from __future__ import annotations
 

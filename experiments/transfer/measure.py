@@ -37,7 +37,6 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Return whether every byte arrived, by MPTCP."""
         return self.sha256_ok and self.mptcp
 
 
@@ -93,7 +92,7 @@ def _truth(word: str) -> bool:
 
 
 FILE = TREE / "topologies" / "paper.yaml"
-DIRECTORY = RESULTS / "transfer"  # saves logs of dead processes too
+DIRECTORY = RESULTS / "transfer"  # also saves logs of dead processes
 SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 

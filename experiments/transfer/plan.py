@@ -40,7 +40,7 @@ class Task:
 class Plan:
     name: str  # file stem
     size_bytes: int
-    tasks: tuple[Task, ...]  # tasks that can share a laboratory are adjacent
+    tasks: tuple[Task, ...]  # tasks that share a laboratory are adjacent
 
 
 def quick() -> Plan:

@@ -74,7 +74,6 @@ class Results:
         return [setting for setting in SETTINGS if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
-        """Cells go by loss down and then up."""
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
 
     def ratio(self, setting: Setting, cell: Cell) -> float | None:

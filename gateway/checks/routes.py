@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Return routes: a host must answer from each address over that address's uplink."""
+"""Return routes: a host must answer from each address over its uplink."""
 
 from __future__ import annotations
 

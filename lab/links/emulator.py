@@ -40,7 +40,7 @@ class Counters:
     out_bytes: int
     lost_packets: int  # by loss_percent and bursts
     dropped_packets: int  # the queue was full
-    missed_packets: int  # the machine stalled, and the emulator read too late
+    missed_packets: int  # the emulator read too late
     oversized_packets: int  # bundles of segments: an offload is on
     unsent_packets: int  # refused by the outgoing interface
 

@@ -23,7 +23,7 @@ class SubflowState:
     """One subflow, named by the client's address."""
 
     client: str
-    backup: bool  # at either end
+    backup: bool  # either end
     delivered_bytes: int  # both directions
 
 

@@ -27,7 +27,7 @@ class Planned(Protocol):
 
 class MeasuredRun(Protocol):
     @property
-    def stalled(self) -> str: ...  # what the machine delayed, and how long; "": nothing
+    def stalled(self) -> str: ...  # what the machine delayed; "": nothing
 
 
 P = TypeVar("P", bound=Planned)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run commands in a world: network, mount, process and cgroup namespaces that end with the calling process.
+"""Run commands in a world: namespaces that end with the calling process.
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 

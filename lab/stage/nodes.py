@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet nodes that configure themselves: machines, the gateway's bridge and NAT routers.
+"""Mininet nodes that configure themselves.
 
 All setup is in config() and start(), so that `mn --custom` builds the same topology.
 """

@@ -25,7 +25,6 @@ from lab.stage.ovs import PrivateOvs
 
 
 def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
-    """`mn --topo NAME,parameter=value` may name an unknown parameter."""
     if unknown:
         raise ValueError(f"unknown parameter {', '.join(unknown)}: expected one of {', '.join(known)}")
 

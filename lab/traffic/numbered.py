@@ -25,7 +25,7 @@ class Counted:
     sent: int
     lateness_s: float  # sender's largest delay
     copies: Counter[int]  # arrivals per number
-    sent_at: Mapping[int, float]  # time.monotonic() of sending, of arrivals
+    sent_at: Mapping[int, float]  # time.monotonic() of arrivals' sending
 
     @property
     def lost(self) -> list[int]:

@@ -40,7 +40,7 @@ class Streamed:
         return (self._received_by(until) - self._received_by(since)) * 8 / (until - since)
 
     def longest_pause_s(self, since: float = 0.0, until: float = float("inf")) -> float:
-        """Return the longest pause that overlaps `since` to `until`."""
+        """Return the longest pause that overlaps the span."""
         pauses = [later - sooner for sooner, later in pairwise(self.moments) if later > since and sooner < until]
         return max(pauses, default=0.0)
 

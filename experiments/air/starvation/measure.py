@@ -33,7 +33,7 @@ from topologies.access_point import AIR_BPS, SERVERS, AccessPointTopo, address
 
 JOINS_S, ENDS_S = 8.0, 28.0  # the guest and counting begin; the run ends
 KILLED_S = 5.0  # its lease ends 3 s later
-LATE_S = 10.0  # at the end of a run, with its own figures
+LATE_S = 10.0  # the end has its own figures
 LOOK_S = 0.5
 DATAGRAMS_BPS = 5_000_000
 BURST_S = 3.0

@@ -11,7 +11,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Each host reports loss in five of sixty reports; a second carries so many segments.
+// A host reports loss in five of sixty reports; segments are per second.
 const (
 	cycle, losing = 60, 5
 	segments      = 200
@@ -80,7 +80,7 @@ func (h *host) Report() (*agentv1.Report, error) {
 	}, nil
 }
 
-// Obey flags paths as preferred. Nothing stalls here, so that armed failovers never fire.
+// Obey flags paths as preferred. Nothing stalls here: armed failovers never fire.
 func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Result {
 	order := directive.GetPrefer()
 	if order == nil {

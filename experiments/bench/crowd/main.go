@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crowd runs many agents in one process. Each has its own session, certificate and stream, and a host that
-// exists only in memory.
+// Command crowd runs many agents in one process, each with its own session, certificate, stream and host in memory.
 //
 //	crowd DIRECTORY     reads lines of NAME TOKEN JOIN WIFI LTE (two addresses) up to an empty one, joins them all, saves
 //	                    their certificates there, prints `here` when all are welcome, and runs them until stdin
 //	                    ends; then prints one line of JSON: the delays of reports and decisions
 //
-// Each host has one MPTCP connection. Its active path loses a fifth of its segments in five reports out of sixty, one
-// host after the other, so that some connections always move.
+// A host's active path loses a fifth of its segments in five reports of sixty, one host after the other, so that some
+// connections always move.
 package main
 
 import (
@@ -32,7 +31,7 @@ import (
 const (
 	joinWithin = 30 * time.Second
 	joiners    = 4
-	spread     = time.Second // between the first and the last report, as with people's phones
+	spread     = time.Second // of first reports, as with people's phones
 )
 
 func main() {

@@ -24,7 +24,7 @@ type tally struct {
 }
 
 type summary struct {
-	Streams  int       `json:"streams"` // one for each host, unless the controller ended some
+	Streams  int       `json:"streams"` // one per host, unless the controller ended some
 	TakenMs  []float64 `json:"taken_ms"`
 	DecideMs []float64 `json:"decided_ms"`
 }
@@ -44,7 +44,7 @@ func (t *tally) listen(
 	return &line{ClientStream: stream, tally: t}, nil
 }
 
-// A line is one stream. One goroutine sends and another receives; at most one report is unacknowledged.
+// A line is one stream. At most one report is unacknowledged.
 type line struct {
 	grpc.ClientStream
 	tally *tally
@@ -101,7 +101,7 @@ func (t *tally) add(to *[]time.Duration, took time.Duration) {
 	*to = append(*to, took)
 }
 
-// forget drops what was measured before all agents were welcome.
+// forget drops measurements from before all agents were welcome.
 func (t *tally) forget() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

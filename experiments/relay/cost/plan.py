@@ -18,7 +18,7 @@ class Plan:
     seconds: float  # per transfer
     batches: int  # of first bytes, per route
     crowd: int  # open at once
-    unread: int  # simultaneous downloads that nobody reads
+    unread: int  # downloads that nobody reads
     shorts: int  # sequential
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes to the server: direct, over gateway and relay, or over another proxy's ends."""
+"""Routes to the server: direct, over gateway and relay, or other proxies."""
 
 from __future__ import annotations
 

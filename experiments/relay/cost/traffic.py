@@ -29,8 +29,8 @@ LENGTH = struct.Struct("!Q")
 ECHO, DOWN, UP = b"e", b"d", b"u"
 MAX_OPENING = 32  # connections
 PATIENCE_S = 30.0
-STALLED_S = 120.0  # of transfers that nobody reads
-FILL_S = 0.1  # per connection, until the path's buffers are full
+STALLED_S = 120.0  # of unread transfers
+FILL_S = 0.1  # until the path's buffers are full
 
 Connections = list[socket.socket]
 

@@ -31,7 +31,7 @@ class Run:
     sender: str
     loss_percent: int
     lte_bps: int
-    seconds: int  # of each download
+    seconds: int  # per download
     staying_bps: float
     moved_bps: float
     ended_on: str

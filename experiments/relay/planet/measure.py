@@ -34,7 +34,7 @@ class RelayChoice:
     """The chosen relay; empty: direct, or no relay for traceroute."""
 
     relay: str = ""
-    gain: float = 0.0  # throughput over direct, by equation (1) and the true delays
+    gain: float = 0.0  # over direct, by equation (1) and true delays
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,6 @@ SETS = {
 
 
 def distance_km(one: str, other: str) -> float:
-    """Return the great circle's length."""
     (lat1, lon1), (lat2, lon2) = ([radians(degrees) for degrees in POSITIONS[name]] for name in (one, other))
     chord = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
     return 2 * EARTH_KM * asin(sqrt(chord))

@@ -17,7 +17,7 @@ from experiments.relay.planet.routes import Hop, Routes
 PACKETS = 3
 WAITS_MS = 0.5  # mean queueing delay
 SPIKE_SHARE, SPIKE_MS = 0.02, 15.0
-ROUTER_ANSWERS_MS = 1.0  # mean, for a router's own answer
+ROUTER_ANSWERS_MS = 1.0  # mean, of its own answer
 SILENT_SHARE = 0.08
 
 

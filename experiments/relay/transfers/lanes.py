@@ -53,7 +53,6 @@ class Lane:
         return self.net.uplink(f"{name}{self.number}")
 
     def address(self, link: str) -> str:
-        """Return the receiving end's address."""
         return f"10.{self.number}.{LINKS[link][2]}.2"
 
     def set(self, link: str, rtt_ms: float, loss: float, rate_bps: int = RATE_BPS) -> None:

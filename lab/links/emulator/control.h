@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands to the link and its answers: each is one message of a SOCK_SEQPACKET socket.
+ * Commands and answers, each one message of a SOCK_SEQPACKET socket.
  *
- *   open                               carry packets between the devices `near` and `far`, which are here
+ *   open                               carry packets between the devices `near` and `far`
  *   set forward|backward NAME=VALUE…   change all of these, or none if one is wrong
  *   counters                           of each direction, since the beginning
  *   lateness                           since the previous such command
- *   end                                end the process, and the link with it
+ *   end                                end the process and the link
  *
  * An answer is a JSON object; {"error": "…"} names the fault.
  */

@@ -13,12 +13,12 @@
 enum { FORWARD, BACKWARD, DIRECTIONS };
 
 struct link {
-	struct port ports[DIRECTIONS];	/* a direction begins at the port of its number and ends at the other */
+	struct port ports[DIRECTIONS];	/* a direction begins at the port of its number */
 	struct way ways[DIRECTIONS];
 	struct pool pool;
 	struct lateness lateness;
-	int64_t counted_since_ns;		/* start of the current lateness count */
-	uint64_t stall_us;		/* a packet that is later means that the machine stalled */
+	int64_t counted_since_ns;		/* of lateness */
+	uint64_t stall_us;		/* a later packet: the machine stalled */
 	bool open;
 };
 
@@ -26,7 +26,7 @@ int64_t link_now(void);
 void link_init(struct link *link, uint64_t stall_us);
 void link_open(struct link *link);
 
-/* Reads what arrived and writes what is due; returns when the next packet is due, or NEVER. */
+/* Returns when the next packet is due, or NEVER. */
 int64_t link_carry(struct link *link);
 
 /* Returns the smaller delay of both directions. */

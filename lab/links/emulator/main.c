@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A link with delay between two veths, in its own network namespace. way.h says what it does to packets, control.h what
- * commands it has. It ends with the process that started it.
+ * A link with delay between two veths, in its own network namespace (way.h, control.h). It ends with its starter.
  *
  *   link-emulator SOCKET PARENT STALL_US
  *
- * It prints `ready` when its namespace exists. Its starter then moves one end of each veth into it, as `near` and `far`,
- * and sends `open`. Before a packet is due the program spins, because a wake-up takes too long.
+ * After `ready` its starter moves one end of each veth into the namespace, as `near` and `far`, and sends `open`. Before
+ * a packet is due the program spins, because a wake-up takes too long.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -23,11 +22,11 @@
 
 #define NS_PER_S 1000000000LL
 #define PRIORITY 10
-#define SPIN_NS 60000		/* how long a wake-up takes here, nine times of ten */
-#define SPIN_SHARE 4		/* spin at most one part in so many of the time */
-#define SPIN_SAVED_MAX_NS 1000000	/* the most spin time that an idle link may save up */
-#define READ_INTERVAL_NS 1000000	/* how long packets of a longer delay may wait to be read: they carry their time */
-#define CONTROL_INTERVAL_NS 2000000	/* how long the control socket may wait while packets are always due */
+#define SPIN_NS 60000		/* a wake-up takes this, nine times of ten */
+#define SPIN_SHARE 4		/* spin at most one part in so many */
+#define SPIN_SAVED_MAX_NS 1000000	/* saved by an idle link, at most */
+#define READ_INTERVAL_NS 1000000	/* packets of a longer delay carry their time, so reading may wait */
+#define CONTROL_INTERVAL_NS 2000000	/* control waits while packets are due */
 
 static void die_with_parent(const char *parent)
 {
@@ -50,11 +49,11 @@ static void enter_network_namespace(void)
 {
 	if (unshare(CLONE_NEWNET))
 		fail("no network namespace");
-	/* Without IPv6 only the link's machines send on it. */
+	/* With IPv6 this end would send too. */
 	write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/* Other work of the machine waits for us. Where that is not allowed, lateness shows it. */
+/* Where this is not allowed, lateness shows it. */
 static void set_realtime(void)
 {
 	struct sched_param priority = { .sched_priority = PRIORITY };
@@ -63,7 +62,7 @@ static void set_realtime(void)
 		fprintf(stderr, "link-emulator: without SCHED_FIFO or locked memory: %s\n", strerror(errno));
 }
 
-/* Sleeps at most this long, until a command arrives or, unless packets may wait, until a packet arrives. */
+/* Sleeps at most this long, until a command or, unless packets may wait, a packet arrives. */
 static void sleep_for(struct control *control, const struct link *link, int64_t left_ns, bool may_wait)
 {
 	struct pollfd fds[CONTROL_FDS + DIRECTIONS];
@@ -83,7 +82,7 @@ static void sleep_for(struct control *control, const struct link *link, int64_t 
 struct idle_budget {
 	int64_t before_ns;
 	int64_t served_ns;
-	int64_t saved_ns;	/* what may still be spent spinning */
+	int64_t saved_ns;	/* left for spinning */
 };
 
 static void idle(struct idle_budget *idle_budget, struct control *control, const struct link *link, int64_t next_ns)

@@ -16,10 +16,10 @@
 
 #define NS_PER_S 1000000000LL
 #define BUFFER_BYTES (32 << 20)
-#define TAG_BYTES 4		/* 802.1Q; the kernel moves the tag from the frame into auxiliary data */
+#define TAG_BYTES 4		/* 802.1Q; the kernel moves the tag into auxiliary data */
 #define TAG_OFFSET (2 * ETH_ALEN)
 #define ROOM TAG_BYTES
-/* Two clock readings within this time count as one; otherwise both are read again, at most so often. */
+/* Clock readings within this time count as one; else both are repeated, at most so often. */
 #define CLOCK_READ_MAX_NS 10000
 #define CLOCK_TRIES 3
 
@@ -95,7 +95,7 @@ static void restore_tag(struct packet *packet, const struct tpacket_auxdata *aux
 	packet->bytes += TAG_BYTES;
 }
 
-/* Reads the ancillary data: the arrival time by the wall clock, and the VLAN tag. */
+/* Reads arrival by the wall clock, and the VLAN tag. */
 static void read_ancillary(struct packet *packet, struct msghdr *message, int64_t wall_clock_offset_ns)
 {
 	for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
@@ -115,8 +115,8 @@ static void read_ancillary(struct packet *packet, struct msghdr *message, int64_
 }
 
 /*
- * Returns how far the wall clock is ahead of the monotonic one. Time between the two readings makes packets seem later,
- * never earlier. A reading that the machine interrupted is repeated.
+ * Returns how far the wall clock is ahead of the monotonic one. Time between the readings makes packets seem later,
+ * never earlier.
  */
 static int64_t wall_clock_offset(void)
 {
@@ -151,7 +151,7 @@ unsigned int port_read(struct port *port, struct pool *pool, struct packet **pac
 		packet->bytes = message->msg_len;
 		packet->at_ns = now_ns;
 		read_ancillary(packet, &message->msg_hdr, wall_clock_offset_ns);
-		/* The wall clock may have been set meanwhile; and arrivals must not go backwards. */
+		/* The wall clock may have been set, but arrivals must not go backwards. */
 		if (packet->at_ns > now_ns)
 			packet->at_ns = now_ns;
 		if (packet->at_ns < port->last_arrival_ns)

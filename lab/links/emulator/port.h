@@ -2,9 +2,8 @@
 /*
  * One end of the link: a veth, read and written by AF_PACKET, whose peer is a machine's interface.
  *
- * The kernel stamps each packet when its sender hands it over. Delay counts from there, not from when this program got
- * a processor to read it. A TAP has no such stamp: side by side on two busy processors, 99 % of the delays were wrong
- * by less than 0.09 ms this way, and by up to 0.54 ms with two TAPs.
+ * Delay counts from the kernel's stamp when a sender hands a packet over. A TAP has none: side by side on two busy
+ * processors, 99 % of the delays were wrong by less than 0.09 ms this way, and by up to 0.54 ms with two TAPs.
  */
 #ifndef PORT_H
 #define PORT_H
@@ -31,20 +30,19 @@ struct port {
 	int fd;
 	struct slots slots;
 	int64_t last_arrival_ns;
-	uint64_t missed_packets;	/* the kernel had no room for them before we read */
-	uint64_t oversized_packets;	/* a bundle of segments: somebody turned an offload on */
+	uint64_t missed_packets;	/* the kernel had no room for them */
+	uint64_t oversized_packets;	/* bundles of segments: an offload is on */
 	uint64_t unsent_packets;	/* the interface refused them */
 };
 
-/* Brings the device up and opens it; a failure ends the program with a message. */
+/* A failure ends the program. */
 void port_open(struct port *port, const char *device, struct pool *pool);
 
-/* Reads up to BATCH packets in order of arrival and sets their at_ns; returns their number. */
+/* Reads up to BATCH packets in order of arrival; returns their number. */
 unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets);
 
 void port_write(struct port *port, struct packet **packets, unsigned int count);
 
-/* Updates missed_packets. */
 void port_count(struct port *port);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small table of the MACs that have packets waiting, with the number of each. */
+/* MACs with packets waiting, and their numbers. */
 #ifndef SENDERS_H
 #define SENDERS_H
 
@@ -11,13 +11,10 @@
 struct senders {
 	unsigned char macs[SENDERS_MAX][MAC_BYTES];
 	uint32_t waiting[SENDERS_MAX];
-	unsigned int count;	/* senders that have packets waiting */
+	unsigned int count;	/* of senders with packets waiting */
 };
 
-/*
- * Counts a packet of this sender as waiting; returns its place for senders_leave(). Senders without a place share the
- * last.
- */
+/* Returns the place for senders_leave(). Senders without a place share the last. */
 uint32_t senders_join(struct senders *senders, const unsigned char *mac);
 void senders_leave(struct senders *senders, uint32_t place);
 

@@ -6,12 +6,12 @@
 #include <stddef.h>
 
 #define NS_PER_S 1000000000.0
-/* 200 Mbit/s over half a second; it limits the memory of a link without a rate. */
+/* 200 Mbit/s over half a second: limits a link without a rate. */
 #define LINE_MAX_PACKETS 16384
 #define MIN_RATE_SHARE 0.1	/* of the rate, whatever the contention */
 #define SOURCE_MAC_OFFSET 6	/* in an Ethernet frame */
 #define CROSS_TRAFFIC_BYTES 1514
-#define CROSS_TRAFFIC_LOOKBACK 4000	/* in packet times: earlier cross traffic has left by now */
+#define CROSS_TRAFFIC_LOOKBACK 4000	/* packet times: earlier cross traffic has left */
 
 static void append(struct fifo *fifo, struct packet *packet)
 {
@@ -49,7 +49,6 @@ static bool is_shared(const struct way *way)
 	return way->other && way->shape.shared && way->other->shape.shared;
 }
 
-/* Returns the share of the rate that contention leaves. */
 static double rate_share(const struct way *way)
 {
 	unsigned int contending = way->senders.count + (is_shared(way) ? way->other->senders.count : 0);
@@ -58,7 +57,7 @@ static double rate_share(const struct way *way)
 	return left > MIN_RATE_SHARE ? left : MIN_RATE_SHARE;
 }
 
-/* Returns when the first packet in the queue could begin to be sent. */
+/* Returns when the queue's first packet could begin. */
 static int64_t start_ns(const struct way *way)
 {
 	int64_t free_ns = way->free_ns;
@@ -69,7 +68,7 @@ static int64_t start_ns(const struct way *way)
 	return way->queue.first->at_ns > free_ns ? way->queue.first->at_ns : free_ns;
 }
 
-/* Returns whether the other direction sends first: it can sooner, or at the same time and was not the last to send. */
+/* The other direction sends first if it can sooner, or at the same time and was not the last to send. */
 static bool is_others_turn(const struct way *way)
 {
 	int64_t ours, theirs;
@@ -81,7 +80,7 @@ static bool is_others_turn(const struct way *way)
 	return theirs < ours || (theirs == ours && way->other->free_ns < way->free_ns);
 }
 
-/* Returns when the last bit of the first packet leaves, as far as known now. */
+/* Returns when the first packet's last bit leaves, as known now. */
 static int64_t finish_ns(const struct way *way)
 {
 	int64_t start = start_ns(way);
@@ -95,7 +94,6 @@ static int64_t finish_ns(const struct way *way)
 	return start + sending_ns(&way->shape, way->queue.first->bytes, rate_share(way));
 }
 
-/* Moves the first packet, now sent, from the queue into the delay line. */
 static void send_first(struct way *way, int64_t finish)
 {
 	struct packet *packet = pop(&way->queue);
@@ -114,7 +112,7 @@ static void send_first(struct way *way, int64_t finish)
 	way->line_packets++;
 }
 
-/* Takes everything that is sent by now out of the queue, and out of the other direction's on a shared channel. */
+/* On a shared channel the other direction's queue moves too. */
 static void advance(struct way *way, int64_t now_ns)
 {
 	for (;;) {
@@ -139,7 +137,7 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 {
 	advance(way, now_ns);
 	if (way->queue.first && shape->rate_bps != way->shape.rate_bps) {
-		/* The remaining bits of the packet being sent leave at the new rate. */
+		/* Remaining bits leave at the new rate. */
 		struct packet *first = way->queue.first;
 		int64_t whole = sending_ns(&way->shape, first->bytes, rate_share(way));
 		int64_t left = finish_ns(way) - now_ns;
@@ -152,7 +150,7 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 	if (!shape->p)
 		way->bad = false;
 	if (!way->shape.others)
-		way->cross_traffic_ns = now_ns; /* there was no cross traffic until now */
+		way->cross_traffic_ns = now_ns; /* none until now */
 	way->shape = *shape;
 }
 
@@ -168,7 +166,7 @@ static bool is_lost(struct way *way)
 	return lost;
 }
 
-/* Adds cross traffic, a Poisson process, up to now; it is ahead of the packet that arrives now. */
+/* Adds cross traffic, a Poisson process, ahead of the packet that arrives now. */
 static int64_t add_cross_traffic(struct way *way, int64_t now_ns)
 {
 	int64_t takes = sending_ns(&way->shape, CROSS_TRAFFIC_BYTES, 1), behind = 0;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One direction of a link in virtual time: what it does to packets, without socket or clock.
+ * One direction of a link in virtual time, without socket or clock.
  *
  *   arrive ── loss ── queue, emptied at the rate ── delay ──► leave
  *                      ▲ cross traffic, which takes time and is not delivered
  *
  * All times are nanoseconds of the caller's clock. Packets stay in order.
  *
- * Two shared directions take turns on one channel, packet by packet while both have some waiting, like stations and their
- * access point. Only senders (by MAC) with packets waiting contend, in either direction: each beyond the first costs a
- * share of the rate.
+ * Two shared directions take turns on one channel, packet by packet, like stations and their access point. Each sender
+ * (by MAC) beyond the first with packets waiting, in either direction, costs a share of the rate.
  */
 #ifndef WAY_H
 #define WAY_H
@@ -23,16 +22,16 @@
 
 struct shape {
 	uint64_t rate_bps;	/* 0: no limit */
-	uint64_t queue_bytes;	/* limit of the queue, including the packet being sent */
+	uint64_t queue_bytes;	/* includes the packet being sent */
 	int64_t delay_ns;
-	int64_t jitter_ns;	/* added to the delay, uniform from 0 to this */
-	double loss;		/* chance of each packet, 0 to 1 like all below */
-	/* Gilbert-Elliott: the chances per packet to turn bad and good, and the loss in either state. */
+	int64_t jitter_ns;	/* added, uniform from 0 */
+	double loss;		/* chance per packet, 0 to 1 like all below */
+	/* Gilbert-Elliott: chances per packet to turn bad and good, and each state's loss. */
 	double p, r;
 	double loss_good, loss_bad;
-	uint64_t shared;	/* 0 or 1: takes turns with the other direction if that is shared too */
-	double contention;	/* share of the rate that each further sender costs; a tenth of the rate remains */
-	double others;		/* share of the rate that cross traffic takes, in full Ethernet frames */
+	uint64_t shared;	/* 0 or 1: takes turns if the other direction is shared too */
+	double contention;	/* cost of each further sender, as a share of the rate; a tenth remains */
+	double others;		/* cross traffic's share of the rate, in full Ethernet frames */
 };
 
 /* Ethernet's 1514 bytes, a VLAN tag, and room for a slightly larger MTU. */
@@ -40,11 +39,11 @@ struct shape {
 
 struct packet {
 	struct packet *next;
-	int64_t at_ns;		/* arrival; in the delay line: when it is due */
-	int64_t behind_ns;	/* time for cross traffic that arrived between the previous packet and this one */
+	int64_t at_ns;		/* arrival; in the delay line: due */
+	int64_t behind_ns;	/* cross traffic between the previous packet and this one */
 	uint32_t bytes;
 	uint32_t room;		/* unused bytes before the frame, in `frame` */
-	uint32_t sender;	/* its place in senders, while in the queue */
+	uint32_t sender;	/* place in senders, while queued */
 	unsigned char frame[FRAME_MAX];
 };
 
@@ -63,31 +62,31 @@ struct counters {
 struct way {
 	struct shape shape;
 	struct counters counters;
-	struct way *other;		/* the other direction, or NULL */
+	struct way *other;		/* or NULL */
 	struct senders senders;		/* of the packets in the queue */
 	struct fifo queue;		/* waits for the rate */
-	struct fifo line;		/* the delay line: sent, waiting for the delay to pass */
+	struct fifo line;		/* delay line: sent */
 	uint64_t queued_bytes;
 	uint64_t line_packets;
-	int64_t free_ns;		/* when the last bit of the previous packet left */
+	int64_t free_ns;		/* the previous packet's last bit left */
 	int64_t last_due_ns;
-	int64_t cross_traffic_ns;		/* when the next packet of cross traffic arrives */
+	int64_t cross_traffic_ns;		/* its next arrival */
 	uint64_t random_state;
 	bool bad;			/* state of the Gilbert-Elliott channel */
 };
 
 void way_init(struct way *way, uint64_t seed);
 
-/* Changes the shape; queued packets stay, and packets in the delay line keep their times. */
+/* Queued packets stay; packets in the delay line keep their times. */
 void way_shape(struct way *way, const struct shape *shape, int64_t now_ns);
 
-/* Returns false if the packet is lost or dropped; the caller then keeps it. */
+/* Returns false if the packet is lost: the caller keeps it. */
 bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns);
 
-/* Returns when way_leave() will have a packet, or NEVER; jitter may make it somewhat later. */
+/* Returns when way_leave() has a packet, or NEVER; jitter may make it later. */
 int64_t way_due(const struct way *way);
 
-/* Returns the next packet that is due by now, and when it was due, or NULL. */
+/* Returns the next due packet, and when it was due, or NULL. */
 struct packet *way_leave(struct way *way, int64_t now_ns, int64_t *due_ns);
 
 #endif
