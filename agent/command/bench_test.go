@@ -54,8 +54,9 @@ func agent(arguments ...string) *exec.Cmd {
 	return process
 }
 
-// The output of a process, logged if the test fails. It is a file, because a guard outlives its agent and would keep a pipe open.
-func diary(t *testing.T) *os.File {
+// outputFile returns a file for the output of a process. The test logs it on failure. A pipe would stay open, because a
+// guard outlives its agent.
+func outputFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "said")
 	if err != nil {
@@ -111,7 +112,7 @@ func open(t *testing.T, host *lab.Host) *mptcp.Handle {
 func (b *bench) start(role string) {
 	b.t.Helper()
 	b.process = agent("run", "--role", role, "--netns", b.relay.Path(), "--directory", b.directory)
-	b.process.Stderr = diary(b.t)
+	b.process.Stderr = outputFile(b.t)
 	if err := b.process.Start(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
-	place, err := trust.Reserve(*directory)
+	reservation, err := trust.Reserve(*directory)
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -78,10 +78,10 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	defer cancel()
 	identity, err := trust.Join(ctx, flags.Arg(0), *name, token)
 	if err != nil {
-		place.Release()
+		reservation.Release()
 		return complain(complaints, failed, "%v", err)
 	}
-	if err := place.Keep(identity); err != nil {
+	if err := reservation.Keep(identity); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	use := "bicast-agent run"

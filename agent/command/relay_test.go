@@ -163,7 +163,7 @@ func TestGuardRestoresIfItsAgentIsKilledDuringTheStart(t *testing.T) {
 	}
 	reads.Close() // as if the agent ended before its guard reports
 	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
-	guard.Stdout, guard.Stderr = writes, diary(t)
+	guard.Stdout, guard.Stderr = writes, outputFile(t)
 	if err := guard.Run(); err != nil {
 		t.Errorf("%v, expected the guard to end", err)
 	}
@@ -176,7 +176,7 @@ func TestALocalUserCannotBlockAGuard(t *testing.T) {
 	relay := lab.One(t)
 	relay.Squat([]string{"bicast-agent path manager"}, nil)
 	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
-	guard.Stderr = diary(t)
+	guard.Stderr = outputFile(t)
 	input, err := guard.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestARelaysAgentNeedsOnlyCAPNETADMIN(t *testing.T) {
 	process := exec.Command("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs",
 		program, "run", "--role", "relay", "--directory", b.brain.Directory("relay"))
 	process.Env = append(os.Environ(), asAgent+"=1")
-	process.Stderr = diary(t)
+	process.Stderr = outputFile(t)
 	relay.Do(process.Start)
 	eventually(t, "the userspace path manager is set", func() bool { return b.manager() == "1" })
 	process.Process.Kill()

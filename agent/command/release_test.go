@@ -19,7 +19,7 @@ func TestReleaseDetachesProgramsOfAKilledAgent(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
 	directory := controllertest.New(t).Directory("phone")
 	process := agent("run", "--netns", host.Path(), "--directory", directory, "--blocks", cgroup)
-	process.Stderr = diary(t)
+	process.Stderr = outputFile(t)
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -129,13 +129,13 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	} else {
 		settled := make(chan struct{})
 		var once sync.Once
-		holder := pathmanager.Holder{
+		supervisor := pathmanager.GuardSupervisor{
 			Command: guardOf(netns, directory),
 			Log:     log,
 			Changed: func(bool) { once.Do(func() { close(settled) }) },
 		}
 		begin(func(ctx context.Context) {
-			holder.Run(ctx)
+			supervisor.Run(ctx)
 			mend(netns, directory, log) // the last guard may have been killed
 		})
 		select {

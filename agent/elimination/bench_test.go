@@ -109,8 +109,9 @@ func (b *bench) expect(verdict uint32, path int, frame []byte, why string) {
 	}
 }
 
-// passesTwice runs the program on an unidentified packet twice on each of two paths.
-func (b *bench) passesTwice(frame []byte, why string) {
+// expectAllPass runs the program on a packet that it must not eliminate, twice on each of two paths: the program cannot
+// identify the packet, or the site does not forward it.
+func (b *bench) expectAllPass(frame []byte, why string) {
 	b.t.Helper()
 	for _, path := range []int{wifi, wifi, lte, lte} {
 		b.expect(passed, path, frame, why)

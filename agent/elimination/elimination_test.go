@@ -232,7 +232,7 @@ func TestUnidentifiedPacketsAlwaysPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 1024, 2)
-			b.passesTwice(frame, name)
+			b.expectAllPass(frame, name)
 			if c := b.counters(); c[wifi].Unidentified != 2 || c[lte].Unidentified != 2 {
 				t.Errorf("%+v", c[:2])
 			}
@@ -260,7 +260,7 @@ func TestUnforwardedPacketsAlwaysPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 1024, 2)
-			b.passesTwice(frame, name)
+			b.expectAllPass(frame, name)
 			if c := b.counters(); c[wifi].NotForwarded != 2 || c[lte].NotForwarded != 2 {
 				t.Errorf("%+v", c[:2])
 			}

@@ -18,7 +18,7 @@ var (
 	trials = flag.Int("trials", 50, "of each test with random paths")
 )
 
-// The arrivals of some flows over paths that lose, delay and repeat packets, with the verdicts.
+// journey has the packets of some flows as they arrive over paths that lose, delay and repeat them, with the verdicts.
 type journey struct {
 	random   *rand.Rand
 	paths    int
@@ -26,12 +26,12 @@ type journey struct {
 }
 
 type coming struct {
-	at    float64
-	path  int
-	sent  uint64 // its number; equal packets have equal numbers
-	frame []byte
-	ends  bool // the site does not forward it, and nothing may be concluded from it
-	drops bool
+	at            float64
+	path          int
+	sent          uint64 // its number; equal packets have equal numbers
+	frame         []byte
+	unforwardable bool // the site does not forward it, so it is no evidence that a copy arrived
+	drops         bool
 }
 
 // sent makes a packet of a flow. Packets of a flow differ in their number only.
@@ -66,8 +66,8 @@ func sent(flow int, number uint64) (packet func(ttl uint8) []byte) {
 
 const flows = 8
 
-// ending returns the packet in a form that the site does not forward.
-func ending(random *rand.Rand, flow int, number uint64) []byte {
+// unforwardableFrame returns the packet with an expiring TTL or another destination MAC: the site does not forward it.
+func unforwardableFrame(random *rand.Rand, flow int, number uint64) []byte {
 	if random.IntN(2) == 0 {
 		return sent(flow, number)(uint8(1 + random.IntN(2)))
 	}
@@ -97,7 +97,7 @@ func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *jou
 				j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: frame})
 				if random.Float64() < 0.1 {
 					at -= 2 * random.Float64() // before the sound copy, or after another path's
-					j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: ending(random, flow, number), ends: true})
+					j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: unforwardableFrame(random, flow, number), unforwardable: true})
 				}
 				if random.Float64() < repeated {
 					copies++
@@ -153,7 +153,7 @@ type fate struct {
 func (j *journey) fates() map[uint64]*fate {
 	fates := map[uint64]*fate{}
 	for _, one := range j.arrivals {
-		if one.ends {
+		if one.unforwardable {
 			continue
 		}
 		if fates[one.sent] == nil {

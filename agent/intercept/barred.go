@@ -41,5 +41,5 @@ func (s *interception) checkFirewall(now time.Time) error {
 		return nil // mend reports failures of nft
 	}
 	return fmt.Errorf("terminals open connections, but none reaches the proxy: a firewall of this host may drop them; allow input "+
-		"from %s", divert.Host(s.spec.ground.Port))
+		"from %s", divert.Host(s.spec.bridgeLink.Port))
 }

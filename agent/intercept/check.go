@@ -28,11 +28,11 @@ var bridges = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,12}$`)
 
 // spec is a valid order.
 type spec struct {
-	ground    divert.Ground
-	terminals []terminal
-	relays    []relay
-	except    []netip.Prefix
-	block     bool
+	bridgeLink divert.BridgeLink
+	terminals  []terminal
+	relays     []relay
+	except     []netip.Prefix
+	block      bool
 }
 
 // terminal is a terminal of the order.
@@ -65,7 +65,7 @@ func parseOrder(order *agentv1.Take) (w spec, err error) {
 		}
 	}
 	uniqueNames := uniqueNames{}
-	w.ground.Port = order.GetPort()
+	w.bridgeLink.Port = order.GetPort()
 	if err := uniqueNames.bridge("port", order.GetPort()); err != nil {
 		return w, err
 	}
@@ -79,10 +79,10 @@ func parseOrder(order *agentv1.Take) (w spec, err error) {
 			return w, fmt.Errorf("uplink %q: %w", each.GetName(), err)
 		}
 		at[each.GetName()] = i
-		w.ground.Uplinks = append(w.ground.Uplinks, uplink)
+		w.bridgeLink.Uplinks = append(w.bridgeLink.Uplinks, uplink)
 	}
 	for _, each := range order.GetTerminals() {
-		one, err := uniqueNames.terminal(each, w.ground.Uplinks, at)
+		one, err := uniqueNames.terminal(each, w.bridgeLink.Uplinks, at)
 		if err != nil {
 			return w, fmt.Errorf("terminal %q: %w", each.GetName(), err)
 		}

@@ -90,8 +90,8 @@ func (s *interception) part(work func(context.Context)) {
 func (s *interception) holdPathManager(guard []string) {
 	settled := make(chan struct{})
 	var once sync.Once
-	holder := pathmanager.Holder{Command: guard, Log: s.log, Changed: func(bool) { once.Do(func() { close(settled) }) }}
-	s.part(holder.Run)
+	supervisor := pathmanager.GuardSupervisor{Command: guard, Log: s.log, Changed: func(bool) { once.Do(func() { close(settled) }) }}
+	s.part(supervisor.Run)
 	select {
 	case <-settled:
 	case <-time.After(holdWithin):

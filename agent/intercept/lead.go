@@ -12,9 +12,9 @@ import (
 
 // redirect sets up devices and nft rules that redirect connections to the proxy.
 func (s *interception) redirect(w spec) error {
-	order := divert.Order{Except: w.except, Block: w.block, Ground: &w.ground}
+	order := divert.Order{Except: w.except, Block: w.block, BridgeLink: &w.bridgeLink}
 	for _, each := range w.terminals {
-		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
+		order.BridgeLink.Terminals = append(order.BridgeLink.Terminals, each.addresses...)
 		for _, address := range each.addresses {
 			order.From = append(order.From, netip.PrefixFrom(address, address.BitLen()))
 		}
@@ -27,7 +27,7 @@ func (s *interception) redirect(w spec) error {
 		if err != nil {
 			return err
 		}
-		return s.connect(w.ground, made)
+		return s.connect(w.bridgeLink, made)
 	})
 }
 
@@ -46,8 +46,8 @@ func (s *interception) mend() error {
 }
 
 // connect makes the bridge read replaced devices, and disables offloads so that packets look as on the wire.
-func (s *interception) connect(ground divert.Ground, made []string) error {
-	for _, end := range append(ground.Ends(), ground.Here()...) {
+func (s *interception) connect(bridgeLink divert.BridgeLink, made []string) error {
+	for _, end := range append(bridgeLink.Ends(), bridgeLink.Here()...) {
 		if err := tunnel.Plain(here, end); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *interception) connect(ground divert.Ground, made []string) error {
 	for _, port := range made {
 		s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
 	}
-	return ground.Open()
+	return bridgeLink.Open()
 }
 
 func here(work func() error) error { return work() }

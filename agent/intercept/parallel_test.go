@@ -34,12 +34,12 @@ func TestTimedTwoRelaysAddTheirThroughput(t *testing.T) {
 		h.bridge.Run("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", "20mbit", "burst", "10k", "limit", "200k")
 	}
 	other.Do(func() error {
-		place, err := onward.Claim()
+		forwarder, err := onward.Claim()
 		if err != nil {
 			return err
 		}
-		t.Cleanup(func() { other.Try(place.Close) })
-		return place.Lead([]onward.Way{{Port: 5533, To: netip.MustParseAddrPort("10.9.9.9:4433")}})
+		t.Cleanup(func() { other.Try(forwarder.Close) })
+		return forwarder.Replace([]onward.PortForward{{Port: 5533, To: netip.MustParseAddrPort("10.9.9.9:4433")}})
 	})
 	rates := make(chan float64)
 	h.serves("8000", func(conn *net.TCPConn) { rates <- received(conn) })

@@ -43,12 +43,12 @@ type Executor struct {
 
 	mutex      sync.Mutex
 	ended      bool
-	spec       spec          // valid if relay is not nil
-	relay      *relay        // nil: not ordered
-	failure    error         // why the relay does not listen
-	forwarder  *onward.Place // nil: no forwarding to other relays
-	forwarding bool          // forwarding is as ordered
-	logged     string        // the last logged failure of forwarding
+	spec       spec              // valid if relay is not nil
+	relay      *relay            // nil: not ordered
+	failure    error             // why the relay does not listen
+	forwarder  *onward.Forwarder // nil: no forwarding to other relays
+	forwarding bool              // forwarding is as ordered
+	logged     string            // the last logged failure of forwarding
 }
 
 // NewExecutor returns an executor without an order.
@@ -120,16 +120,16 @@ func (e *Executor) open() {
 }
 
 // forward sets up the nft rules that forward subflows to other relays.
-func (e *Executor) forward(ways []onward.Way) error {
-	if e.forwarding && slices.Equal(ways, e.spec.onward) {
+func (e *Executor) forward(forwards []onward.PortForward) error {
+	if e.forwarding && slices.Equal(forwards, e.spec.onward) {
 		return nil
 	}
 	err := e.within(func() (err error) {
 		switch {
-		case len(ways) == 0 && e.forwarder == nil:
+		case len(forwards) == 0 && e.forwarder == nil:
 			_, err = onward.Release()
 			return err
-		case len(ways) == 0:
+		case len(forwards) == 0:
 			err, e.forwarder = e.forwarder.Close(), nil
 			return err
 		case e.forwarder == nil:
@@ -137,9 +137,9 @@ func (e *Executor) forward(ways []onward.Way) error {
 				return err
 			}
 		}
-		return e.forwarder.Lead(ways)
+		return e.forwarder.Replace(forwards)
 	})
-	e.forwarding, e.spec.onward = err == nil, ways
+	e.forwarding, e.spec.onward = err == nil, forwards
 	return err
 }
 

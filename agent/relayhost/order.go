@@ -34,7 +34,7 @@ type spec struct {
 	reaches    server.Ports
 	congestion string
 	draining   bool
-	onward     []onward.Way
+	onward     []onward.PortForward
 }
 
 // parseOrder validates an order.
@@ -108,7 +108,7 @@ func parsePorts(allowed []*agentv1.PortRange) (all server.Ports, err error) {
 	return all, nil
 }
 
-func parseOnward(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
+func parseOnward(ordered []*agentv1.Onward, own uint16) (all []onward.PortForward, err error) {
 	if len(ordered) > maxOnward {
 		return nil, fmt.Errorf("onward: %s, expected at most %d", plural.Of(len(ordered), "way"), maxOnward)
 	}
@@ -128,7 +128,7 @@ func parseOnward(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err e
 			return nil, fmt.Errorf("onward: port %d is the relay's own or listed twice, expected a unique port", here)
 		}
 		taken[here] = true
-		all = append(all, onward.Way{Port: here, To: netip.AddrPortFrom(address, there)})
+		all = append(all, onward.PortForward{Port: here, To: netip.AddrPortFrom(address, there)})
 	}
 	return all, nil
 }

@@ -76,10 +76,10 @@ func slowHost() *fakeHost {
 	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
-// The lines of the session's log.
-type diary chan string
+// logLines receives the lines of the session's log.
+type logLines chan string
 
-func (d diary) Write(line []byte) (int, error) {
+func (d logLines) Write(line []byte) (int, error) {
 	d <- string(line)
 	return len(line), nil
 }
@@ -88,7 +88,7 @@ type agent struct {
 	*fakeHost
 	brain     *controllertest.Controller
 	directory string // contains its identity
-	said      diary
+	said      logLines
 	end       func()
 }
 
@@ -101,7 +101,7 @@ func begin(t *testing.T) *agent {
 
 func beginAs(t *testing.T, host *fakeHost) *agent {
 	t.Helper()
-	a := &agent{fakeHost: host, brain: controllertest.New(t), said: make(diary, 1024)}
+	a := &agent{fakeHost: host, brain: controllertest.New(t), said: make(logLines, 1024)}
 	a.directory = a.brain.Directory("phone")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -144,7 +144,7 @@ func reportEvery(id uint64, ms uint32) *agentv1.Directive {
 }
 
 // await returns the lines up to the first that contains all the words.
-func (d diary) await(t *testing.T, words ...string) []string {
+func (d logLines) await(t *testing.T, words ...string) []string {
 	t.Helper()
 	var lines []string
 	patience := time.After(controllertest.Patience)

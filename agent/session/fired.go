@@ -11,22 +11,24 @@ import (
 // maxUnconfirmed is the limit of armed failovers, which may all fire at once (agent/failover).
 const maxUnconfirmed = 512
 
-// unconfirmed has the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
+// unconfirmed holds the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
 // may lose sent messages. The controller reads messages in order, so a confirmed report confirms those sent before it.
 type unconfirmed struct {
 	fired   []*agentv1.Fired
-	said    int // how many of them were sent on this stream
+	sent    int // how many of them were sent on this stream
 	covered int // how many of them were sent before the report in flight
 }
 
-// begins resets the counts for a new stream.
-func (u *unconfirmed) begins() { u.said, u.covered = 0, 0 }
+// startStream resets the counts for a new stream.
+func (u *unconfirmed) startStream() { u.sent, u.covered = 0, 0 }
 
-func (u *unconfirmed) reports() { u.covered = u.said }
+// reportSent marks the failovers sent so far: the confirmation of this report confirms them.
+func (u *unconfirmed) reportSent() { u.covered = u.sent }
 
-func (u *unconfirmed) taken() {
+// reportConfirmed removes the failovers that the controller has read before the report.
+func (u *unconfirmed) reportConfirmed() {
 	u.fired = u.fired[u.covered:]
-	u.said, u.covered = u.said-u.covered, 0
+	u.sent, u.covered = u.sent-u.covered, 0
 }
 
 // full reports whether too many messages are unconfirmed. Later ones wait at the host.
@@ -44,8 +46,8 @@ func (s *stream) tellFired() error {
 			more = false
 		}
 	}
-	for ; unconfirmed.said < len(unconfirmed.fired); unconfirmed.said++ {
-		fired := &agentv1.FromAgent_Fired{Fired: unconfirmed.fired[unconfirmed.said]}
+	for ; unconfirmed.sent < len(unconfirmed.fired); unconfirmed.sent++ {
+		fired := &agentv1.FromAgent_Fired{Fired: unconfirmed.fired[unconfirmed.sent]}
 		if err := s.wire.Send(&agentv1.FromAgent{Word: fired}); err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 		return err
 	}
 	s.wire = wire
-	s.session.unconfirmed.begins()
+	s.session.unconfirmed.startStream()
 	if err := s.handshake(); err != nil {
 		return err
 	}
@@ -288,14 +288,14 @@ func (s *stream) report() error {
 	s.sequence++
 	report.Sequence = s.sequence
 	s.inFlight = true
-	s.session.unconfirmed.reports()
+	s.session.unconfirmed.reportSent()
 	return s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Report{Report: report}})
 }
 
 func (s *stream) acknowledge(sequence uint64) {
 	if s.inFlight && sequence == s.sequence {
 		s.inFlight = false
-		s.session.unconfirmed.taken()
+		s.session.unconfirmed.reportConfirmed()
 	}
 }
 

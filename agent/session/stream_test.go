@@ -54,7 +54,7 @@ func (s *streams) begin(fails error) (*stream, *fakeWire) {
 	wire := &fakeWire{fails: fails}
 	live := newStream(context.Background(), s.session)
 	live.wire = wire
-	s.session.unconfirmed.begins()
+	s.session.unconfirmed.startStream()
 	return live, wire
 }
 

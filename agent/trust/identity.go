@@ -45,9 +45,9 @@ type identityJSON struct {
 	Key         []byte `json:"key"`
 }
 
-// Place is a reserved file for an identity. An agent reserves it before it requests a certificate: the request uses the
-// token up, and an identity that cannot be saved afterwards would be lost.
-type Place struct {
+// Reservation is a locked file with allocated disk space for an identity. An agent reserves the file before it requests
+// a certificate: the request uses up the token, and a failed save would lose the identity.
+type Reservation struct {
 	file      *os.File
 	directory string
 }
@@ -56,25 +56,25 @@ type Place struct {
 const identityBytes = 16 << 10
 
 // Reserve creates the file and allocates its room on the disk.
-func Reserve(directory string) (Place, error) {
+func Reserve(directory string) (Reservation, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return Place{}, saveError(err)
+		return Reservation{}, saveError(err)
 	}
-	file, err := openReserved(filepath.Join(directory, identityFile+".new"))
+	file, err := openLocked(filepath.Join(directory, identityFile+".new"))
 	if err != nil {
-		return Place{}, saveError(err)
+		return Reservation{}, saveError(err)
 	}
-	place := Place{file, directory}
+	reservation := Reservation{file, directory}
 	_, err = file.WriteAt(make([]byte, identityBytes), 0)
 	if err = errors.Join(err, file.Sync()); err != nil {
-		place.Release()
-		return Place{}, saveError(err)
+		reservation.Release()
+		return Reservation{}, saveError(err)
 	}
-	return place, nil
+	return reservation, nil
 }
 
-// openReserved locks the file. It reuses a file that another process left.
-func openReserved(name string) (*os.File, error) {
+// openLocked opens and locks the file of a reservation. It reuses the file of a killed `bicast-agent join`.
+func openLocked(name string) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -88,14 +88,15 @@ func openReserved(name string) (*os.File, error) {
 			file.Close()
 			return nil, err
 		}
-		if isStill(file, name) {
+		if isStillAt(file, name) {
 			return file, nil
 		}
-		file.Close() // the previous owner has renamed it meanwhile
+		file.Close() // the previous owner renamed or removed it before this process got the lock
 	}
 }
 
-func isStill(file *os.File, name string) bool {
+// isStillAt reports whether the name still refers to the open file.
+func isStillAt(file *os.File, name string) bool {
 	ours, err := file.Stat()
 	if err != nil {
 		return false
@@ -108,22 +109,22 @@ func saveError(err error) error {
 	return fmt.Errorf("cannot save the identity: %w; choose another directory with --directory", err)
 }
 
-// Release removes an unused place.
-func (p Place) Release() {
-	os.Remove(p.file.Name()) // before the lock is released
-	p.file.Close()
+// Release removes the file of an unused reservation.
+func (r Reservation) Release() {
+	os.Remove(r.file.Name()) // first: after the close, it could remove the file of another process
+	r.file.Close()
 }
 
-// Keep replaces the identity in the directory, readable by its owner only. The place cannot be used again.
-func (p Place) Keep(i Identity) error {
-	if err := p.write(i); err != nil {
-		p.Release()
+// Keep replaces the identity in the directory, readable by its owner only. The reservation cannot be used again.
+func (r Reservation) Keep(i Identity) error {
+	if err := r.write(i); err != nil {
+		r.Release()
 		return err
 	}
-	return p.file.Close()
+	return r.file.Close()
 }
 
-func (p Place) write(i Identity) error {
+func (r Reservation) write(i Identity) error {
 	key, err := x509.MarshalECPrivateKey(i.Key)
 	if err != nil {
 		return err
@@ -132,10 +133,10 @@ func (p Place) write(i Identity) error {
 	if err != nil {
 		return err
 	}
-	n, err := p.file.WriteAt(append(text, '\n'), 0)
-	err = errors.Join(err, p.file.Truncate(int64(n)), p.file.Sync())
+	n, err := r.file.WriteAt(append(text, '\n'), 0)
+	err = errors.Join(err, r.file.Truncate(int64(n)), r.file.Sync())
 	if err == nil {
-		err = durable.Rename(p.file.Name(), filepath.Join(p.directory, identityFile))
+		err = durable.Rename(r.file.Name(), filepath.Join(r.directory, identityFile))
 	}
 	if err != nil {
 		return saveError(err)
@@ -143,13 +144,13 @@ func (p Place) write(i Identity) error {
 	return nil
 }
 
-// Save reserves a place and keeps the identity there.
+// Save reserves a file and writes the identity to it.
 func (i Identity) Save(directory string) error {
-	place, err := Reserve(directory)
+	reservation, err := Reserve(directory)
 	if err != nil {
 		return err
 	}
-	return place.Keep(i)
+	return reservation.Keep(i)
 }
 
 // Load reads the identity that Save wrote.

@@ -213,13 +213,13 @@ func TestJoinOverwritesAKilledJoinButNotARunningOne(t *testing.T) {
 	if err := os.WriteFile(left, []byte("half an identity"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	place, err := trust.Reserve(directory)
+	reservation, err := trust.Reserve(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = trust.Reserve(directory)
 	says(t, err, "another `bicast-agent join` has locked", "another directory with --directory")
-	place.Release()
+	reservation.Release()
 	if files, err := os.ReadDir(directory); err != nil || len(files) != 0 {
 		t.Fatalf("%v, %v, expected nothing to be left", files, err)
 	}

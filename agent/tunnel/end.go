@@ -214,7 +214,7 @@ func (e *End) Inner(now time.Duration, b []byte) []Send {
 		if e.authenticator.Knows(e.now, e.peer, e.settings.VNI, m.nonce) {
 			e.heard, e.mtu = e.now, m.mtu
 		}
-		if e.authenticator.answers(e.now, e.authenticator.News(m.ticket)) {
+		if e.authenticator.answers(e.now, e.authenticator.Advance(m.ticket)) {
 			return []Send{e.answer(m)}
 		}
 	}
@@ -252,7 +252,7 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 	if !ours || m.kind != question {
 		return nil
 	}
-	fresh := e.authenticator.News(m.ticket)
+	fresh := e.authenticator.Advance(m.ticket)
 	switch {
 	case e.authenticator.Knows(e.now, from, e.settings.VNI, m.nonce):
 		if e.peer.IsValid() {
@@ -261,7 +261,7 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 		e.peer, e.heard, e.mtu = from, e.now, m.mtu
 		e.authenticator.Void()
 		return []Send{e.answer(m)}
-	case e.authenticator.May(e.now, fresh):
+	case e.authenticator.Allow(e.now, fresh):
 		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, from, e.settings.VNI)})
 		reply.To = from
 		return []Send{reply}

@@ -25,7 +25,7 @@ from controller.model.known import Wanted
 from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.copies.budget import Moment
-from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, ridden, way
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, uplinks_key, way
 from controller.program.diff import ModifyGroup
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import AgentEffect, Tickets
@@ -128,7 +128,7 @@ class Core:
             config,
             self._tickets,
             self.steering.speaks_for,
-            self._rides,
+            self._uplinks_key_of,
             self.copying.wants_often,
             self.probing.over_air,
         )
@@ -276,12 +276,12 @@ class Core:
     def _way_of(self, home: AddressOwner) -> TerminalUplinks:
         return way(home.site, home.terminal, self.wanted)
 
-    def _rides(self, terminal: str) -> str:
+    def _uplinks_key_of(self, terminal: str) -> str:
         steered = self.steering.steered[terminal]
         site, switch = steered.site, self.switches[steered.site.dpid]
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
-        return ridden(site, steered.terminal, self.wanted, usable)
+        return uplinks_key(site, steered.terminal, self.wanted, usable)
 
     def _copy(self, now: float) -> Iterator[CoreEffect]:
         """Update copies after a change at a peer site.

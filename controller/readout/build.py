@@ -85,7 +85,7 @@ def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offse
 
 
 def _copies(site: Site, peer_sites: PeerSites) -> CopiesView | None:
-    if not peer_sites.is_one(site):
+    if not peer_sites.may_eliminate(site):
         return None
     eliminator = peer_sites.eliminator(site.name)
     report = eliminator.last_report if eliminator else None

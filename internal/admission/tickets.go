@@ -17,8 +17,9 @@ func NewTickets(atOnce, aSecond float64) Tickets {
 	return Tickets{fresh: Full(atOnce, aSecond), old: Full(atOnce, aSecond)}
 }
 
-// News reports whether a ticket is higher than all before. A sender without the key must not be able to make one.
-func (t *Tickets) News(ticket uint64) bool {
+// Advance records a ticket and reports whether it exceeds all earlier ones. The caller authenticates the ticket first:
+// a forged high ticket would make all honest ones old.
+func (t *Tickets) Advance(ticket uint64) bool {
 	if ticket <= t.newest {
 		return false
 	}
@@ -26,8 +27,9 @@ func (t *Tickets) News(ticket uint64) bool {
 	return true
 }
 
-// May reports whether the budget allows an answer to an opening that proves no address.
-func (t *Tickets) May(now time.Duration, fresh bool) bool {
+// Allow reports whether the budget allows an answer. An opening does not prove its source address, so answers to it
+// must be few.
+func (t *Tickets) Allow(now time.Duration, fresh bool) bool {
 	if fresh {
 		return t.fresh.Take(now)
 	}

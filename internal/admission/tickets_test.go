@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-func TestTicketsNewsAcceptsATicketOnce(t *testing.T) {
+func TestTicketsAdvanceAcceptsATicketOnce(t *testing.T) {
 	tickets := NewTickets(5, 5)
 	var said []bool
 	for _, each := range []uint64{0, 3, 3, 2, 5, 4, 1<<64 - 1, 1<<64 - 1, 0} {
-		said = append(said, tickets.News(each))
+		said = append(said, tickets.Advance(each))
 	}
 	if expected := []bool{false, true, false, false, true, false, true, false, false}; !slices.Equal(said, expected) {
 		t.Fatalf("%v, expected %v", said, expected)
@@ -23,7 +23,7 @@ func TestTicketsReplaysHaveABudgetOfTheirOwn(t *testing.T) {
 	tickets := NewTickets(5, 5)
 	at := func(now time.Duration, fresh bool) (sent int) {
 		for range 1000 {
-			if tickets.May(now, fresh) {
+			if tickets.Allow(now, fresh) {
 				sent++
 			}
 		}

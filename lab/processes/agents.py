@@ -25,7 +25,8 @@ Found = TypeVar("Found")
 TERMINAL = "client"
 # makes the controller serve agents
 SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
-# for agents on their own hosts, before or after the world gets the controller's address
+# SETTINGS for agents on other hosts: they reach these listeners over TCP. The wildcard address works before the lab's
+# network has the controller's address.
 SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0.0.0:8656"}')
 NO_HOSTS: Mapping[str, Machine] = MappingProxyType({})
 

@@ -3,7 +3,7 @@
 // Package divert redirects new TCP connections of terminals to a proxy on this host, with nftables' TPROXY and a route
 // of its own. nft also decides what happens to them without a proxy. Everything is in one nft table, one routing rule
 // and one routing table, used by this package alone. If a bridge has the terminals, it also makes devices towards the
-// bridge (ground.go).
+// bridge (bridge_link.go).
 package divert
 
 import (
@@ -33,21 +33,21 @@ const (
 
 // Order says which connections to intercept.
 type Order struct {
-	Four, Six uint16         // ports of the proxy at 127.0.0.1 and ::1; 0: none
-	Inside    []string       // ingress devices of terminals; a ground has its own
-	From      []netip.Prefix // the networks of terminals
-	Relays    []netip.Addr   // packets from relays were relayed already, and pass
-	Except    []netip.Prefix // destinations to skip besides this host's own and those no relay reaches
-	Block     bool           // refuse what cannot be intercepted; otherwise it passes
-	Ground    *Ground        // devices towards a bridge with the terminals; nil: this host is their router
+	Four, Six  uint16         // ports of the proxy at 127.0.0.1 and ::1; 0: none
+	Inside     []string       // ingress devices of terminals; a bridge link has its own
+	From       []netip.Prefix // the networks of terminals
+	Relays     []netip.Addr   // packets from relays were relayed already, and pass
+	Except     []netip.Prefix // destinations to skip besides this host's own and those no relay reaches
+	Block      bool           // refuse what cannot be intercepted; otherwise it passes
+	BridgeLink *BridgeLink    // devices towards a bridge with the terminals; nil: this host is their router
 }
 
 // Diversion is the order in force.
 type Diversion struct {
 	name      io.Closer    // claim on this namespace
-	ends      []string     // devices of the ground
+	ends      []string     // devices of the bridge link
 	routed    bool         // the routes to the proxy are set
-	routesFor string       // ground that the current routes were made for
+	routesFor string       // bridge link that the current routes were made for
 	fallback  []netip.Addr // with fallback routes
 	routing   routing      // routing when the order was written
 
@@ -66,11 +66,11 @@ func Claim() (*Diversion, error) {
 // Write puts an order in force. It replaces the previous one, or what another proxy left. nft applies the rules
 // atomically. made lists new devices.
 func (d *Diversion) Write(order Order) (made []string, err error) {
-	if order.Ground != nil {
-		if made, err = d.createGround(order.Ground); err != nil {
+	if order.BridgeLink != nil {
+		if made, err = d.createBridgeLink(order.BridgeLink); err != nil {
 			return nil, err
 		}
-		d.ends = order.Ground.Ends()
+		d.ends = order.BridgeLink.Ends()
 	}
 	if err := d.redirect(order); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func Undo() error {
 		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routeTable)
 		ip(family, "route", "flush", "table", routeTable)
 	}
-	return errors.Join(err, removeGround())
+	return errors.Join(err, removeBridgeLink())
 }
 
 // Release undoes what a killed process left, and tells whether there was anything. It does nothing while a live one has
@@ -200,7 +200,7 @@ func batch(lines string, options ...string) error {
 
 // Probe returns why this network namespace cannot intercept, or nil.
 func Probe() error {
-	redirect := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
+	redirect := Order{Four: 1, Six: 1, Block: true, BridgeLink: &BridgeLink{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
 	return errors.Join(ip("-Version"), command(redirect.rules(), "nftables", "nft", "--check", "-f", "-"))
 }
 

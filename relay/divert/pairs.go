@@ -80,7 +80,7 @@ func (l linkList) pair(port string, terminals bool) (made bool, err error) {
 }
 
 // Open sets the bridge's ends in this network namespace up: last, when everything else is ready.
-func (g *Ground) Open() error {
+func (g *BridgeLink) Open() error {
 	var text strings.Builder
 	for _, port := range g.Here() {
 		fmt.Fprintf(&text, "link set dev %s up\n", port)
@@ -89,7 +89,7 @@ func (g *Ground) Open() error {
 }
 
 // Here returns the bridge's ends in this network namespace. A bridge in another namespace has moved its ends there.
-func (g *Ground) Here() []string {
+func (g *BridgeLink) Here() []string {
 	return slices.DeleteFunc(append([]string{g.Port}, ports(g.Uplinks)...), func(port string) bool {
 		_, err := net.InterfaceByName(port)
 		return err != nil

@@ -13,7 +13,7 @@ import (
 // systemd-networkd, drop foreign rules and routes when they restart.
 type routing struct {
 	routed        [2]bool // to the proxy, by the mark; IPv4, IPv6
-	rules, routes int     // of the ground
+	rules, routes int     // of the bridge link
 }
 
 // readRouting takes the snapshot over netlink, since it is called often.

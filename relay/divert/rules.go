@@ -33,8 +33,8 @@ func (o Order) rules() string {
 	writeSet(&text, "relays", hosts(o.Relays))
 	rule("counter " + openingsCounter + " {\n}")
 	rule("chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;")
-	if o.Ground != nil {
-		o.Ground.guardUplinks(rule)
+	if o.BridgeLink != nil {
+		o.BridgeLink.guardUplinks(rule)
 	}
 	marked := setMark(intercepted) + " accept"
 	rule("meta l4proto != tcp accept")
@@ -43,11 +43,11 @@ func (o Order) rules() string {
 	rule("}")
 	rule("chain opening {")
 	rule("iifname != " + o.inside() + " accept")
-	if o.Ground != nil {
+	if o.BridgeLink != nil {
 		rule(ownAddresses + " reject with tcp reset")
 	}
 	rule(ownAddresses + " accept")
-	if o.Ground == nil {
+	if o.BridgeLink == nil {
 		rule("fib daddr oifname " + o.inside() + " accept") // between terminals
 	}
 	rule("ip daddr @except4 accept")
@@ -66,13 +66,13 @@ func (o Order) rules() string {
 	switch {
 	case o.Block:
 		rule("reject with tcp reset")
-	case o.Ground != nil && !o.Ground.forwardsIPv6():
+	case o.BridgeLink != nil && !o.BridgeLink.forwardsIPv6():
 		rule("meta nfproto ipv6 reject with tcp reset")
 	}
 	rule("}")
-	if o.Ground != nil {
-		o.Ground.dropDuplicates(rule)
-		o.Ground.markAnswers(rule)
+	if o.BridgeLink != nil {
+		o.BridgeLink.dropDuplicates(rule)
+		o.BridgeLink.markAnswers(rule)
 	}
 	rule("}")
 	return text.String()
@@ -82,8 +82,8 @@ func (o Order) rules() string {
 // that nothing is intercepted.
 func (o Order) inside() string {
 	devices := o.Inside
-	if o.Ground != nil {
-		devices = []string{Host(o.Ground.Port)}
+	if o.BridgeLink != nil {
+		devices = []string{Host(o.BridgeLink.Port)}
 	}
 	if len(devices) == 0 {
 		devices = []string{"/"}

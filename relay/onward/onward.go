@@ -34,66 +34,66 @@ const (
 	mostUnknown               = 4096 // networks within a minute
 )
 
-// Way leads to another relay.
-type Way struct {
+// PortForward forwards the subflows that reach a port of this host to another relay.
+type PortForward struct {
 	Port uint16 // TCP port of this host
 	To   netip.AddrPort
 }
 
-// Place is the claim on this network namespace, with its ways.
-type Place struct {
-	name       io.Closer
+// Forwarder holds the claim on this network namespace, and the port forwards in force.
+type Forwarder struct {
+	lock       io.Closer // the claim
 	forwarding record
-	ways       []Way
+	forwards   []PortForward
 	rules      int            // of the table, as written
 	guests     []netip.Prefix // networks of recent gateways
 }
 
 // Claim claims the calling thread's network namespace, before anything is changed.
-func Claim() (*Place, error) {
-	name, err := claim.Take("onward", "forwards subflows in this network namespace")
+func Claim() (*Forwarder, error) {
+	lock, err := claim.Take("onward", "forwards subflows in this network namespace")
 	if err != nil {
 		return nil, err
 	}
 	path, err := claim.File("onward devices")
 	if err != nil {
-		return nil, errors.Join(err, name.Close())
+		return nil, errors.Join(err, lock.Close())
 	}
-	return &Place{name: name, forwarding: record(path)}, nil
+	return &Forwarder{lock: lock, forwarding: record(path)}, nil
 }
 
-// Close removes all ways and releases the claim.
-func (p *Place) Close() error { return errors.Join(p.Lead(nil), p.name.Close()) }
+// Close removes all port forwards and releases the claim.
+func (p *Forwarder) Close() error { return errors.Join(p.Replace(nil), p.lock.Close()) }
 
 // Release undoes what a killed process left, and tells whether there was anything. It does nothing while a live one has
 // the claim.
 func Release() (released bool, err error) {
-	place, err := Claim()
+	forwarder, err := Claim()
 	if errors.Is(err, claim.ErrTaken) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	left, err := place.forwarding.read()
+	left, err := forwarder.forwarding.read()
 	if err != nil {
-		return false, errors.Join(err, place.name.Close())
+		return false, errors.Join(err, forwarder.lock.Close())
 	}
 	if _, err := nft("", "list", "table", "inet", table); err != nil && left.isEmpty() {
-		return false, place.name.Close() // there is none, or no nft that could have made one
+		return false, forwarder.lock.Close() // there is none, or no nft that could have made one
 	}
-	return true, place.Close()
+	return true, forwarder.Close()
 }
 
-// Lead replaces the ways. Flows over a way that stays continue.
-func (p *Place) Lead(ways []Way) error {
+// Replace replaces the port forwards. Flows over an unchanged port forward continue.
+func (p *Forwarder) Replace(forwards []PortForward) error {
 	before, err := p.forwarding.read()
 	if err != nil {
 		return err
 	}
 	after := forwarding{}
 	for _, f := range families {
-		if slices.ContainsFunc(ways, f.has) {
+		if slices.ContainsFunc(forwards, f.has) {
 			if after.devices[f.index], err = f.notForwarding(before.devices[f.index]); err != nil {
 				return err
 			}
@@ -103,14 +103,14 @@ func (p *Place) Lead(ways []Way) error {
 		return err
 	}
 	text := removal
-	if len(ways) > 0 {
-		text += after.rules(ways, p.guests)
+	if len(forwards) > 0 {
+		text += after.rules(forwards, p.guests)
 	}
 	err = before.forward(false, after)
 	if _, wrong := nft(text, "-f", "-"); wrong != nil {
 		return errors.Join(err, wrong)
 	}
-	p.ways = ways
+	p.forwards = forwards
 	var unread error
 	p.rules, unread = nftable.Rules(table)
 	return errors.Join(err, unread, after.forward(true, forwarding{}), p.forwarding.write(after))
@@ -118,26 +118,26 @@ func (p *Place) Lead(ways []Way) error {
 
 // Tend restores the rules after a firewall restart has flushed them. Without the rules the opened devices would forward
 // everything, so they stop until the rules are back. lost means that the rules were gone.
-func (p *Place) Tend() (lost bool, err error) {
+func (p *Forwarder) Tend() (lost bool, err error) {
 	rules, err := nftable.Rules(table)
-	if err != nil || rules == p.rules || len(p.ways) == 0 {
+	if err != nil || rules == p.rules || len(p.forwards) == 0 {
 		return false, err
 	}
 	devices, err := p.forwarding.read()
 	if err != nil {
 		return true, err
 	}
-	return true, errors.Join(devices.forward(false, forwarding{}), p.Lead(p.ways))
+	return true, errors.Join(devices.forward(false, forwarding{}), p.Replace(p.forwards))
 }
 
 // Admit admits new subflows from these networks. All others have a small rate each, and share one: a gateway's uplink
 // may be new.
-func (p *Place) Admit(guests []netip.Prefix) error {
+func (p *Forwarder) Admit(guests []netip.Prefix) error {
 	if slices.Equal(guests, p.guests) {
 		return nil
 	}
 	p.guests = guests
-	if len(p.ways) == 0 {
+	if len(p.forwards) == 0 {
 		return nil
 	}
 	var text strings.Builder
@@ -182,7 +182,7 @@ func (o forwarding) forward(on bool, but forwarding) (err error) {
 // removal deletes the table; adding it first avoids an error if there is none.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
-func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
+func (o forwarding) rules(forwards []PortForward, guests []netip.Prefix) string {
 	var sets, joins, each, coming, going, through strings.Builder
 	for _, f := range families {
 		fmt.Fprintf(&sets, "set %s {\ntype ifname\n", f.set())
@@ -200,16 +200,16 @@ func (o forwarding) rules(ways []Way, guests []netip.Prefix) string {
 		fmt.Fprintf(&through, "meta nfproto %s iifname @%s drop\n", f.nft, f.set())
 	}
 	var ports []string
-	for _, way := range ways {
-		ports = append(ports, strconv.Itoa(int(way.Port)))
+	for _, forward := range forwards {
+		ports = append(ports, strconv.Itoa(int(forward.Port)))
 		f := families[0]
-		if !f.has(way) {
+		if !f.has(forward) {
 			f = families[1]
 		}
 		fmt.Fprintf(&coming, "meta nfproto %s fib daddr type local tcp dport %d tcp option mptcp subtype 1 dnat %s to %v\n",
-			f.nft, way.Port, f.ip, way.To) // subtype 1: MP_JOIN (RFC 8684, section 3.2)
+			f.nft, forward.Port, f.ip, forward.To) // subtype 1: MP_JOIN (RFC 8684, section 3.2)
 		fmt.Fprintf(&going, "%s daddr %v tcp dport %d ct original proto-dst %d masquerade\n",
-			f.ip, way.To.Addr(), way.To.Port(), way.Port)
+			f.ip, forward.To.Addr(), forward.To.Port(), forward.Port)
 	}
 	joins.WriteString(each.String() + "drop\n")
 	together := fmt.Sprintf("limit rate %d/second burst %d packets accept\ndrop\n", unknownRate, unknownBurst)
@@ -242,7 +242,7 @@ var families = []family{
 	{1, "ip6", "ipv6", "ipv6/conf/%s/force_forwarding", "one device alone forwards IPv6 since Linux 6.17: this kernel is older", "ffff:ffff:ffff:ffff::", 64},
 }
 
-func (f family) has(way Way) bool { return way.To.Addr().Is6() == (f.index == 1) }
+func (f family) has(forward PortForward) bool { return forward.To.Addr().Is6() == (f.index == 1) }
 
 func (f family) set() string { return "opened_" + f.nft }
 

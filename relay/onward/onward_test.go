@@ -50,18 +50,18 @@ func TestOnwardForwardsOnlySubflows(t *testing.T) {
 	gateway, relay, other := corner(t)
 	ports := map[string]uint16{"10.0.2.2": 5004, "fd02::2": 5006}
 	echo := other.Echo("[::]:4433")
-	var ways []Way
+	var forwards []PortForward
 	for address, port := range ports {
-		ways = append(ways, Way{port, netip.AddrPortFrom(netip.MustParseAddr(address), echo.Port())})
+		forwards = append(forwards, PortForward{port, netip.AddrPortFrom(netip.MustParseAddr(address), echo.Port())})
 	}
 	gateway.Sysctl("mptcp/pm_type", "1") // the test itself opens the subflow
 	before := relay.Run("sysctl", "-a", "-r", "forwarding")
-	var place *Place
+	var forwarder *Forwarder
 	relay.Do(func() (err error) {
-		if place, err = Claim(); err != nil {
+		if forwarder, err = Claim(); err != nil {
 			return err
 		}
-		return errors.Join(place.Lead(ways), place.Lead(ways)) // idempotent
+		return errors.Join(forwarder.Replace(forwards), forwarder.Replace(forwards)) // idempotent
 	})
 	if released(t, relay) {
 		t.Fatal("what is of a process that lives is taken away")
@@ -107,16 +107,16 @@ func TestOnwardForwardsOnlySubflows(t *testing.T) {
 			t.Fatalf("it left %s", left)
 		}
 	}
-	place.name.Close() // as if the process were killed
+	forwarder.lock.Close() // as if the process were killed
 	if !released(t, relay) || released(t, relay) {
 		t.Fatal("what a killed process left is not taken away once")
 	}
 	expectNothing()
 	relay.Do(func() (err error) {
-		if place, err = Claim(); err != nil {
+		if forwarder, err = Claim(); err != nil {
 			return err
 		}
-		return errors.Join(place.Lead(ways), place.Close())
+		return errors.Join(forwarder.Replace(forwards), forwarder.Close())
 	})
 	expectNothing()
 }
@@ -128,13 +128,13 @@ func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 	other.Run("ip", "route", "add", "10.0.1.0/24", "via", "10.0.2.1")
 	before := relay.Run("sysctl", "-a", "-r", "forwarding")
 	echo := other.Echo("[::]:4433")
-	ways := []Way{{5004, netip.AddrPortFrom(netip.MustParseAddr("10.0.2.2"), echo.Port())}}
-	var place *Place
+	forwards := []PortForward{{5004, netip.AddrPortFrom(netip.MustParseAddr("10.0.2.2"), echo.Port())}}
+	var forwarder *Forwarder
 	relay.Do(func() (err error) {
-		if place, err = Claim(); err != nil {
+		if forwarder, err = Claim(); err != nil {
 			return err
 		}
-		return place.Lead(ways)
+		return forwarder.Replace(forwards)
 	})
 	table := relay.Run("nft", "list", "ruleset")
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 				os.Setenv("PATH", "/nowhere")
 			}
 			relay.Do(func() error {
-				if lost, err := place.Tend(); !lost || (err != nil) != c.broken {
+				if lost, err := forwarder.Tend(); !lost || (err != nil) != c.broken {
 					t.Errorf("lost: %v, %v", lost, err)
 				}
 				return nil
@@ -166,12 +166,13 @@ func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 			}
 		})
 	}
-	relay.Do(func() error { return place.Lead(ways) }) // as the agent retries each second
+	// The agent retries a failed Replace each second. The retry must restore the flushed table.
+	relay.Do(func() error { return forwarder.Replace(forwards) })
 	if again := relay.Run("nft", "list", "ruleset"); again != table {
 		t.Errorf("%s, expected %s", again, table)
 	}
 	relay.Run("nft", "flush", "ruleset")
-	place.name.Close() // as if the process were killed
+	forwarder.lock.Close() // as if the process were killed
 	if !released(t, relay) || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
 		t.Error("devices forward on for nobody")
 	}
@@ -191,12 +192,12 @@ func TestAdmitLimitsSubflowsOfUnknownNetworks(t *testing.T) {
 		return packets
 	}
 	came := func() int { return counted("came") }
-	var place *Place
+	var forwarder *Forwarder
 	relay.Do(func() (err error) {
-		if place, err = Claim(); err != nil {
+		if forwarder, err = Claim(); err != nil {
 			return err
 		}
-		return place.Lead([]Way{{5004, netip.MustParseAddrPort("10.0.2.2:4433")}})
+		return forwarder.Replace([]PortForward{{5004, netip.MustParseAddrPort("10.0.2.2:4433")}})
 	})
 	const joins = 200
 	began := time.Now()
@@ -208,14 +209,14 @@ func TestAdmitLimitsSubflowsOfUnknownNetworks(t *testing.T) {
 	if n > most {
 		t.Errorf("%d of %d subflows from one unknown network started, expected at most %d", n, joins, most)
 	}
-	relay.Do(func() error { return place.Admit([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}) })
+	relay.Do(func() error { return forwarder.Admit([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}) })
 	before := came()
 	join(gateway, "10.0.1.1", 20_000, joins)
 	eventually(t, "all subflows of a gateway begin", func() bool { return came()-before >= joins })
 	if n := came() - before; n != joins {
 		t.Errorf("%d subflows of a gateway begin, expected %d", n, joins)
 	}
-	relay.Do(place.Close)
+	relay.Do(forwarder.Close)
 }
 
 func eventually(t *testing.T, what string, so func() bool) {

@@ -40,16 +40,16 @@ func AsTerminal(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*n
 
 // Locals are addresses of this host that speak for a terminal, the best first.
 type Locals struct {
-	Within func(context.Context, func() error) error // runs work in their network namespace
+	Within func(context.Context, func() error) error // runs work in the network namespace that has the addresses
 
-	are atomic.Pointer[[]netip.Addr]
+	current atomic.Pointer[[]netip.Addr]
 }
 
 // Set replaces the addresses for new connections.
-func (l *Locals) Set(locals []netip.Addr) { l.are.Store(&locals) }
+func (l *Locals) Set(locals []netip.Addr) { l.current.Store(&locals) }
 
 // All returns the addresses of both families.
-func (l *Locals) All() []netip.Addr { return *l.are.Load() }
+func (l *Locals) All() []netip.Addr { return *l.current.Load() }
 
 // Of returns the addresses of a destination's family.
 func (l *Locals) Of(to netip.Addr) []netip.Addr {

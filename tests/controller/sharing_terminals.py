@@ -54,11 +54,13 @@ class AccessPointModel:
     ruling: Ruling | None = None
     sharers: dict[str, Sharer] = field(default_factory=dict)
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
-    rides: dict[str, str] = field(default_factory=dict)  # uplink by terminal, wifi by default
+    uplink_of: dict[str, str] = field(default_factory=dict)  # uplink by terminal, wifi by default
 
     def on_event(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
-        before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
-        self.sharers[terminal] = sharers.after_report(before, terminal, {terminal}, flows, self.now, rides=rides)
+        before, uplinks_key = self.sharers.get(terminal), self.uplink_of.get(terminal, "wifi")
+        self.sharers[terminal] = sharers.after_report(
+            before, terminal, {terminal}, flows, self.now, uplinks_key=uplinks_key
+        )
         return self.sharers[terminal]
 
     def passes(self, streams: Mapping[str, Sequence[TcpStream]], reports: int = 3) -> Ruling:

@@ -61,7 +61,7 @@ def send(machine: Machine, own: tuple[str, int], other: tuple[str, int]) -> None
     machine.run("python3", "-c", SEND, own[0], str(own[1]), other[0], str(other[1]), str(DATAGRAMS))
 
 
-def ridden(home: GatewayLab, port: int, *expected: str) -> None:
+def assert_carried_by(home: GatewayLab, port: int, *expected: str) -> None:
     """Send datagrams to the server's port and from it. Each uplink must carry all, or almost none."""
     client, server = home.net.machine("client"), home.net.machine("server")
     for direction, go in enumerate(
@@ -83,9 +83,9 @@ def ridden(home: GatewayLab, port: int, *expected: str) -> None:
 
 
 def test_a_bicast_class_uses_both_uplinks_a_single_class_one(classed: GatewayLab) -> None:
-    ridden(classed, CALL, "wifi", "lte")
-    ridden(classed, BACKUP, "wifi")
-    ridden(classed, CALL + 100, "wifi")
+    assert_carried_by(classed, CALL, "wifi", "lte")
+    assert_carried_by(classed, BACKUP, "wifi")
+    assert_carried_by(classed, CALL + 100, "wifi")
 
 
 def test_a_class_override_changes_only_groups_at_both_sites(classed: GatewayLab) -> None:
@@ -97,8 +97,8 @@ def test_a_class_override_changes_only_groups_at_both_sites(classed: GatewayLab)
             snoop.settled()
             assert snoop.modifications(since).keys() == {"OFPT_GROUP_MOD"}
     assert " bicast, voip: single*, backup-job: single " in run("./bicast", "status").stdout
-    ridden(classed, CALL, "wifi")
+    assert_carried_by(classed, CALL, "wifi")
     said = run("./bicast", "mode", "all/voip", "file").stdout
     assert said == "client/voip follows gateway.yaml: mode bicast\n"
     classed.await_in_force()
-    ridden(classed, CALL, "wifi", "lte")
+    assert_carried_by(classed, CALL, "wifi", "lte")

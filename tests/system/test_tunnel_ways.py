@@ -106,16 +106,19 @@ def test_a_dead_tunnel_is_an_alarm_and_left_without_loss(tunnelled: TunnelLab) -
             way.set(loss_percent=100)
         try:
             until(lambda: not any(tunnelled.tunnel(site, "wifi")["up"] for site in SITES), "both sites have noticed")
-            until(lambda: not rides(BRIDGE, "tn-wifi") and not rides(FAR, "tf-wifi"), "nothing is sent there any more")
+            until(
+                lambda: not outputs_to(BRIDGE, "tn-wifi") and not outputs_to(FAR, "tf-wifi"),
+                "nothing is sent there any more",
+            )
             assert re.search(r"^! home: wifi: its tunnel is down: ", run("./bicast", "status").stdout, re.MULTILINE)
         finally:
             for way in (wifi.forward, wifi.backward):
                 way.set(loss_percent=0)
         until(lambda: all(tunnelled.tunnel(site, "wifi")["up"] for site in SITES), "it stands again")
-        until(lambda: rides(BRIDGE, "tn-wifi") and rides(FAR, "tf-wifi"), "it is used again")
+        until(lambda: outputs_to(BRIDGE, "tn-wifi") and outputs_to(FAR, "tf-wifi"), "it is used again")
     assert_each_once(answers())
     assert pinged(tunnelled, CLIENT) == (PINGS, 0)
 
 
-def rides(bridge: str, port: str) -> bool:
+def outputs_to(bridge: str, port: str) -> bool:
     return any(f'output:"{port}"' in group for group in groups(bridge))

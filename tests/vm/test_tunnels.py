@@ -9,4 +9,5 @@ from tests.system.tunnelled import TunnelLab
 
 @pytest.fixture(scope="module")
 def tunnelled(natted: TunnelLab) -> TunnelLab:
+    """Override the fixture of tests/system: the same tests run in the lab of the virtual machine."""
     return natted

@@ -95,7 +95,7 @@ func (d *authenticator) judgeOpening(now time.Duration, from netip.AddrPort, b [
 		d.counters.Strangers++
 		return verdict{}
 	}
-	fresh := d.tickets.News(k.ticket)
+	fresh := d.tickets.Advance(k.ticket)
 	inUse := d.session != 0 && now-d.heard < occupied
 	again := inUse && k.session == d.session && from == d.peer
 	switch {
@@ -107,7 +107,7 @@ func (d *authenticator) judgeOpening(now time.Duration, from netip.AddrPort, b [
 		d.session, d.peer, d.heard, d.seen = k.session, from, now, admission.Once{}
 		d.proof.Void()
 		return verdict{answers: true, to: request{head: head{session: k.session}}}
-	case !d.tickets.May(now, fresh):
+	case !d.tickets.Allow(now, fresh):
 		d.counters.Refused++
 	case again: // our answer was lost
 		return verdict{answers: true, to: request{head: head{session: k.session}}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traceroute measures round trips to destinations and finds the routers on the way. It sends ICMP echoes, some with a
+// Package traceroute measures round trips to destinations and finds the routers on the path. It sends ICMP echoes, some with a
 // low TTL, and TCP SYNs where no echo returns. Packets follow this host's routes, so a gateway's path to the Internet may
 // differ from that of an uplink.
 //
@@ -32,7 +32,7 @@ type tracer struct {
 
 // trace is the measurement of one destination.
 type trace struct {
-	*way
+	*measurement
 	socket  *socket // nil if it could not be opened
 	failure error   // why the socket could not be opened or could not send
 	syns    []synProbe
@@ -58,7 +58,7 @@ func Walk(ctx context.Context, within func(func() error) error, to []To) []Way {
 func (w *tracer) begin(to []To) {
 	began := w.now()
 	for _, each := range to {
-		l := &trace{way: newWay(each, began)}
+		l := &trace{measurement: newMeasurement(each, began)}
 		l.failure = w.within(func() (err error) {
 			l.socket, err = open(each.Address)
 			return err
@@ -160,11 +160,11 @@ func (w *tracer) put(l *trace, number int) error {
 
 // found reports a local failure if that explains why nothing was measured.
 func (l *trace) found() Way {
-	way := l.way.found()
-	if way.Reason != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
+	measurement := l.measurement.found()
+	if measurement.Reason != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
 		return Way{Reason: "cannot send packets there: " + l.failure.Error()}
 	}
-	return way
+	return measurement
 }
 
 func (w *tracer) close() {

@@ -174,7 +174,7 @@ class AgentSession:
 
     def _write(self, word: pb.FromController) -> asyncio.Future[None]:
         writing = asyncio.ensure_future(self._stream.write(word))
-        writing.add_done_callback(_seen)  # also if the waiting task was cancelled
+        writing.add_done_callback(_retrieve_exception)  # a cancelled waiter would not retrieve it
         return writing
 
     async def _listen(self, role: Role) -> NoReturn:
@@ -280,8 +280,8 @@ class Pace:
             await asyncio.sleep(-self._left / self._per_s)
 
 
-def _seen(saying: asyncio.Future[None]) -> None:
-    """The stream's reader reports the broken connection."""
+def _retrieve_exception(saying: asyncio.Future[None]) -> None:
+    """Retrieve a write's exception, which asyncio would log. The stream's reader reports the broken connection."""
     if not saying.cancelled():
         saying.exception()
 

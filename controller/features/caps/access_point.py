@@ -113,18 +113,18 @@ class AccessPointState:
         period_s: float,
         now: float,
         cut: bool = False,
-        rides: str = "",
+        uplinks_key: str = "",
     ) -> None:
-        """A new reporter counts from another start and may see another host.
+        """Record a report about a terminal. `reporter`: its own agent; None: the gateway's agent.
 
-        `reporter`: the terminal's own agent; None: the gateway's. `cut`: the report had more flows. `rides`: the
-        terminal's uplinks.
+        A new reporter counts from another start and may see another host, so earlier round trips are forgotten.
+        `cut`: the report had more flows. `uplinks_key`: the uplinks that carry the terminal's packets.
         """
         before, name = self._sharers.get(terminal.name), reporter or ""
         if before is not None and before.reporter != name:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
         addresses = {str(at.address) for at in terminal.own}
-        sharer = sharers.after_report(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
+        sharer = sharers.after_report(before, terminal.name, addresses, tuple(flows), now, period_s, cut, uplinks_key)
         self._sharers[terminal.name] = replace(sharer, reporter=name)
         self._stale = True
 

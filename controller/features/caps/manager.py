@@ -44,16 +44,17 @@ class CapsManager:
         config: Config,
         tickets: Tickets,
         speaks_for: Callable[[int], tuple[str, ...]],
-        rides: Callable[[str], str],
+        uplinks_key: Callable[[str], str],
         often: Callable[[int], bool],
         probed: Probed,
     ) -> None:
         """The callbacks read other features.
 
-        `speaks_for`: terminals by session. `rides`: a terminal's uplinks. `often`: another feature needs frequent
-        reports.
+        `speaks_for` returns the terminals that the agent of a session speaks for. `uplinks_key` returns a key of the
+        uplinks that carry a terminal's packets. `often` returns whether another feature needs frequent reports,
+        `probed` the rate of an access point by packet trains.
         """
-        self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
+        self._tickets, self._speaks_for, self._uplinks_key, self._often = tickets, speaks_for, uplinks_key, often
         self._probed = probed
         self._here: dict[int, CapHolder] = {}  # by session
         self._access_points: dict[tuple[str, str], AccessPointState] = {}  # by site and access point, with a rule
@@ -129,7 +130,7 @@ class CapsManager:
             if state.meter is not None:
                 state.meter.count_by_agent(name, theirs, event.interval_ms / 1000, now)
             state.on_report(
-                state.terminals[name], theirs, holder.name, holder.period_s, now, event.cut, self._rides(name)
+                state.terminals[name], theirs, holder.name, holder.period_s, now, event.cut, self._uplinks_key(name)
             )
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
@@ -157,7 +158,9 @@ class CapsManager:
                     state.meter.count_by_gateway(terminal.name, theirs, event.interval_ms / 1000, now)
                 itself = own.get(terminal.name)
                 if itself is None or not itself.sees or not itself.reports_recently(now):
-                    state.on_report(terminal, theirs, None, holder.period_s, now, rides=self._rides(terminal.name))
+                    state.on_report(
+                        terminal, theirs, None, holder.period_s, now, uplinks_key=self._uplinks_key(terminal.name)
+                    )
 
     def _resulted(self, holder: CapHolder, event: Resulted, now: float) -> None:
         refused = holder.refused

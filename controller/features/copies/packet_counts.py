@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from controller.model.config import Site
 from controller.model.known import without
-from controller.policy.paths.uplinks import AddressOwner, rides_none
+from controller.policy.paths.uplinks import AddressOwner, uses_no_uplink
 from controller.program.program import FlowKey, Group, GroupKind, Installed, ToGroup
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
@@ -38,7 +38,7 @@ class Downloads:
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):
             home = homes.get(subflow.local_address)
-            if home is None or rides_none(home, subflow.remote_address):
+            if home is None or uses_no_uplink(home, subflow.remote_address):
                 continue
             key = subflow.key
             seen[key] = subflow.bytes_received
@@ -104,8 +104,8 @@ class TrafficReport:
     """The packet counts of one report about a terminal."""
 
     at: float
-    evidence: int  # packets whose loss it would show
-    explained: int  # of the terminal's packets
+    evidence: int  # packets that the report covers: it would show their loss
+    explained: int  # packets from the terminal that the report accounts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class UnreportedPackets:
     """Packets of a terminal that no agent reports."""
 
     packets: int
-    sent: int  # by the terminal
+    sent: int  # all packets that the terminal sent within `over_s`
     over_s: float
 
     @property

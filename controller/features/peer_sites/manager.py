@@ -23,8 +23,8 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, El
 log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
-Dead = dict[str, SilentUplink] | None  # by uplink; None: no end watches them
-BELIEVED_S = 10.0  # until agents reconnect: they eliminate without the controller
+SilentUplinks = dict[str, SilentUplink] | None  # by uplink; None: neither end watches the uplinks
+BELIEVED_S = 10.0  # after a start the stored state counts until agents reconnect: they eliminate without the controller
 
 
 class PeerSites:
@@ -35,9 +35,9 @@ class PeerSites:
         self.tunnels = SiteTunnels(tickets)
         self._silence = Silence()
         self._unidentified: dict[str, arrivals.UnidentifiedWindows] = {}  # by site
-        self._silent: dict[str, Dead] = {}  # by site, as last returned
+        self._silent: dict[str, SilentUplinks] = {}  # by site, as silence_changed() last yielded
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
-        self._out: dict[str, frozenset[str]] = {}  # by site, as last returned
+        self._out: dict[str, frozenset[str]] = {}  # by site: uplinks without copies, as screens() last yielded
         self._stored, self._stored_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
@@ -113,8 +113,8 @@ class PeerSites:
             for name, why in reports(end).items()
         }
 
-    def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
-        """Yield sites whose silent uplinks changed since the last call.
+    def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, SilentUplinks]]:
+        """Yield the sites whose set of silent uplinks changed at either end since the last call.
 
         None: neither end watches. `seen` returns the uplinks that an end's switch found dead.
         """
@@ -165,7 +165,7 @@ class PeerSites:
                 each.ordered(order, directive, now)
                 yield Direct(each.session, directive, order)
 
-    # Sites
+    # Elimination by site
 
     def changed(self, now: float) -> bool:
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
@@ -175,7 +175,8 @@ class PeerSites:
         before, self.once = self.once, once
         return once != before
 
-    def is_one(self, site: Site) -> bool:
+    def may_eliminate(self, site: Site) -> bool:
+        """Return whether copies can arrive at the site: it has a peer site and several uplinks."""
         return site.name in self._orders
 
     def as_copied(self, site: Site) -> Site:

@@ -23,7 +23,7 @@ from controller.policy.bandwidth.rates import (
     Unknown,
     fused,
 )
-from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, rides_none
+from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
 # probe_evaluation.py runs the estimation outside the core's thread
@@ -117,7 +117,7 @@ class DeliveryRates:
 
 def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, AddressOwner], way_of: WayOf) -> _Where | None:
     home = homes.get(subflow.local_address if at_terminal else subflow.remote_address)
-    if home is None or (at_terminal and rides_none(home, subflow.remote_address)):
+    if home is None or (at_terminal and uses_no_uplink(home, subflow.remote_address)):
         return None
     way = way_of(home)
     if way.leaves is Leaves.BY_ACTIVE:

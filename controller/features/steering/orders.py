@@ -86,9 +86,9 @@ class Orders:
         """Restore the original flags. An earlier run may have changed unreported ones."""
         for agent in steered.agents.values():
             found = steered.found(agent)
-            if agent.unable or not (found.ours or (agent.name in choice.movers and not found.known)):
+            if agent.unable or not (found.ours or (agent.name in choice.movers and not found.reported_flags)):
                 continue
-            untold = [name for name in steered.found_backup(agent) if name not in found.known]
+            untold = [name for name in steered.found_backup(agent) if name not in found.reported_flags]
             if untold:
                 names = " and ".join(untold)
                 entry.reason += f"; {names} stays backup at {agent.name}: its earlier flag is not known"

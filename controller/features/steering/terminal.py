@@ -40,7 +40,8 @@ class OriginalBackupFlags:
         self._heeds_from = 0.0
 
     @property
-    def known(self) -> dict[str, bool]:
+    def reported_flags(self) -> dict[str, bool]:
+        """Return the original flags from reports, by uplink: whether it is backup."""
         return {**self._last, **self._before}
 
     def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
@@ -48,7 +49,7 @@ class OriginalBackupFlags:
         if self.ours or now < self._heeds_from:
             return
         flags = _flags(standing)
-        if chosen is not None and not self.known and any(flags.values()) and not flags.get(chosen):
+        if chosen is not None and not self.reported_flags and any(flags.values()) and not flags.get(chosen):
             self.ours = True
             return
         self._before |= self._last
@@ -62,7 +63,7 @@ class OriginalBackupFlags:
 
         Only the owner may allow the cost. A server has none.
         """
-        names, known = list(uplinks), self.known
+        names, known = list(uplinks), self.reported_flags
         found = [name for name in names if known.get(name, at_terminal and name != default)]
         if len(found) < len(names):
             return tuple(found)

@@ -26,16 +26,16 @@ from controller.policy.caps.sharers import Sharer
 from controller.policy.caps.terminal_cap import TerminalCap
 from controller.policy.caps.windows import SEGMENT_US
 
-LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # fewer deliveries count as idle
-QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # shortest * factor + µs
-QUEUED_SEGMENTS = 20  # without used-up caps: a call's late packets are no queue
-MOSTLY = 0.75  # share of deliveries in the queue
-USED = 0.8  # of the cap: held by it
-LONGER = 1.1  # growth of round trips
-MORE, LESS = 1.02, 0.95  # of the figure: no change between
-FIRST_STEP, MOST_STEP = 0.1, 0.5  # of a trial
-WIDEST_STEP = 4.0  # if smaller steps add no whole segment
-SETTLES_S = 1.0  # until caps are in force, plus two round trips
+LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # range of a capacity; fewer deliveries count as idle
+QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above shortest * factor + µs counts as queued
+QUEUED_SEGMENTS = 20  # in the queue, if no cap is used up: a call's few late packets are no queue
+QUEUED_SHARE = 0.75  # above this share of deliveries from terminals with queued packets, the access point has a queue
+CAP_LIMITED_SHARE = 0.8  # above this share of the rate that its caps allow, a terminal uses its caps up
+LONGER_RTT_FACTOR = 1.1  # round trips above this multiple of those before a trial are longer
+MORE, LESS = 1.02, 0.95  # deliveries between these multiples of the figure leave it unchanged
+FIRST_STEP, MOST_STEP = 0.1, 0.5  # share by which a trial allows more
+WIDEST_STEP = 4.0  # limit of a trial's share if smaller ones add no whole segment for any terminal
+SETTLES_S = 1.0  # until new caps are in force, plus two round trips
 RESTS_S, MOST_RESTS_S = 10.0, 80.0  # between trials; doubles after a useless lowering
 KEPT_S = 300.0  # without confirmation
 
@@ -64,8 +64,8 @@ class Use:
         return self.bps * max(0, self.rtt_us - self.shortest_us) / SEGMENT_US
 
     @property
-    def is_held(self) -> bool:
-        return self.granted_bps is not None and self.bps >= USED * self.granted_bps
+    def is_cap_limited(self) -> bool:
+        return self.granted_bps is not None and self.bps >= CAP_LIMITED_SHARE * self.granted_bps
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ class AirRate:
         return replace(self, bps=bps, trial=None, queued_since=None, low_since=None, active=0)
 
     def _looked(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
-        queued = sum(use.bps for use in uses if use.waits) >= MOSTLY * delivered_bps
+        queued = sum(use.bps for use in uses if use.waits) >= QUEUED_SHARE * delivered_bps
         low = self.bps is not None and self.trial is None and delivered_bps < LESS * self.bps
-        full = queued and (_held_bps(uses) >= delivered_bps / 2 or _waiting(uses) >= QUEUED_SEGMENTS)
+        full = queued and (_cap_limited_bps(uses) >= delivered_bps / 2 or _waiting(uses) >= QUEUED_SEGMENTS)
         return replace(
             self,
             queued_since=(now if self.queued_since is None else self.queued_since) if queued else None,
@@ -179,8 +179,8 @@ class AirRate:
             rate = self._confirmed(self.bps, delivered_bps, now)
         if self.low_since is not None and now - self.low_since >= OVER_S and now >= self.lowers_at:
             return rate._begun(delivered_bps / self.bps - 1, uses, now)
-        if now >= self.tries_at and _held_bps(uses) >= delivered_bps / 2:
-            return rate._begun(FIRST_STEP, [use for use in uses if use.is_held], now)
+        if now >= self.tries_at and _cap_limited_bps(uses) >= delivered_bps / 2:
+            return rate._begun(FIRST_STEP, [use for use in uses if use.is_cap_limited], now)
         return rate
 
     def _begun(self, part: float, uses: Collection[Use], now: float) -> AirRate:
@@ -197,7 +197,8 @@ class AirRate:
         came = sum(use.bps for use in uses) / trial.before_bps if trial.before_bps else 0.0
         followed = came - 1 >= trial.allowed(uses) / 2
         if trial.part < 0:
-            slower = _rtt_us(uses) > LONGER * trial.rtt_us  # fewer segments in flight: the air is slower
+            # With fewer segments in flight, longer round trips mean that the air itself is slower.
+            slower = _rtt_us(uses) > LONGER_RTT_FACTOR * trial.rtt_us
             return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
         rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
@@ -219,8 +220,8 @@ class AirRate:
         return replace(self, bps=bps, trial=None, rests_s=rests_s, lowers_at=now + self.rests_s, probed=False)
 
 
-def _held_bps(uses: Collection[Use]) -> float:
-    return sum(use.bps for use in uses if use.is_held)
+def _cap_limited_bps(uses: Collection[Use]) -> float:
+    return sum(use.bps for use in uses if use.is_cap_limited)
 
 
 def _rtt_us(uses: Collection[Use]) -> float:

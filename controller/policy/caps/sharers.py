@@ -124,11 +124,11 @@ class Sharer:
     doubts: Doubts = field(default_factory=Doubts)
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
     bytes_sent: Mapping[TcpFlowKey, int] = field(default_factory=dict)
-    quiet_bytes: Mapping[TcpFlowKey, int] = field(default_factory=dict)  # missing in the last report
-    rides: str = ""  # key of its uplinks
-    rides_since: float = float("-inf")
-    older: frozenset[TcpFlowKey] = frozenset()  # from before `rides_since`
-    reporter: str = ""  # empty: its gateway
+    quiet_bytes: Mapping[TcpFlowKey, int] = field(default_factory=dict)  # of connections missing in the last report
+    uplinks_key: str = ""  # key of the uplinks of its packets
+    uplinks_since: float = float("-inf")
+    older: frozenset[TcpFlowKey] = frozenset()  # connections that began before `uplinks_since`
+    reporter: str = ""  # the agent that reports it, perhaps with other terminals; empty: its gateway
 
     @property
     def witness(self) -> str:
@@ -166,18 +166,18 @@ def after_report(
     now: float,
     period_s: float = PERIOD_S,
     cut: bool = False,
-    rides: str = "",
+    uplinks_key: str = "",
 ) -> Sharer:
-    """A first report, also after a silence, only starts the counters.
+    """Return the terminal's state after a report.
 
-    `addresses` are the terminal's own; flows between them use no air. `cut`: the report had more flows. `rides` is the
-    key of its uplinks.
+    `addresses` are the terminal's own; flows between them use no air. `cut`: the report had more flows than these.
+    `uplinks_key` is the key of its uplinks. A first report, also after a silence, only starts the counters.
     """
     flows = [flow for flow in flows if flow.other_address not in addresses]
-    before = before or Sharer(terminal, float("-inf"), rides=rides)
-    if rides != before.rides:
+    before = before or Sharer(terminal, float("-inf"), uplinks_key=uplinks_key)
+    if uplinks_key != before.uplinks_key:
         from_before = frozenset(before.bytes_sent.keys() | before.quiet_bytes.keys())
-        before = replace(before, rides=rides, rides_since=now, least={}, older=from_before)
+        before = replace(before, uplinks_key=uplinks_key, uplinks_since=now, least={}, older=from_before)
     begins = silent(before, now)
     doubtful: dict[str, int] = {}
     if cut or len(flows) > MOST_SUBFLOWS:
@@ -193,7 +193,7 @@ def after_report(
     of_connections: dict[ConnectionKey, list[TcpFlow]] = {}
     for flow in known.values():
         of_connections.setdefault(flow.connection, []).append(flow)
-    older = before.older if now - before.rides_since >= SETTLED_S else frozenset()
+    older = before.older if now - before.uplinks_since >= SETTLED_S else frozenset()
     connections = {
         key: _moving(None if begins else before.connections.get(key), each, more, now)
         for key, each in of_connections.items()
@@ -212,8 +212,8 @@ def after_report(
         connections,
         bytes_sent,
         _quiet(before, bytes_sent),
-        rides,
-        before.rides_since,
+        uplinks_key,
+        before.uplinks_since,
         before.older,
     )
 

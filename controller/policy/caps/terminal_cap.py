@@ -32,7 +32,9 @@ from controller.policy.caps.windows import (
 )
 from controller.policy.caps.witnesses import RttWitnesses
 
-MOST_PLACES = 3  # per sentence
+# The sentence that explains a terminal's windows
+
+MOST_PLACES = 3  # destinations in one sentence
 
 
 def account(
@@ -108,11 +110,11 @@ class TerminalCap:
     least_segments: int | None = None
     ratio: float | None = None  # largest round trip / shortest
     doubts: tuple[str, ...] = ()
-    doubted: int = 0  # since the start
-    bounded: int = 0  # round trips among them
-    bounding: frozenset[Pair] = frozenset()  # disbelieved now
-    shortest_us: Mapping[Pair, int] = field(default_factory=dict)
-    rides: str = ""  # key of its uplinks
+    doubted: int = 0  # disbelieved items since the start
+    bounded: int = 0  # disbelieved round trips among them
+    bounding: frozenset[Pair] = frozenset()  # pairs whose round trips are disbelieved now
+    shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # shortest round trips in use
+    uplinks_key: str = ""  # key of the uplinks of these windows
     # For each connection: the cap in segments without a release, and its round trip in microseconds
     on_their_way: tuple[tuple[int, int], ...] = ()
 
@@ -177,7 +179,9 @@ def _cap(
     release: Released | None,
 ) -> TerminalCap:
     old = before.caps.get(sharer.terminal)
-    known = _known(sharer, witnesses, old.shortest_us if old and old.rides == sharer.rides else {}, queue_us)
+    known = _known(
+        sharer, witnesses, old.shortest_us if old and old.uplinks_key == sharer.uplinks_key else {}, queue_us
+    )
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
     part = AirtimeShare(access_point, active, max(connections, 1))
@@ -208,7 +212,7 @@ def _cap(
         bounded=bounded,
         bounding=frozenset(known.bounded),
         shortest_us=known.shortest_us,
-        rides=sharer.rides,
+        uplinks_key=sharer.uplinks_key,
         on_their_way=_on_their_way(sharer, capped, known),
     )
 

@@ -56,7 +56,7 @@ class RttWitnesses:
             place.now.sort()
 
     def believed(self, sharer: Sharer, pair: Pair) -> Believed:
-        own_us, way = sharer.min_rtt_us(pair), (sharer.rides, pair[1])
+        own_us, way = sharer.min_rtt_us(pair), (sharer.uplinks_key, pair[1])
         place = self._places.get(way)
         if own_us is None or place is None:
             return Believed(own_us)
@@ -69,7 +69,7 @@ class RttWitnesses:
         return Believed(min(own_us, others.low_us) if self._began_in_queue(sharer, pair, own_us) else own_us)
 
     def _began_in_queue(self, sharer: Sharer, pair: Pair, own_us: int) -> bool:
-        way = (sharer.rides, pair[1])
+        way = (sharer.uplinks_key, pair[1])
         own_now = self._now[sharer.witness].get(way)
         others = _Others(self._places[way].now, None if own_now is None else (own_now, sharer.witness))
         return len(others) >= WITNESSES and own_us <= AS_LONG * others.lower_middle_us
@@ -112,7 +112,7 @@ def _shorter(known: dict[_Way, int], also: Mapping[_Way, int]) -> None:
 def _least(sharer: Sharer) -> Mapping[_Way, int]:
     least: dict[_Way, int] = {}
     for (_, other), one in sharer.least.items():
-        way = (sharer.rides, other)
+        way = (sharer.uplinks_key, other)
         least[way] = min(one.both_us, least.get(way, one.both_us))
     return least
 
@@ -121,7 +121,7 @@ def _now(sharer: Sharer) -> Mapping[_Way, int]:
     now: dict[_Way, int] = {}
     for path in chain.from_iterable(live.paths for live in sharer.live):
         if path.srtt_us is not None and path.moves:
-            way = (sharer.rides, path.pair[1])
+            way = (sharer.uplinks_key, path.pair[1])
             now[way] = min(path.srtt_us, now.get(way, path.srtt_us))
     return now
 

@@ -235,6 +235,9 @@ def _pause(watch: Watch, now: float) -> float:
     return min(first_s * 2.0 ** min(watch.relapses, 10), PAUSE_AT_MOST_S)
 
 
+# Reasons for `bicast why`
+
+
 def _share(counts: LossCounts) -> str:
     lost, late = min(max(counts.loss, 0.0), 1.0), min(counts.tail, 1.0)
     return f"{lost:.1%} of {counted(counts.packets, 'packets')} lost, {late:.1%} late"

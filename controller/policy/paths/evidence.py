@@ -22,7 +22,7 @@ from math import sqrt
 
 from controller.model.known import ONWARD_PORTS
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, rides_none
+from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest: BBR keeps that in flight
@@ -142,7 +142,7 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressO
     if home is None or not at_terminal:
         return home
     goes_on = home.by_relay and subflow.remote_port in ONWARD_PORTS
-    return None if goes_on or rides_none(home, subflow.remote_address) else home
+    return None if goes_on or uses_no_uplink(home, subflow.remote_address) else home
 
 
 def _seen(old: SubflowReading | None, subflow: Subflow, interval_ms: int) -> SubflowReading:

@@ -57,8 +57,11 @@ def way(site: Site, terminal: Terminal, wanted: Wanted) -> TerminalUplinks:
     return TerminalUplinks(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
 
 
-def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
-    """Return a key that changes with the uplinks. `usable` are up and get copies."""
+def uplinks_key(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
+    """Return a key of the uplinks that carry a terminal's packets: measurements under other keys do not apply.
+
+    `usable`: the uplinks that are up and get copies.
+    """
     found = way(site, terminal, wanted)
     if found.leaves is Leaves.BY_OWN:
         return "each over its own"
@@ -110,8 +113,8 @@ def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
     return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
 
 
-def rides_none(home: AddressOwner, remote: str) -> bool:
-    """TCP to `remote` stays inside, or is intercepted and the host connects."""
+def uses_no_uplink(home: AddressOwner, remote: str) -> bool:
+    """Return whether TCP to `remote` uses no uplink: it stays inside, or is intercepted and the host connects."""
     if _stays_inside(home.site, remote):
         return True
     return home.terminal.relayed and not home.by_relay and _is_taken(home.site, remote)

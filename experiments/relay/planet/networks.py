@@ -48,27 +48,29 @@ CARRIER_CITIES = (
     "madrid", "lisbon", "stockholm", "copenhagen", "warsaw", "athens", "tokyo", "osaka", "seoul", "shanghai",
     "hong-kong", "taipei", "singapore", "manila", "bangkok", "mumbai",
 )  # fmt: skip
-CARRIER_CITY_SHARE = 0.75  # of these, per carrier
+CARRIER_CITY_SHARE = 0.75  # probability that a carrier serves a city
 CABLES = {
     "carrier-1": (("new-york", "london"), ("washington", "paris"), ("seattle", "tokyo"), ("los-angeles", "hong-kong")),
     "carrier-2": (("new-york", "amsterdam"), ("boston", "london"), ("los-angeles", "tokyo"), ("stanford", "taipei")),
     "carrier-3": (("washington", "frankfurt"), ("miami", "madrid"), ("seattle", "seoul"), ("los-angeles", "singapore")),
 }
-PEERINGS = 6  # at most, between two carriers
+PEERINGS = 6  # two carriers exchange traffic in at most this many cities
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    to: str  # in the same network
+    to: str  # city of the other router, in the same network
     delay_ms: float  # one way, including queues
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    here: str  # the city in either network
-    there: str
-    delay_ms: float
+    """A link between two networks."""
+
+    here: str  # city of this network's router
+    there: str  # city of the neighbour network's router
+    delay_ms: float  # one way
 
 
 @dataclass(slots=True, eq=False)

@@ -94,7 +94,7 @@ class Routes:
         self._campuses = {host: self._campus(host) for host in hosts}
         self._chains = cache(lambda to: chains(self._networks.by_name, to))
         self._shortest_paths = cache(_shortest_paths)
-        self._passed = cache(lambda start, end: tuple(self._through(start, end)))
+        self._passed = cache(lambda start, end: tuple(self._routers_between(start, end)))
         self.way = cache(self._way)
 
     def rtt_ms(self, one: str, other: str) -> float:
@@ -125,7 +125,8 @@ class Routes:
             hops.append(Hop(f"{receiver} {n}", end.gateway, at_ms + behind_ms, behind_ms))
         return HostPath(tuple(hops), at_ms + end.delay_ms)
 
-    def _through(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
+    def _routers_between(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
+        """Yield each router from one place to another with its place, and the one-way delay of the line to it."""
         chain = self._chains(end.network)[start.network]
         city, arrival_ms = start.city, 0.0
         for name, following in zip(chain, (*chain[1:], ""), strict=True):

@@ -234,15 +234,14 @@ def test_agents_beyond_the_limit_are_refused(
 ) -> None:
     monkeypatch.setattr(agent_listener, "MOST", 1)
     fake_controller = build()
-    stream, _ = fake_controller.served(
-        fake_controller.enrolled("phone")
-    )  # the place of the join connection is free by now
+    # Only the stream counts towards the limit: enrolled() has ended its join connection.
+    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     laptop = fake_controller.enrolled("laptop")
     assert fake_controller.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
     assert "1 connections are open" in refused(fake_controller, log, "crowd")
     stream.close()
     fake_controller.closed()
-    while not served(fake_controller, laptop):  # until its place is free again
+    while not served(fake_controller, laptop):  # until the listener has removed the closed stream
         pass
 
 

@@ -19,7 +19,8 @@ OFF = {"mode": "off"}
 
 
 @pytest.fixture
-def outside(serving: Serving) -> Iterator[httpx.Client]:
+def bare_client(serving: Serving) -> Iterator[httpx.Client]:
+    """Yield a client that sends no token unless the test adds one."""
     with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
         yield client
 
@@ -28,30 +29,30 @@ def outside(serving: Serving) -> Iterator[httpx.Client]:
     "given", [None, "Bearer", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"]
 )
 def test_request_without_the_token_reads_and_changes_nothing(
-    outside: httpx.Client, fake_core: FakeCore, given: str | None
+    bare_client: httpx.Client, fake_core: FakeCore, given: str | None
 ) -> None:
     headers = [] if given is None else [(b"Authorization", given.encode("latin-1"))]
     for path in ("/api/v1/terminals", "/metrics", "/healthz", "/api/v1/openapi.json", "/nothing"):
-        answer = outside.get(path, headers=headers)
+        answer = bare_client.get(path, headers=headers)
         problem(answer, 401)
         assert answer.headers["www-authenticate"] == "Bearer"
-    problem(outside.put("/api/v1/mode", json=OFF, headers=headers), 401)
+    problem(bare_client.put("/api/v1/mode", json=OFF, headers=headers), 401)
     assert fake_core.snapshot is START
 
 
-def test_request_with_the_token_is_answered_under_any_host(outside: httpx.Client) -> None:
-    outside.headers = httpx.Headers({"Authorization": f"bearer {TOKEN}", "Host": "gateway.example"})
-    assert outside.get("/metrics").status_code == 200
-    assert outside.put("/api/v1/mode", json=OFF).json()["changed"]
-    assert outside.get("/api/v1/openapi.json").json()["security"] == [{"token": []}]
+def test_request_with_the_token_is_answered_under_any_host(bare_client: httpx.Client) -> None:
+    bare_client.headers = httpx.Headers({"Authorization": f"bearer {TOKEN}", "Host": "gateway.example"})
+    assert bare_client.get("/metrics").status_code == 200
+    assert bare_client.put("/api/v1/mode", json=OFF).json()["changed"]
+    assert bare_client.get("/api/v1/openapi.json").json()["security"] == [{"token": []}]
 
 
 def test_requests_without_the_token_are_limited_in_rate(
-    outside: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    bare_client: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 0)
     before = refusals(http)
-    answer = outside.get("/metrics")
+    answer = bare_client.get("/metrics")
     problem(answer, 429)
     assert answer.headers["retry-after"] == "1"
     assert refusals(http) == before + 1

@@ -316,7 +316,7 @@ def test_segments_to_a_far_host_do_not_count_as_a_near_queue() -> None:
 
 def test_terminals_on_another_uplink_are_no_witnesses() -> None:
     air = AccessPointModel()
-    air.rides = {address(2): "satellite"}
+    air.uplink_of = {address(2): "satellite"}
     others = {address(number): [TcpStream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
     cap = air.passes(others | {address(2): [TcpStream(rtt_us=300_000)]}).caps[address(2)]
     assert not cap.doubts and only_window(cap).most == share_segments(300_000, 3) + 1
@@ -329,7 +329,7 @@ def test_cap_rises_when_the_path_becomes_longer(srtt_us: int) -> None:
     """The kernel keeps reporting the shortest round trip that the connection ever had."""
     air = AccessPointModel()
     short = air.passes(equal(1, TcpStream(rtt_us=4000))).caps[ME].most_segments
-    air.rides = {ME: "lte"}
+    air.uplink_of = {ME: "lte"}
     for _ in range(2):
         cap = air.passes(equal(1, TcpStream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
         assert short and only_window(cap).most >= share_segments(0.9 * 60_000, 1) > 4 * short
@@ -341,7 +341,7 @@ def test_cap_stays_after_a_move_to_an_equally_long_uplink(terminals: int) -> Non
     air = AccessPointModel()
     before = air.passes(equal(terminals, TcpStream(rtt_us=4000))).caps
     standing_us = int(sum(cap.most_segments or 0 for cap in before.values()) * SEGMENT_US / BANDWIDTH_BPS)
-    air.rides = {address(number): "lte" for number in range(terminals)}
+    air.uplink_of = {address(number): "lte" for number in range(terminals)}
     after = air.passes(equal(terminals, TcpStream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
     assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
 

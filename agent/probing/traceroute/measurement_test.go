@@ -20,7 +20,7 @@ type network struct {
 	sent       int
 }
 
-// run runs a way in steps of 1 ms until it is over, and returns the duration.
+// run measures a destination on a simulated clock with steps of 1 ms. It returns the result and the simulated duration.
 func (n *network) run(t *testing.T, to To) (Way, time.Duration) {
 	t.Helper()
 	type answer struct {
@@ -30,7 +30,7 @@ func (n *network) run(t *testing.T, to To) (Way, time.Duration) {
 		from   netip.Addr
 	}
 	began := time.Hour
-	w, coming := newWay(to, began), []answer{}
+	w, coming := newMeasurement(to, began), []answer{}
 	now := began
 	for ; !w.over(now); now += time.Millisecond {
 		if now > began+3*time.Second {
@@ -90,17 +90,17 @@ func TestStateSendsOnlyInformativeProbes(t *testing.T) {
 		"nobody answers":       {network{hops: 3, silent: []int{1, 2}, deaf: true}, 0, nil, echoCount + 3*maxHops + synCount, all},
 	} {
 		t.Run(what, func(t *testing.T) {
-			way, took := c.run(t, far)
+			result, took := c.run(t, far)
 			var routers []int
-			for _, each := range way.Routers {
+			for _, each := range result.Routers {
 				last := 0
 				if each.Address.IsValid() {
 					last = int(each.Address.As4()[3])
 				}
 				routers = append(routers, last)
 			}
-			if way.RTT != c.rtt || (way.Reason == "") != (c.rtt != 0) || !slices.Equal(routers, c.routers) {
-				t.Errorf("%+v, expected %v by %v", way, c.rtt, c.routers)
+			if result.RTT != c.rtt || (result.Reason == "") != (c.rtt != 0) || !slices.Equal(routers, c.routers) {
+				t.Errorf("%+v, expected %v by %v", result, c.rtt, c.routers)
 			}
 			if c.network.sent > c.sent || took > c.within {
 				t.Errorf("%d were sent in %v, expected %d in %v at most", c.network.sent, took, c.sent, c.within)

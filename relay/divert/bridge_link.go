@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Ground connects this host and a bridge that has the terminals by veth pairs. One end of each pair is a port of the
+// BridgeLink connects this host and a bridge that has the terminals by veth pairs. One end of each pair is a port of the
 // bridge:
 //
 //	terminals ─ bridge ─ PORT ═ PORT-h           intercepted packets and the proxy's answers; others return here
 //	            bridge ─ uplink ═ uplink-h       what the proxy sends, from addresses of this host
 //
 // The bridge recognizes traffic by addresses alone.
-type Ground struct {
+type BridgeLink struct {
 	Port      string
 	Uplinks   []Uplink
 	Terminals []netip.Addr // behind the bridge
@@ -38,18 +38,18 @@ const (
 	// Answering is the mark of the proxy's packets to terminals, within our two bits.
 	Answering = 0x40000000
 
-	hostMAC          = "02:62:69:63:61:73" // of every host end; fixed, so that the bridge need not learn it
-	routeProtocol    = 202                 // protocol number of our routes and rules
-	terminalTable    = 45515               // routing table back to terminals; those of the uplinks follow
-	groundPriority   = "12"                // priority of the rules
-	fallback         = 45514 + 256         // routing table to terminals without another route
-	fallbackPriority = "32768"             // priority of its rule
+	hostMAC            = "02:62:69:63:61:73" // of every host end; fixed, so that the bridge need not learn it
+	routeProtocol      = 202                 // protocol number of our routes and rules
+	terminalTable      = 45515               // routing table back to terminals; those of the uplinks follow
+	bridgeLinkPriority = "12"                // the kernel applies these rules right after rulePriority, before the host's own
+	fallback           = 45514 + 256         // routing table to terminals without another route
+	fallbackPriority   = "32768"             // the kernel applies this rule last, after tables main (32766) and default (32767)
 
 	nextHop, nextHop6 = "192.0.0.8", "fe80::8" // RFC 7600: the next hop towards the bridge, an address that no host has
 )
 
 // Ends returns all ends at the host.
-func (g *Ground) Ends() []string {
+func (g *BridgeLink) Ends() []string {
 	all := []string{Host(g.Port)}
 	for _, uplink := range g.Uplinks {
 		all = append(all, Host(uplink.Port))
@@ -59,7 +59,7 @@ func (g *Ground) Ends() []string {
 
 // guardUplinks protects the uplink devices: strangers that send to the addresses which speak for terminals reach no
 // listener.
-func (g *Ground) guardUplinks(rule func(string)) {
+func (g *BridgeLink) guardUplinks(rule func(string)) {
 	var uplinks []string
 	for _, uplink := range g.Uplinks {
 		uplinks = append(uplinks, strconv.Quote(Host(uplink.Port)))
@@ -70,7 +70,7 @@ func (g *Ground) guardUplinks(rule func(string)) {
 
 // dropDuplicates handles bridges in userspace, where the kernel receives the ports' packets, too: it drops copies of
 // packets to the addresses that speak for terminals. Otherwise each answer would come twice, once on a wrong device.
-func (g *Ground) dropDuplicates(rule func(string)) {
+func (g *BridgeLink) dropDuplicates(rule func(string)) {
 	rule("chain aside {\ntype filter hook prerouting priority raw; policy accept;")
 	for _, uplink := range g.Uplinks {
 		for _, gateway := range uplink.Gateways {
@@ -82,7 +82,7 @@ func (g *Ground) dropDuplicates(rule func(string)) {
 }
 
 // markAnswers marks packets to terminals, also those that nft itself sends for others.
-func (g *Ground) markAnswers(rule func(string)) {
+func (g *BridgeLink) markAnswers(rule func(string)) {
 	rule("chain strangers {")
 	rule("meta l4proto tcp tcp flags & (syn|ack) == syn drop")
 	rule("meta l4proto { tcp, icmp, icmpv6 } accept")
@@ -96,7 +96,7 @@ func (g *Ground) markAnswers(rule func(string)) {
 }
 
 // forwardsIPv6 tells whether the host forwards IPv6 back that is not intercepted.
-func (g *Ground) forwardsIPv6() bool {
+func (g *BridgeLink) forwardsIPv6() bool {
 	if _, err := os.Stat(sysctl("ipv6", Host(g.Port), "force_forwarding")); err == nil {
 		return true
 	}
@@ -104,8 +104,8 @@ func (g *Ground) forwardsIPv6() bool {
 	return err == nil && strings.TrimSpace(string(all)) == "1"
 }
 
-// createGround creates the missing parts of a ground and removes what does not belong to it.
-func (d *Diversion) createGround(g *Ground) (made []string, err error) {
+// createBridgeLink creates the missing devices and routes, and removes devices of other bridge links.
+func (d *Diversion) createBridgeLink(g *BridgeLink) (made []string, err error) {
 	there, err := links()
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (d *Diversion) createGround(g *Ground) (made []string, err error) {
 }
 
 // fallbackRoutes returns `ip` lines with routes to terminals. Without a route nft cannot refuse their connections.
-func (g *Ground) fallbackRoutes(family string, before []netip.Addr) string {
+func (g *BridgeLink) fallbackRoutes(family string, before []netip.Addr) string {
 	var text strings.Builder
 	write := func(verb string, of, but []netip.Addr) {
 		for _, each := range of {
@@ -167,14 +167,14 @@ func bridge(family string) string {
 	return nextHop
 }
 
-func (g *Ground) six() bool {
+func (g *BridgeLink) six() bool {
 	return slices.ContainsFunc(g.Uplinks, func(u Uplink) bool {
 		return slices.ContainsFunc(u.Gateways, func(gateway netip.Prefix) bool { return gateway.Addr().Is6() })
 	})
 }
 
 // routes returns `ip` lines: packets from an uplink's addresses leave by that uplink or not at all.
-func (g *Ground) routes(family string) string {
+func (g *BridgeLink) routes(family string) string {
 	var text strings.Builder
 	write := func(format string, values ...any) {
 		fmt.Fprintf(&text, format+" protocol %d\n", append(values, routeProtocol)...)
@@ -182,8 +182,8 @@ func (g *Ground) routes(family string) string {
 	write("rule flush")
 	write("route flush table all")
 	write("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), terminalTable)
-	write("rule add fwmark %s lookup %d priority %s", fwmark(Answering), terminalTable, groundPriority)
-	write("rule add iif %s lookup %d priority %s", Host(g.Port), terminalTable, groundPriority)
+	write("rule add fwmark %s lookup %d priority %s", fwmark(Answering), terminalTable, bridgeLinkPriority)
+	write("rule add iif %s lookup %d priority %s", Host(g.Port), terminalTable, bridgeLinkPriority)
 	write("rule add lookup %d priority %s", fallback, fallbackPriority)
 	for i, uplink := range g.Uplinks {
 		for _, gateway := range uplink.Gateways {
@@ -194,7 +194,7 @@ func (g *Ground) routes(family string) string {
 			write("route add %v dev %s table %d", gateway.Masked(), Host(uplink.Port), own)
 			write("route add default via %v dev %s table %d", gateway.Addr(), Host(uplink.Port), own)
 			write("route add unreachable default metric 4278198272 table %d", own)
-			write("rule add from %v lookup %d priority %s", gateway.Masked(), own, groundPriority)
+			write("rule add from %v lookup %d priority %s", gateway.Masked(), own, bridgeLinkPriority)
 		}
 	}
 	return text.String()
@@ -208,7 +208,7 @@ func ports(uplinks []Uplink) (all []string) {
 }
 
 // String returns what the routes depend on.
-func (g *Ground) String() string {
+func (g *BridgeLink) String() string {
 	text := g.Port
 	for _, uplink := range g.Uplinks {
 		text += fmt.Sprint(" ", uplink.Port, uplink.Gateways)
@@ -216,8 +216,8 @@ func (g *Ground) String() string {
 	return text
 }
 
-// removeGround removes any ground.
-func removeGround() error {
+// removeBridgeLink removes the devices, rules and routes of every bridge link.
+func removeBridgeLink() error {
 	for _, family := range families(true) {
 		ip(family, "rule", "flush", "protocol", strconv.Itoa(routeProtocol))
 		ip(family, "route", "flush", "table", "all", "protocol", strconv.Itoa(routeProtocol))

@@ -23,21 +23,21 @@ const (
 	handBackTimeout = 2 * time.Second
 )
 
-// Holder keeps a guard running while it runs.
-type Holder struct {
+// GuardSupervisor runs the guard process of the path manager and replaces a guard that ends.
+type GuardSupervisor struct {
 	Command []string // of the guard, with the namespace in its arguments
 	Log     *slog.Logger
 	Changed func(held bool) // reports whether new connections are under the userspace path manager
 }
 
-// Run keeps a guard until the context ends, then waits until the path manager is restored.
-func (h Holder) Run(ctx context.Context) {
+// Run keeps a guard running until the context ends, then waits until the path manager is restored.
+func (s GuardSupervisor) Run(ctx context.Context) {
 	pause := replaceDelay
 	for ctx.Err() == nil {
-		held, err := h.runGuard(ctx)
-		h.Changed(false)
+		held, err := s.runGuard(ctx)
+		s.Changed(false)
 		if err != nil {
-			h.Log.Error("the guard of the path manager ended and will be replaced", "reason", err)
+			s.Log.Error("the guard of the path manager ended and will be replaced", "reason", err)
 		}
 		if held {
 			pause = replaceDelay
@@ -51,8 +51,8 @@ func (h Holder) Run(ctx context.Context) {
 }
 
 // runGuard runs one guard until it or the context ends.
-func (h Holder) runGuard(ctx context.Context) (held bool, err error) {
-	guard := exec.Command(h.Command[0], h.Command[1:]...)
+func (s GuardSupervisor) runGuard(ctx context.Context) (held bool, err error) {
+	guard := exec.Command(s.Command[0], s.Command[1:]...)
 	guard.Stderr = os.Stderr
 	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to our process group must not reach the guard
 	input, err := guard.StdinPipe()
@@ -81,9 +81,9 @@ func (h Holder) runGuard(ctx context.Context) (held bool, err error) {
 			if !open {
 				return held, cmp.Or(<-ended, errEnded)
 			}
-			h.Log.Info("message from the guard of the path manager", "says", word)
+			s.Log.Info("message from the guard of the path manager", "says", word)
 			if held = word == holding; held { // a waiting guard changes nothing: the previous agent's guard may be ending
-				h.Changed(true)
+				s.Changed(true)
 			}
 		case <-ctx.Done():
 			return held, handBack(input, words)

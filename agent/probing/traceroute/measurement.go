@@ -14,7 +14,7 @@ import (
 const (
 	echoCount = 5 // sent with the default TTL
 	maxHops   = 30
-	rounds    = 3 // of steps, for TTLs without an answer
+	rounds    = 3 // the tracer probes a TTL without an answer up to 3 times
 	synCount  = 3 // SYNs, if no echo was answered
 
 	echoEvery  = 50 * time.Millisecond
@@ -29,10 +29,10 @@ const (
 type To struct {
 	Address netip.Addr
 	Port    uint16 // for TCP SYNs if no echo is answered; 0: no SYNs
-	Routers bool   // whether to find the routers on the way
+	Routers bool   // whether to find the routers on the path
 }
 
-// Way is the result for one destination.
+// Way is the result for one destination: its round trip, and the routers on the path.
 type Way struct {
 	Reason     string        // why RTT is unknown, or ""
 	RTT        time.Duration // minimum; 0: unknown
@@ -73,8 +73,8 @@ const (
 	unreachable                // by any host
 )
 
-// way is the state of one destination. The caller passes the time and does all I/O.
-type way struct {
+// measurement is the running measurement of one destination. The caller passes the time and does all I/O.
+type measurement struct {
 	to              To
 	probes          []probe             // indexed by the probe's number
 	order           []int               // probe numbers by due time
@@ -84,11 +84,11 @@ type way struct {
 	unreachableFrom netip.Addr          // sender of the last unreachable report
 }
 
-// newWay schedules all probes from a start time.
-func newWay(to To, began time.Duration) *way {
-	w := &way{to: to, end: maxHops + 1}
+// newMeasurement schedules all probes from a start time.
+func newMeasurement(to To, began time.Duration) *measurement {
+	m := &measurement{to: to, end: maxHops + 1}
 	add := func(k kind, hops int, after time.Duration) {
-		w.probes = append(w.probes, probe{kind: k, hops: hops, due: began + after})
+		m.probes = append(m.probes, probe{kind: k, hops: hops, due: began + after})
 	}
 	for n := range echoCount {
 		add(echo, 0, time.Duration(n)*echoEvery)
@@ -101,90 +101,90 @@ func newWay(to To, began time.Duration) *way {
 	for n := 0; to.Port != 0 && n < synCount; n++ {
 		add(tcpSYN, 0, synFrom+time.Duration(n)*synEvery)
 	}
-	for n := range w.probes {
-		w.order = append(w.order, n)
+	for n := range m.probes {
+		m.order = append(m.order, n)
 	}
-	slices.SortStableFunc(w.order, func(a, b int) int { return cmp.Compare(w.probes[a].due, w.probes[b].due) })
-	return w
+	slices.SortStableFunc(m.order, func(a, b int) int { return cmp.Compare(m.probes[a].due, m.probes[b].due) })
+	return m
 }
 
 // next returns the number of the probe to send now, or false.
-func (w *way) next(now time.Duration) (int, bool) {
-	for ; w.upto < len(w.order); w.upto++ {
-		p := w.probes[w.order[w.upto]]
+func (m *measurement) next(now time.Duration) (int, bool) {
+	for ; m.upto < len(m.order); m.upto++ {
+		p := m.probes[m.order[m.upto]]
 		if p.due > now {
 			return 0, false
 		}
-		if w.wants(p) {
-			return w.order[w.upto], true
+		if m.wants(p) {
+			return m.order[m.upto], true
 		}
 	}
 	return 0, false
 }
 
 // nextDue returns when the next probe is due.
-func (w *way) nextDue() time.Duration {
-	if w.upto == len(w.order) {
+func (m *measurement) nextDue() time.Duration {
+	if m.upto == len(m.order) {
 		return math.MaxInt64
 	}
-	return w.probes[w.order[w.upto]].due
+	return m.probes[m.order[m.upto]].due
 }
 
-// wants reports whether an answer to this probe would add information.
-func (w *way) wants(p probe) bool {
+// wants reports whether an answer to this probe would add information. The caller skips other probes.
+func (m *measurement) wants(p probe) bool {
 	switch p.kind {
 	case step:
-		return p.hops < w.end && !w.routers[p.hops].Address.IsValid()
+		return p.hops < m.end && !m.routers[p.hops].Address.IsValid()
 	case tcpSYN:
-		return !slices.ContainsFunc(w.probes[:echoCount], probe.answered)
+		return !slices.ContainsFunc(m.probes[:echoCount], probe.answered)
 	default:
 		return true
 	}
 }
 
 // sending records that the probe returned by next is sent.
-func (w *way) sending(number int, now time.Duration) {
-	w.probes[number].sent = now
-	w.upto++
+func (m *measurement) sending(number int, now time.Duration) {
+	m.probes[number].sent = now
+	m.upto++
 }
 
 // answer records an answer. Unknown numbers and duplicates are ignored.
-func (w *way) answer(number int, word verdict, from netip.Addr, now time.Duration) {
-	if number < 0 || number >= len(w.probes) {
+func (m *measurement) answer(number int, word verdict, from netip.Addr, now time.Duration) {
+	if number < 0 || number >= len(m.probes) {
 		return
 	}
-	p := &w.probes[number]
+	p := &m.probes[number]
 	if p.sent == 0 || p.answered() {
 		return
 	}
 	if word == unreachable {
-		w.unreachableFrom = from
+		m.unreachableFrom = from
 	}
 	switch {
-	case p.kind == step && word == reached, p.kind == step && from == w.to.Address:
-		w.end = min(w.end, p.hops)
+	case p.kind == step && word == reached, p.kind == step && from == m.to.Address:
+		m.end = min(m.end, p.hops)
 	case p.kind == step && word == unreachable:
-		w.end = min(w.end, p.hops+1)
+		m.end = min(m.end, p.hops+1)
 	case p.kind != step && word != reached:
 		return
 	}
 	p.took = max(now-p.sent, time.Microsecond)
 	if p.kind == step {
-		w.routers[p.hops] = Router{from, p.took}
+		m.routers[p.hops] = Router{from, p.took}
 	}
 }
 
 func (p probe) answered() bool { return p.took != 0 }
 
 // over reports whether nothing is left to send or to await.
-func (w *way) over(now time.Duration) bool {
-	for _, number := range w.order[w.upto:] {
-		if w.wants(w.probes[number]) {
+func (m *measurement) over(now time.Duration) bool {
+	for _, number := range m.order[m.upto:] {
+		if m.wants(m.probes[number]) {
 			return false
 		}
 	}
-	for _, p := range w.probes {
-		if p.sent != 0 && !p.answered() && now < p.sent+patience && w.wants(p) {
+	for _, p := range m.probes {
+		if p.sent != 0 && !p.answered() && now < p.sent+patience && m.wants(p) {
 			return false
 		}
 	}
@@ -192,50 +192,50 @@ func (w *way) over(now time.Duration) bool {
 }
 
 // found returns the result.
-func (w *way) found() Way {
-	way := w.counted(echo)
-	if way.RTT == 0 && w.to.Port != 0 {
-		if by := w.counted(tcpSYN); by.RTT != 0 {
-			way = by
+func (m *measurement) found() Way {
+	measurement := m.counted(echo)
+	if measurement.RTT == 0 && m.to.Port != 0 {
+		if by := m.counted(tcpSYN); by.RTT != 0 {
+			measurement = by
 		}
 	}
-	if way.RTT == 0 {
-		way.Reason = w.silent()
+	if measurement.RTT == 0 {
+		measurement.Reason = m.silent()
 	}
-	for hops := 1; hops < w.end && hops <= maxHops; hops++ {
-		way.Routers = append(way.Routers, w.routers[hops])
+	for hops := 1; hops < m.end && hops <= maxHops; hops++ {
+		measurement.Routers = append(measurement.Routers, m.routers[hops])
 	}
-	for len(way.Routers) > 0 && w.end > maxHops && !way.Routers[len(way.Routers)-1].Address.IsValid() {
-		way.Routers = way.Routers[:len(way.Routers)-1] // the destination did not answer: hops after the last router are unknown
+	for len(measurement.Routers) > 0 && m.end > maxHops && !measurement.Routers[len(measurement.Routers)-1].Address.IsValid() {
+		measurement.Routers = measurement.Routers[:len(measurement.Routers)-1] // the destination did not answer: hops after the last router are unknown
 	}
-	if !w.to.Routers {
-		way.Routers = nil
+	if !m.to.Routers {
+		measurement.Routers = nil
 	}
-	return way
+	return measurement
 }
 
-func (w *way) counted(of kind) (way Way) {
-	for _, p := range w.probes {
+func (m *measurement) counted(of kind) (measurement Way) {
+	for _, p := range m.probes {
 		switch {
 		case p.kind != of || p.sent == 0:
 			continue
 		case !p.answered():
-			way.Lost++
-		case way.RTT == 0 || p.took < way.RTT:
-			way.RTT = p.took
+			measurement.Lost++
+		case measurement.RTT == 0 || p.took < measurement.RTT:
+			measurement.RTT = p.took
 		}
-		way.Sent++
+		measurement.Sent++
 	}
-	return way
+	return measurement
 }
 
-func (w *way) silent() string {
-	reason := fmt.Sprintf("%v does not answer pings", w.to.Address)
-	if w.to.Port != 0 {
-		reason += fmt.Sprintf(" or TCP SYNs at port %d", w.to.Port)
+func (m *measurement) silent() string {
+	reason := fmt.Sprintf("%v does not answer pings", m.to.Address)
+	if m.to.Port != 0 {
+		reason += fmt.Sprintf(" or TCP SYNs at port %d", m.to.Port)
 	}
-	if w.unreachableFrom.IsValid() {
-		reason += fmt.Sprintf("; %v reports that the host is unreachable", w.unreachableFrom)
+	if m.unreachableFrom.IsValid() {
+		reason += fmt.Sprintf("; %v reports that the host is unreachable", m.unreachableFrom)
 	}
 	return reason
 }
