@@ -37,6 +37,7 @@ class CapacityMeter:
         _count(self._by_agent, terminal, flows, seconds, now)
 
     def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
+        """`ruling` is the one in force."""
         uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
         return [each for each in uses if each is not None]
 
@@ -50,7 +51,7 @@ class CapacityMeter:
     ) -> int | None:
         """Return the bandwidth to divide.
 
-        `probed` gives a rate before any delivery. `may_try` permits a trial.
+        `probed` gives a rate before any delivery. `may_try` permits a trial of another bandwidth.
         """
         self.rate = self.rate.after(uses, active, now, may_try)
         if self.rate.asks_trains:
@@ -70,12 +71,12 @@ def _count(
 ) -> None:
     before = known.get(terminal)
     if before is not None and now - before.heard_at > seconds + LATE_S:
-        before = None  # the duration is not known
+        before = None  # the duration of this delivery is not known
     known[terminal] = delivery_after(before, flows, seconds, now)
 
 
-TICK_S = 0.25  # between decisions, without reports or with more than FEW sharers
-SHORT_S = 1.0  # agents count held sockets each 200 ms
+TICK_S = 0.25  # between decisions, without new reports or with more than FEW sharers
+SHORT_S = 1.0  # agents count held sockets each 200 ms and report the count next
 FEW = 32  # sharers; up to this number each report causes a decision
 
 # From site, access point and time to the rate by packet trains; None: no recent measurement
@@ -88,15 +89,17 @@ class AccessPointState:
         self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
         self.ruling = Ruling(access_point)
         self.release = Release()
-        self.meter = CapacityMeter() if access_point.rule is CapRule.IDEAL else None
+        self.meter = (
+            CapacityMeter() if access_point.rule is CapRule.IDEAL else None
+        )  # other rules do not use a capacity
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.own}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
-        self.unseen: Mapping[str, int] = {}  # by terminal: sending connections without a seen handshake
+        self.unseen: Mapping[str, int] = {}  # by terminal: sending connections whose handshake the gateway missed
         self.unheld: Collection[str] = ()  # terminals whose caps no agent holds
-        self.short: set[str] = set()  # more sending connections than held sockets
+        self.short: set[str] = set()  # terminals with more sending connections than held sockets
         self._short_since: dict[str, float] = {}
         self._decided_at = 0.0
-        self._stale = True
+        self._stale = True  # a report came since the last decision
 
     def resume(self, other: AccessPointState) -> None:
         """Keep the state of terminals. A changed rule starts from the beginning."""

@@ -6,7 +6,7 @@
                                              └──► ordered ──answered──► ordered again: a change, or a renewal
                                                      └──► refused: another agent is chosen; retried after AGAIN_AFTER_S
 
-An agent has at most one open order.
+An agent has at most one open order. Later changes go into the next order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from controller.protocol.reports import CAPS, CLAMPS, NARROWS, REPORTS, AgentOpe
 
 LEASE_MS = 3000
 RENEWED_AFTER_S = LEASE_MS / 1000 / 3
-OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # sessions begin with SELDOM
-MOST_PERIODS = 3  # without a report, then silent
+OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # every session begins with SELDOM
+MOST_PERIODS = 3  # without a report, until an agent counts as silent
 AGAIN_AFTER_S = 5.0  # before a refused order is repeated
 ANSWERS_WITHIN_S = 60.0
 NOTHING = Caps(LEASE_MS)
-WHOLE_S = 0.9  # reports may come a little early
+WHOLE_S = 0.9  # shortest time of a merged report; reports may come a little early
 
 Order = TypeVar("Order", bound=Directive)
 
@@ -40,8 +40,8 @@ class OrderStatus(Generic[Order]):
     def __init__(self, last: Order) -> None:
         self.last = last
         self.refused: str | None = None  # the reason
-        self.at: float | None = None  # None: none in this session
-        self.done = False  # the agent confirmed this or an earlier order
+        self.at: float | None = None  # None: no order in this session
+        self.done = False  # the agent confirmed this order or an earlier one of its kind
         self._directive: int | None = None  # the open order
 
     def may_go(self, now: float) -> bool:
@@ -71,7 +71,7 @@ class CapHolder:
         self._reporting = OrderStatus(SELDOM)
         self._capping = OrderStatus(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
-        self._reported_at: float | None = None  # or from when it reports often
+        self._reported_at: float | None = None  # or the time from which it reports often
         self._begins = True  # a rate needs two reports
         self._gathered_ms, self._whole_at = 0, 0.0
 
@@ -175,11 +175,11 @@ class CapExecutor:
     session: int
     agent: str
     capability: str
-    instead: str | None = None  # why not the terminal's own agent
+    instead: str | None = None  # why the terminal's own agent does not hold the caps
 
 
 def cap_executor(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
-    """Return the agent for the terminal's caps, or why none can hold them."""
+    """Return the agent for the terminal's caps, or why none can hold them. `own` speaks for the terminal."""
     instead = None
     for holder, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
         able = next((each for each in capabilities if holder is not None and holder.can(each)), None)
@@ -205,6 +205,8 @@ def _cannot(name: str, holder: CapHolder, now: float, *capabilities: str) -> str
     return f"{name} has not reported for three periods"
 
 
+# The order to one agent, for the terminals of all its access points
+
 MOST_CAPS, MOST_PORTS = 4096, 256  # per order
 
 
@@ -219,7 +221,7 @@ class CapsDraft:
         self._ports.update(ports)
 
     def share(self, state: AccessPointState) -> None:
-        if state.ruling.active >= self._sharers:  # the access point with most active terminals counts
+        if state.ruling.active >= self._sharers:  # of several access points, the one with the most active terminals
             self._sharers, self._block_bytes = state.ruling.active, state.ruling.block_bytes
 
     def hold(self, terminal: str, windows: Mapping[Pair, Window]) -> None:

@@ -33,9 +33,9 @@ from controller.protocol.reports import (
 
 log = logging.getLogger(__name__)
 
-SOONEST_S = 0.1  # between runs of tend()
+SOONEST_S = 0.1  # shortest time between two runs of tend()
 SENT_OF_LATE_MS = 1000
-UNDONE_S = 1.0  # while agents hold caps of removed rules
+UNDONE_S = 1.0  # between two runs while agents still hold caps of removed rules
 
 
 class CapsManager:
@@ -57,9 +57,13 @@ class CapsManager:
         self._tickets, self._speaks_for, self._uplinks_key, self._often = tickets, speaks_for, uplinks_key, often
         self._probed = probed
         self._here: dict[int, CapHolder] = {}  # by session
-        self._access_points: dict[tuple[str, str], AccessPointState] = {}  # by site and access point, with a rule
-        self._executors: dict[str, CapExecutor | str] = {}  # by terminal, or why none
-        self.next_at: float | None = None  # None: nothing to do
+        self._access_points: dict[
+            tuple[str, str], AccessPointState
+        ] = {}  # by site and access point; only those with a rule
+        self._executors: dict[
+            str, CapExecutor | str
+        ] = {}  # by terminal: the agent that holds its caps, or why none does
+        self.next_at: float | None = None  # time of the next tend(); None: nothing to do
         self._tended_at = float("-inf")
         self.reconfigure(config)
 
@@ -200,6 +204,7 @@ class CapsManager:
         self.next_at = soonest if self.next_at is None else min(self.next_at, soonest)
 
     def _drafts(self, now: float) -> dict[int, CapsDraft]:
+        """Return the orders by session, also without caps to hold."""
         drafts: dict[int, CapsDraft] = {}
         speakers = self._speakers(now)
         self._executors = {}

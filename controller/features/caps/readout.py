@@ -17,7 +17,7 @@ NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of c
 OFF = "the rule of its access point is off"
 UNHEARD = "no agent reports it"
 DELIVERED = "delivered"
-EVERY_PORT = "all"  # if an agent cannot distinguish ports
+EVERY_PORT = "all"  # an agent's name for all ports, if it cannot distinguish them
 
 
 def access_point_views(
@@ -27,6 +27,7 @@ def access_point_views(
     here: Mapping[int, CapHolder],
     now: float,
 ) -> Iterator[AccessPointView]:
+    """`executors` holds the agent of each terminal, or why there is none. `here`: by session."""
     for site in config.sites:
         for each in site.access_points:
             state = places.get((site.name, each.name))

@@ -15,7 +15,7 @@ class WindowView:
     terminal_address: str
     other_address: str
     most_segments: int
-    least_segments: int  # 0: none
+    least_segments: int  # 0: no lower limit
     pace_bps: int  # 0: no limit
 
 
@@ -25,16 +25,16 @@ class SharerView:
     heard: bool  # an agent reports it
     active: bool  # it sent recently
     connections: int
-    rtt_ratio: float | None  # srtt / least RTT
-    most_segments: int | None  # of all its connections; None: no cap
+    rtt_ratio: float | None  # srtt / least RTT; None: not known
+    most_segments: int | None  # of all its connections together; None: no cap
     least_segments: int | None
     windows: tuple[WindowView, ...]
-    agent: str | None
+    agent: str | None  # the agent that holds the caps
     hand: str | None  # congestion-control, clamp or window
-    instead: str | None  # why not its own agent
-    held: bool  # accepted, and all connections can be held
-    reason: str  # the figures, or why no cap or no agent
-    doubts: tuple[str, ...]  # implausible reports
+    instead: str | None  # why another agent than its own holds them
+    held: bool  # the agent has accepted the caps and can hold all connections
+    reason: str  # the figures, or why there is no cap, or why no agent holds it
+    doubts: tuple[str, ...]  # implausible reports about it
     doubted: int  # since its first report
 
 
@@ -42,10 +42,10 @@ class SharerView:
 class MeasuredView:
     """A measured bandwidth, where gateway.yaml gives none."""
 
-    least_bps: float  # at the last confirmation
-    most_bps: float | None  # allowed but not reached; None: no trial
+    least_bps: float  # delivered at the last confirmation
+    most_bps: float | None  # allowed but not reached; None: no more was tried
     age_s: float  # since the last confirmation
-    by: str = "delivered"  # or packet trains, before deliveries
+    by: str = "delivered"  # or packet trains, until a delivery says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AccessPointView:
     name: str
     gateway: str
     rule: CapRule
-    tables: CapTables | None  # None: not used
-    bandwidth_bps: int | None  # divided; None: not known
-    measured: MeasuredView | None  # None: given in gateway.yaml, or not known
-    active: int  # terminals
-    block_bytes: int | None  # best write size for applications
-    released: str | None  # why windows grow with the round trip
-    missing: tuple[tuple[str, str], ...]  # gateway ports without a program, and why
+    tables: CapTables | None  # None: the rule uses no tables
+    bandwidth_bps: int | None  # the divided bandwidth; None: not known
+    measured: MeasuredView | None  # None: gateway.yaml gives it, or it is not known
+    active: int  # terminals that share it now
+    block_bytes: int | None  # best write size for applications; None: any
+    released: str | None  # why windows grow with the round trip now; None: they do not
+    missing: tuple[tuple[str, str], ...]  # gateway ports without a program, with the reason
     terminals: tuple[SharerView, ...]

@@ -87,7 +87,7 @@ class Probes:
         for path in (each for each in event.health if each.name in uplinks):
             before, self._before[event.session, path.name] = self._before.get((event.session, path.name)), path
             if before is None or path.reason or path.sent < before.sent:
-                continue  # no probes, or restarted counters
+                continue  # no probes, or the counters restarted
             sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
             if 0 <= lost <= sent and 0 <= late <= sent:
                 found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, LossCounts(sent, lost, late))
@@ -98,7 +98,7 @@ class Probes:
 # Tunnels: packets that one end's port sent and the other did not receive. Metered uplinks have few probes. An Ethernet
 # port also counts packets of others.
 
-PAIRED_S = 0.5  # both ends are read in the same tick
+PAIRED_S = 0.5  # switches that are read each second are read in the same tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class PortsReading:
 
     asked_at: float
     counters: Mapping[str, PortCounters]  # by uplink
-    metered: frozenset[str]  # with a budget; only the home site knows
+    metered: frozenset[str]  # uplinks with a budget; only the home site knows them
 
 
 class TunnelCounters:
     def __init__(self) -> None:
-        self._latest: dict[tuple[str, bool], PortsReading] = {}  # by home, and whether read there
+        self._latest: dict[tuple[str, bool], PortsReading] = {}  # by home, and whether the reading is from home
         self._histories: dict[tuple[str, str, bool], History] = {}  # by home, uplink, and whether from home
 
     def counted(self, home: str, uplink: str, now: float) -> bool:
@@ -146,7 +146,7 @@ class TunnelCounters:
         reading = TunnelReading(max(sender.asked_at, receiver.asked_at), sent, received)
         history = tunnel_loss.extended(self._histories.get(direction, ()), reading)
         evidence = tunnel_loss.certain_loss(history)
-        self._histories[direction] = history if evidence is None else history[-1:]  # a lost packet counts once
+        self._histories[direction] = history if evidence is None else history[-1:]  # each lost packet counts once
         return evidence
 
 
@@ -163,16 +163,16 @@ def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, 
 # Arrivals: a packet that only another uplink delivered was lost on the active one, unless the other uplink also carries
 # packets without copies
 
-SETTLED_S = 0.5  # switches follow, and packets in flight arrive
+SETTLED_S = 0.5  # after a change of modes: switches follow, and packets in flight arrive
 
-Riding = frozenset[tuple[str, frozenset[Mode], str]]  # name, modes and active uplink per terminal
+Riding = frozenset[tuple[str, frozenset[Mode], str]]  # per terminal: its name, modes and active uplink
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalReport:
     paths: Mapping[str, PathCopies]
     riding: Riding
-    since: float  # of `riding`
+    since: float  # `riding` is unchanged since then
 
 
 class CopyArrivals:
@@ -195,7 +195,7 @@ class CopyArrivals:
             return {}
         alone = frozenset(_alone(riding, there))
         found = {}
-        without = wanted.barred.get(home.name, frozenset())  # no copies from other uplinks
+        without = wanted.barred.get(home.name, frozenset())  # these uplinks carry no copies of packets on other uplinks
         for uplink in {active for _, _, active in riding if alone <= {active}} - without:
             evidence = of_copies(uplink, before.paths, after.paths, lasted_s)
             if evidence is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminals that get copies in mode auto: evidence in, decisions out.
+"""The terminals that get copies in mode auto: evidence in, decisions out. policy/copies/adaptive.py decides for each.
 
 reports ─┬─► senders ──► per terminal ──┐
          ├─► arrivals ─► per uplink ────┼─► a watch per terminal ──► decisions ──► the core changes the wanted state
@@ -29,22 +29,22 @@ from controller.policy.paths.uplinks import Leaves, way
 from controller.program.program import Installed
 from controller.protocol.reports import AgentClosed, AgentEvent, Reported, Role
 
-UNHEARD_S = 10.0  # without reports: agents reconnect
-UNREPORTED_S = 2.0  # reports and readings are not simultaneous
-MOST_COUNTED = 64  # terminals; above, switches are not read each second
+UNHEARD_S = 10.0  # without reports, on one path: agents reconnect
+UNREPORTED_S = 2.0  # unreported packets on one path: reports and readings are not simultaneous
+MOST_COUNTED = 64  # terminals in mode auto; above this number switches are not read each second
 RECENT_S = 10.0
 QUIET_S = 10.0  # without a sent packet
 LOOKS_APART_S = 0.1
 SLOW_LOSS = 0.04
 SLOW_S = 40.0  # median time until one probe per second shows SLOW_LOSS
-COUNTED_S = 12.0  # the same by a tunnel's ends, at 50 packets per second
+COUNTED_S = 12.0  # median time until a tunnel's ends show it, at 50 packets per second
 NO_EVIDENCE = "; but no measurement would exist for this path alone"
 
 
 class CopiesManager:
     def __init__(self, steering: SteeringManager, peer_sites: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
         self._steering, self._peer_sites, self._budgets = steering, peer_sites, budgets
-        self._decided_of: dict[str, None] = {}  # in mode auto, in order
+        self._decided_of: dict[str, None] = {}  # terminals in mode auto, in order
         self._senders, self._arrivals, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
         self._tunnels = TunnelCounters()
@@ -52,10 +52,10 @@ class CopiesManager:
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
-        self.watched: frozenset[tuple[str, str]] = frozenset()  # carry fast unreported traffic alone
+        self.watched: frozenset[tuple[str, str]] = frozenset()  # home and uplink: carry fast unreported traffic alone
         self._unheard_since: dict[str, float] = {}  # by terminal on one path without evidence
         self._evidence_at: dict[str, dict[str, float]] = {}  # by terminal and agent
-        self._sent_at: dict[str, float] = {}  # by terminal: its agent's last report of packets
+        self._sent_at: dict[str, float] = {}  # by terminal: its own agent's last report of packets
         self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
@@ -63,6 +63,7 @@ class CopiesManager:
         return self._watches.get(terminal)
 
     def barred(self, steered: Steered, wanted: Wanted) -> str | None:
+        """Return why no uplink may carry copies, or None."""
         site = steered.site
         if wanted.may_copy(site, steered.terminal):
             return None
@@ -81,6 +82,7 @@ class CopiesManager:
         return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
 
     def keep(self, wanted: Wanted) -> Wanted:
+        """Forget terminals that left mode auto."""
         here = self._steering.steered
         self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
@@ -96,6 +98,7 @@ class CopiesManager:
         return replace(wanted, copies=without(wanted.copies, gone))
 
     def counts(self, site: Site) -> bool:
+        """Return whether the site's switches must be read each second."""
         return site.home in self._counted
 
     # Evidence
@@ -128,6 +131,7 @@ class CopiesManager:
                     yield from self._on_evidence(steered, evidence, None, wanted, now)
 
     def slow_watch(self, steered: Steered, wanted: Wanted, now: float) -> str | None:
+        """Return why a loss on the active uplink shows late, or None."""
         home, uplink = steered.site.home, steered.site.uplink(wanted.active_uplink(steered.site, steered.terminal))
         probed_at = self._probed_at.get((home, uplink.name), float("-inf"))
         if uplink.limits.budget_bytes_per_day is None or now - probed_at >= UNHEARD_S:
@@ -145,7 +149,7 @@ class CopiesManager:
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         speaker = self._steering.speaker(event.session)
         if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
-            self._senders.closed(event.session)  # its terminals left mode auto
+            self._senders.closed(event.session)  # its terminals left mode auto: counts restart with the mode
             self._downloads.closed(event.session)
             return
         found = self._senders.on_report(event, speaker.sends, speaker.homes, wanted)
@@ -176,6 +180,7 @@ class CopiesManager:
 
     @property
     def next_at(self) -> float | None:
+        """The time from which rest() has work, or None."""
         return self._looked_at + LOOKS_APART_S if self._watches and self._steering.paths_reported else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
@@ -214,6 +219,7 @@ class CopiesManager:
         return unreported if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
 
     def _no_evidence(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
+        """Return why a loss on one path would stay unnoticed, or None."""
         senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
         if steered.site.other_end is not None:
             senders.add(Role.RELAY)
@@ -234,7 +240,7 @@ class CopiesManager:
         self, steered: Steered, evidence: Evidence, session: int | None, wanted: Wanted, now: float
     ) -> Iterator[CopyDecision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
-            return  # part of the evidence is about another uplink
+            return  # after a move, part of the evidence is about another uplink
         agent = self._steering.name_of(session) if session is not None else None
         if agent is not None and (evidence.counts.packets or evidence.stalled_ms):
             self._evidence_at.setdefault(steered.name, {})[agent] = now
@@ -251,6 +257,7 @@ class CopiesManager:
         return adaptive.moved(known, active, now)
 
     def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[CopyDecision]:
+        """Decide after a change of the uplinks that may carry copies."""
         for steered in self._steering.steered.values():
             may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
             if before.may_copy(steered.site, steered.terminal) == may:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The use of budgets by copies, counted at both ends of each uplink, and the limits that follow.
+"""The use of budgets by copies, counted at both ends of each uplink with limits, and the limits that follow.
 
 readings of switches ──► accounts (policy/copies/budget.py) ──► barred uplinks, and why
                                                     └──► the rate limit of copies
@@ -18,8 +18,8 @@ from controller.program.metering import counted, through
 from controller.program.program import Installed
 
 Metered = tuple[str, str]  # home and uplink
-PARTS = 16  # of the remaining budget: rate per second and burst at each end
-FASTEST_KBPS = 4_000_000  # 32-bit meter fields; datapaths count bits
+PARTS = 16  # the rate per second and the burst are this part of the remaining budget, at each end
+FASTEST_KBPS = 4_000_000  # a meter's fields have 32 bits, and datapaths count bits
 
 
 def named(metered: Metered) -> str:
@@ -66,7 +66,7 @@ class Budgets:
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
     def reset(self, home: str, uplink: str) -> Spent:
-        """Raise KeyError without an account."""
+        """Return the use before the reset. Raise KeyError without an account."""
         account = self._accounts[home, uplink]
         assert self._moment is not None, "accounts are opened once the time is known"
         self._accounts[home, uplink] = budget.reset(account, self._moment)
@@ -82,6 +82,7 @@ class Budgets:
         return self._accounts.get((home, uplink))
 
     def why(self, home: str, uplink: str) -> str | None:
+        """Return why the uplink may not carry copies, or None."""
         account = self._accounts.get((home, uplink))
         return budget.barred(account, self._moment) if account is not None and self._moment is not None else None
 

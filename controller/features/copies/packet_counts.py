@@ -18,9 +18,9 @@ from controller.protocol.reports import Reported, SubflowKey
 # The loss of acknowledgements slows a download, and no sender reports it
 
 DOWNLOADS_OVER_S = 10.0
-LITTLE_BYTES = 500_000  # in DOWNLOADS_OVER_S; a slower rate does not matter
+LITTLE_BYTES = 500_000  # in DOWNLOADS_OVER_S; the rate of fewer bytes does not matter
 SEGMENT_BYTES = 1400
-PART = 0.1  # of received bytes: such a sender notices losses itself
+PART = 0.1  # of the received bytes: a terminal that sends this share notices losses itself
 
 
 class Downloads:
@@ -67,20 +67,20 @@ class Downloads:
         return received > LITTLE_BYTES and sent * SEGMENT_BYTES < PART * received
 
 
-SHOWN_OVER_S = 60.0  # for people
-JUDGED_S = 3.0  # shortest: reports and readings are a second apart
-SLOW_JUDGED_S = 20.0  # longest: a game may send 2 per second
-KEPT_FOR_S = 40.0  # two readings of a large site
-READ_WITHIN_S = 60.0  # over longer intervals the time of packets is unknown
+SHOWN_OVER_S = 60.0  # the interval shown to people
+JUDGED_S = 3.0  # shortest interval to judge: a report and a reading are a second apart, or more
+SLOW_JUDGED_S = 20.0  # longest interval to wait for UNREPORTED_PACKETS: a game may send 2 per second
+KEPT_FOR_S = 40.0  # agents' reports: two readings of a large site
+READ_WITHIN_S = 60.0  # between readings; over longer intervals the time of packets is unknown
 UNREPORTED_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
-FAST_PER_S = 10.0  # ten probes per second show a slower sender's loss before the second one
+FAST_PER_S = 10.0  # packets per second; for slower senders ten probes per second show a loss before the second one
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
     """Packets of one class, in one direction."""
 
-    traffic: str
+    traffic: str  # the name of the class
     sent: bool  # by the terminal; False: to it
     copied: int  # over several uplinks
     alone: int  # over one uplink
@@ -138,7 +138,7 @@ class FlowCounts:
 
     at: float
     packets: Mapping[FlowKey, int]
-    foreign: frozenset[FlowKey]  # their counters stay when they become ours
+    foreign: frozenset[FlowKey]  # the counter of such a flow stays when the flow becomes ours
 
 
 class Traffic:
@@ -187,7 +187,7 @@ class Traffic:
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
     def unreported(self, terminal: str, now: float) -> UnreportedPackets | None:
-        """Return None if agents report as many other packets, or the terminal sends almost nothing."""
+        """Return None if agents report at least as many other packets, or the terminal sends almost nothing."""
         known = self._of(terminal)
         newest = known.steps[-1].at if known.steps else now
         if now - newest > READ_WITHIN_S:
@@ -215,7 +215,7 @@ def _passed(way: LeavingGroup, group: Group | None, packets: int) -> Passed:
 
 
 def _groups(installed: Installed) -> dict[FlowKey, int]:
-    """No flow leads to two groups."""
+    """Return the group of each flow. No flow leads to two."""
     return {
         key: action.group_id
         for key in installed.flow_counters

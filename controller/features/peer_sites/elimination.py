@@ -16,7 +16,7 @@ from controller.protocol.reports import ELIMINATES, AgentOpened, Elimination, Re
 
 log = logging.getLogger(__name__)
 
-SILENT_AFTER_S = 2.5  # the agent's programs pass everything after 3 s
+SILENT_AFTER_S = 2.5  # without a report; the agent's programs pass everything 3 s after their last renewal
 
 
 class Eliminator:
@@ -69,7 +69,7 @@ def _names(report: Elimination) -> set[str]:
     return {path.name for path in report.paths}
 
 
-Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as reported
+Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch reports them
 
 
 class Silence:
@@ -84,7 +84,7 @@ class Silence:
     ) -> None:
         """Use a report. `once`: copies are eliminated here."""
         up = set(_up_at_both(here, there, ports))
-        up -= wanted.barred.get(here.home, frozenset())  # no copies on purpose
+        up -= wanted.barred.get(here.home, frozenset())  # these uplinks carry no copies on purpose
         brought = {path.name: path.arrived for path in report.paths if path.name in up}
         whole = once and _copies_all(here, there, wanted)
         before = self.at(here.name)

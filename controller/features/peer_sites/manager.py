@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs of sites that share uplinks, and whether each site eliminates copies.
 
-Without elimination at the other site, a site copies only packets that may arrive twice (TCP).
+A site copies all packets of a terminal if the other site eliminates copies, and otherwise only packets that may arrive
+twice (TCP).
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class PeerSites:
             log.info("%s: %s: copies are identified again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
+        """Return the site of this agent, and its peer site."""
         eliminator = self._here.get(session)
         if eliminator is None or eliminator.name not in self._orders:
             return None
@@ -116,7 +118,7 @@ class PeerSites:
     def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, SilentUplinks]]:
         """Yield the sites whose set of silent uplinks changed at either end since the last call.
 
-        None: neither end watches. `seen` returns the uplinks that an end's switch found dead.
+        None: neither end watches the uplinks. `seen` returns the uplinks that an end's switch found dead.
         """
         for site, other in self._pairs:
             ends = (site, other) if other is not None else (site,)
@@ -144,7 +146,7 @@ class PeerSites:
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
     def neighbour_seen(self, site: Site, where: Neighbour, mac: str, now: float) -> None:
-        """Try a screened uplink when its configured next hop answers."""
+        """Try a screened uplink when its next hop answers with its configured MAC."""
         screens = self._screens_of(site)
         for uplink in site.uplinks if screens else ():
             ours = ((uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, mac))
@@ -168,6 +170,7 @@ class PeerSites:
     # Elimination by site
 
     def changed(self, now: float) -> bool:
+        """Return whether the set of sites that eliminate copies changed since the last call."""
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
         for name in once ^ self.once:
             does = f"has stopped: {self.why_not(name)}" if name in self.once else "has started"

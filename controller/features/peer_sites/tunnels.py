@@ -52,7 +52,7 @@ class SiteTunnels:
         self._config: Config | None = None
         self._vouched: Vouched = {}
         self._orders: dict[str, Tunnels] = {}  # by site
-        self._down: dict[tuple[str, str], str] = {}  # by site and uplink, as last reported
+        self._down: dict[tuple[str, str], str] = {}  # by site and uplink: the reason, as last reported
 
     def reconfigure(self, config: Config) -> None:
         self._config = config

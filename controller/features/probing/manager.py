@@ -60,10 +60,10 @@ class ProbingManager:
         self._estimating: set[PathDirection] = set()
         self._timetable = Timetable(self._turns)
         self._delivering = DeliveryRates()
-        self._delivered: dict[PathDirection, MeasuredRate] = {}  # highest recent rate of a flow
-        self.pages: Mapping[PathDirection, PathEstimate] = stored  # immutable: each change replaces it
+        self._delivered: dict[PathDirection, MeasuredRate] = {}  # the highest recent rate of a flow
+        self.pages: Mapping[PathDirection, PathEstimate] = stored  # immutable; each change replaces the mapping
         self._paths: dict[At, ProbedPath] = {}
-        self.watched: frozenset[At] = frozenset()  # another feature needs their loss soon
+        self.watched: frozenset[At] = frozenset()  # paths whose loss another feature needs soon
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -295,6 +295,7 @@ class ProbingManager:
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:
+        """`site` is either end."""
         return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:

@@ -35,9 +35,9 @@ class Estimate:
     uplink: str
     down: bool
     probed: ProbeReport
-    alpha: Alpha | None  # None: not calibrated
-    link_bps: float | None  # given by a person to calibrate the hosts
-    at: float  # end of the probe, by the core's clock
+    alpha: Alpha | None  # None: these hosts are not calibrated
+    link_bps: float | None  # the link's rate, if a person gives it to calibrate the hosts
+    at: float  # the end of the probe, by the core's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Estimated:
     sent: int = 0  # single packets
     lost: int = 0
     reordered: int = 0
-    mtu_bytes: int | None = None  # longest that arrived; None: no longer one was lost
+    mtu_bytes: int | None = None  # of the longest that arrived; None: no longer packet was lost
 
 
 # Delivery: the acknowledged rate counts only while one uplink carries all packets of a terminal. Otherwise the uplink
@@ -131,16 +131,16 @@ def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, AddressOwner
 class PathEstimate:
     """Immutable estimates of one path and direction. Times are by the core's clock."""
 
-    alpha: Alpha | None = None  # None: not calibrated
-    measured: tuple[MeasuredRate, ...] = ()  # last result of each method
-    unknown: tuple[tuple[Method, str], ...] = ()  # in the last probe, and why
+    alpha: Alpha | None = None  # None: these hosts are not calibrated
+    measured: tuple[MeasuredRate, ...] = ()  # the last result of each method
+    unknown: tuple[tuple[Method, str], ...] = ()  # methods without a result in the last probe, and why
     spent: SentProbe | None = None  # by the last probe
-    error: str = ""  # of the last probe
-    ended: int = 0  # in this run
+    error: str = ""  # why the last probe was incomplete
+    ended: int = 0  # probes in this run
     sent: int = 0  # single packets of the last probe
     lost: int = 0
     reordered: int = 0
-    mtu_bytes: int | None = None  # longest that arrived
+    mtu_bytes: int | None = None  # of the longest that arrived
 
     def figure(self, delivered: MeasuredRate | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
         """`delivered` is the highest recent rate of a flow."""

@@ -20,9 +20,9 @@ from controller.policy.bandwidth.estimators import SURE, UNSURE_PART, Numbers, S
 from controller.policy.bandwidth.rates import CALIBRATED, UNCALIBRATED, Alpha, Unknown, rate_text
 from controller.protocol.reports import ProbePacket
 
-HEADERS_BYTES = {"udp": 42, "udp6": 62}  # Ethernet, IP and UDP
+HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
 ETHERNET_BYTES = 14
-LOST_FOR_THEIR_LENGTH = 3  # fewer may be chance
+LOST_FOR_THEIR_LENGTH = 3  # packets; fewer may be chance
 FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
 TIMES = FIELDS[2:]
 LONGEST_BYTES = 65_507
@@ -44,7 +44,7 @@ class ProbeSamples:
     longest_came: int
     longer_lost: int  # packets
     over: str  # udp or udp6
-    down: bool = False  # to the near end
+    down: bool = False  # from the far end to the near end
 
     @property
     def mtu_bytes(self) -> int | None:
@@ -137,7 +137,7 @@ def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tupl
 
 T = TypeVar("T")
 
-MOST_S_PER_BYTE = 20e-9  # hosts take 0.1 to 2 ns; more means another link or a wrong rate
+MOST_S_PER_BYTE = 20e-9  # of hosts, which take 0.1 to 2 ns here; more means another link or a wrong rate
 
 
 def estimated(order: Estimate) -> Estimated:

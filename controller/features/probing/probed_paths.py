@@ -4,8 +4,8 @@
     near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent
       starts, measures both ways                                                         answers
 
-A tunnel is measured outside of it, from host to host, by the end that knows the other one's address. Over the air
-the terminal starts, because a sleeping terminal cannot be reached.
+A tunnel is measured outside of it, from host to host, by the end that knows the other one's address: that end starts
+the tunnel too. Over the air the terminal starts, because a sleeping terminal cannot be reached.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from controller.protocol.requests import Impossible
 
 PART = 0.01
 SMALL_DIFFER = 0.97  # small packets of the other direction are a tenth or an eighth of a probe
-SELDOM_S = 600.0  # between probes of one path and direction
+SELDOM_S = 600.0  # shortest time between probes of the same path and direction
 ASSUMED_BPS = 1e6  # before the first estimate
 DAY_S = 86_400.0
-KEPT_PAID_S = 3 * DAY_S  # metered paths may be probed only every second day
-FIRST_AFTER_S = 5.0  # after the first answer
+KEPT_PAID_S = 3 * DAY_S  # of metered paths, which may be probed only every second day
+FIRST_AFTER_S = 5.0  # the first probe, after the first answer
 PAUSE_MS = 100  # between health packets
 PAUSE_WATCHED_MS = 20  # while unreported traffic is sent
 PAUSE_SPARED_MS = 1000  # on metered paths and on shared air
@@ -64,21 +64,21 @@ HEALTH_PORT = 8620
 PROBE_PORTS = 8630  # plus the path's number
 
 FIRST_OVER_AIR = 17  # above all uplinks' numbers
-MOST_OVER_AIR = 239  # an agent answers 256 sessions
+MOST_OVER_AIR = 239  # per site: an agent answers 256 sessions
 
-At = tuple[str, str]  # home site and path
-End = tuple[Role, str]  # a terminal may have a site's name
+At = tuple[str, str]  # the home site's name and the path's
+End = tuple[Role, str]  # an agent; a terminal may have a site's name
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedPath:
     site: str  # the home site
     uplink: str  # or TERMINAL@ACCESS_POINT, which no uplink can be named
-    near: str  # site or terminal, and its agent
+    near: str  # sites or a terminal, and the agents of that name
     far: str
     way: MeasuredWay
-    number: int  # unique among paths with the same end
-    budget_bytes_per_day: int | None  # None: unmetered
+    number: int  # of its session; unique among paths with the same end
+    budget_bytes_per_day: int | None  # of a metered uplink
     access_point: str | None = None  # None: the near end is a site
 
     @property
@@ -126,7 +126,7 @@ def paths(config: Config) -> Iterator[ProbedPath | Unmeasured]:
 
 
 def wanted(there: Collection[ProbedPath | Unmeasured], site: str | None, uplink: str) -> tuple[ProbedPath, ...]:
-    """Return the paths that a person names, or raise Impossible."""
+    """Return the paths that a person names by either end, or raise Impossible."""
     named = [path for path in there if path.uplink == uplink]
     meant = [path for path in named if site in (None, path.site, path.near, path.far)]
     if not meant:

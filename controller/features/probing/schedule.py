@@ -34,7 +34,7 @@ TRIES, TRIES_FAST, TRIES_FEW = 10, 100, 3
 PAUSE_US, PAUSE_FAST_US = 10_000, 1_000
 PAUSE_NEW_US = 40_000  # 0.3 Mbit/s
 LONGEST_PAUSE_US = 500_000
-APART = 10  # in transmission times of the longest packet
+APART = 10  # pause, in transmission times of the longest packet
 HEADERS = 62  # bytes of Ethernet, IPv6 and UDP; IPv4 has less
 SMALL = 64 + HEADERS  # an answer, or the request for a long one
 
@@ -49,7 +49,7 @@ class ProbePlan:
 
     @property
     def lasts_s(self) -> float:
-        return self.packets * self.pause_us / 1e6  # trains take as long
+        return self.packets * self.pause_us / 1e6  # a train takes as long as its packets would alone
 
     @property
     def packets(self) -> int:
@@ -108,16 +108,16 @@ def _apart_us(length: int, bps: float | None) -> int:
 #               │
 #               └──► refused, or its agent gone: the turn is free
 
-PathDirection = tuple[At, bool]  # path, and whether down
+PathDirection = tuple[At, bool]  # a path, and whether down
 
-REPORTED_WITHIN_S = 60.0  # after the planned end
+REPORTED_WITHIN_S = 60.0  # after the planned end of a probe
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     path: ProbedPath
     down: bool
-    session: int  # of the near agent
+    session: int  # of the near end's agent
     until: float
     link_bps: float | None
     before: SentProbe | None  # the previous probe
@@ -129,7 +129,9 @@ class Turn:
 
 class Turns:
     def __init__(self) -> None:
-        self.requested: dict[PathDirection, float | None] = {}  # people's, in order; value: a known link's rate
+        self.requested: dict[
+            PathDirection, float | None
+        ] = {}  # people's requests, in order; value: a known link's rate
         self._running: dict[int, Turn] = {}  # by directive
 
     def ask(self, heading: PathDirection, link_bps: float | None) -> None:
@@ -179,7 +181,7 @@ NEW = PathEstimate()
 DIRECTIONS = (False, True)  # up and down
 
 Pages = Mapping[PathDirection, PathEstimate]
-Air = tuple[str, str]  # site and access point
+Air = tuple[str, str]  # a site's name, and an access point's
 
 
 class Timetable:
@@ -188,7 +190,7 @@ class Timetable:
         self._paths: Mapping[At, ProbedPath] = {}
         self._answer_since: dict[At, float] = {}  # by path
         self._not_before: dict[PathDirection, float] = {}  # after a probe could not begin
-        self._seen: Pages = {}  # basis of `_last`
+        self._seen: Pages = {}  # the pages that `_last` was computed from
         self._last: Mapping[Air, PathDirection] = {}
 
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:

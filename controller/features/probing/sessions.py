@@ -32,7 +32,7 @@ class Host:
         self.name, self.role = event.name, event.role
         self.session = event.session
         self.answering: Answering | None = None  # its last report
-        self.health: dict[str, PathHealth] = {}  # last report by uplink
+        self.health: dict[str, PathHealth] = {}  # its last report, by uplink
         self._answer = OrderSlot[AnswerProbes](event, PROBE)
         self._send = OrderSlot[HealthProbes](event, PROBE)
         self._knows = any(one.name == PROBE for one in event.capabilities)
@@ -88,10 +88,10 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     path: ProbedPath
-    near: int  # sessions
+    near: int  # the sessions of both agents
     far: int
     number: int
-    watched: bool  # short pauses
+    watched: bool  # with short pauses between packets
 
 
 class Meetings:

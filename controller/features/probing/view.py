@@ -27,20 +27,20 @@ class DirectionView:
     direction: str  # up or down
     bps: float | None  # available bandwidth
     least_bps: float | None
-    most_bps: float | None  # None beside a rate: no upper bound
-    age_s: float | None  # of the oldest measurement
+    most_bps: float | None  # None beside a rate: there is no upper bound
+    age_s: float | None  # of the oldest measurement in it
     methods: tuple[str, ...]
-    reason: str  # why no rate
+    reason: str  # why the rate is not known
     by_method: tuple[MethodView, ...]
-    alpha_ns_per_byte: float | None  # cost of the hosts beside the link
-    running: bool  # requested or running
+    alpha_ns_per_byte: float | None  # cost of the hosts beside the link; None: not calibrated
+    running: bool  # a probe is requested or running, without a result yet
     ended: int  # finished probes
-    next_in_s: float | None  # None: none planned
-    error: str  # of the last probe
+    next_in_s: float | None  # None: no probe is planned
+    error: str  # why the last probe was incomplete
     sent: int  # single packets of the last probe
     lost: int
     reordered: int
-    mtu_bytes: int | None  # longest that arrived; None: no longer one was lost
+    mtu_bytes: int | None  # longest packet that arrived; None: no longer packet was lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class PathHealthView:
 class PathView:
     """An uplink between two peer sites, or the air between a terminal and its gateway."""
 
-    site: str  # of the uplink or terminal
+    site: str  # the site of the uplink or of the terminal
     uplink: str  # or TERMINAL@ACCESS_POINT
-    near: str  # measures
-    far: str  # answers
+    near: str  # the agent that measures
+    far: str  # the agent that answers
     why_not: str | None  # None: it is measured
     health: PathHealthView | None  # None: no report yet
-    directions: tuple[DirectionView, ...]  # empty if it cannot be measured
+    directions: tuple[DirectionView, ...]  # up and down; empty if it cannot be measured

@@ -25,7 +25,7 @@ from controller.protocol.reports import (
 
 MOST_AT_ONCE = 64  # limit of api/agent.proto
 MOST_WANTED = 256
-REPORTS_WITHIN_S = 15.0  # 3 s per place, a few at a time, and agents may be busy
+REPORTS_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and may be busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class DistanceProber:
         self.unable: str | None = (
             reasons[0] if reasons else ("its version cannot probe round trips; install the version of this controller")
         )  # the reason
-        self._wanted: dict[str, DistanceTarget] = {}  # by address
+        self._wanted: dict[str, DistanceTarget] = {}  # by address, in order
         self._underway: Underway | None = None
 
     def want(self, to: DistanceTarget) -> None:
@@ -113,7 +113,7 @@ class RelayClientAgent:
         if self.take.is_due(take, idle, holds, now):
             yield _direct(self.session, self.take, take, tickets, now)
         if self.last_report is None:
-            return  # reachable relays are not known; earlier choices stay
+            return  # its reachable relays are not known yet; earlier choices stay
         # Empty choices are sent too: the agent may keep those of an earlier run, and does not report their places.
         if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
             yield _direct(self.session, self._choices, choices, tickets, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of a relay for each destination of connections.
+"""The choice of a relay for each destination of connections: distances, the choice, and the next measurements.
 
 destination ─► measurements: gateway to it, gateway to each relay, each relay to it ─► distances ─► choice
 
@@ -41,7 +41,7 @@ MOST = 1 << 15
 class KnownDistance:
     way: Distance
     at: float
-    tried_at: float  # later than `at`: a failed attempt
+    tried_at: float  # later than `at`: the last attempt failed
 
     def leg(self, agent: str, now: float) -> Leg | None:
         """Return no loss rate: five packets are too few."""
@@ -58,7 +58,7 @@ class KnownDistance:
 
 class Distances:
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], KnownDistance] = {}  # newest last
+        self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
 
     def tell(self, agent: str, way: Distance, now: float) -> None:
         """A failed measurement does not replace a recent distance."""
@@ -103,9 +103,9 @@ class RelayQuery:
 
     destination: str
     direct: Leg
-    candidates: tuple[Candidate, ...]  # connected first: the first of equals is chosen
+    candidates: tuple[Candidate, ...]  # connected ones first: among equals the first is chosen
     present: tuple[str, ...]  # the previous choice
-    uplink_bps: float | None  # of one uplink: each terminal uses one
+    uplink_bps: float | None  # rate of one uplink to the site: each terminal's packets use one
 
 
 def candidate(name: str, near: Leg, far: Leg, report: RelayReport | None) -> Candidate:
@@ -132,7 +132,7 @@ def _parallel(query: RelayQuery) -> RelaySelection:
 
 
 def _draw(query: RelayQuery) -> float:
-    """Return the paper's random number, the same after a restart."""
+    """Return the paper's random number. It depends on the place and the candidates, so a restart keeps it."""
     names = ",".join(sorted(each.name for each in query.candidates))
     return crc32(f"{query.destination} {names}".encode()) / 2**32
 
@@ -154,18 +154,18 @@ def by_all(query: RelayQuery) -> Mapping[Choosing, RelaySelection]:
 
 
 SETTLES_S = 5.0  # measurements are complete by then
-REVIEWED_EVERY_S = 60.0  # inputs age
-MOST_REVIEWED = 32  # each costs a prediction per relay
+REVIEWED_EVERY_S = 60.0  # the inputs have aged
+MOST_REVIEWED = 32  # per run: each one costs a prediction per relay
 
 
 @dataclass(slots=True)
 class Destination:
     prefix: str
-    address: str  # first destination; represents the prefix
+    address: str  # the first destination there; it represents the prefix
     port: int
     measuring_since: float | None = None
-    choice: RelaySelection | None = None  # None: not made, or expired
-    present: tuple[str, ...] = ()  # also if expired
+    choice: RelaySelection | None = None  # None: not made yet, or expired
+    present: tuple[str, ...] = ()  # the last choice, also if expired
     chosen_at: float = 0.0
     due: bool = field(default=False, repr=False)  # an input has changed
 
@@ -177,7 +177,7 @@ class Destinations:
     """The destinations of one site."""
 
     def __init__(self) -> None:
-        self.by_prefix: dict[str, Destination] = {}  # most recently used last
+        self.by_prefix: dict[str, Destination] = {}  # the most recently used last
 
     def get_or_add(self, one: PendingDestination) -> Destination:
         destination = self.by_prefix.pop(one.prefix, None)
@@ -222,7 +222,7 @@ class Destinations:
 
 
 NONE = Choices()
-MOST_DESTINATIONS = 256  # for all sites
+MOST_DESTINATIONS = 256  # for all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
 UplinkBps = Callable[[str, float], float | None]  # fastest uplink towards the site; None: not known
@@ -234,7 +234,7 @@ class RelayContext:
 
     site: Site
     gateway: RelayClientAgent
-    relays: Mapping[str, RelayOverride]  # reachable, not draining; connected first
+    relays: Mapping[str, RelayOverride]  # reachable and not draining; connected ones first
     relay_agents: Mapping[str, RelayAgent]  # of connected relays
     figures: Mapping[str, Figures]
 
@@ -254,7 +254,7 @@ class RelayChooser:
         self._uplink_bps = uplink_bps
         self.ways = Distances()
         self._destinations: dict[str, Destinations] = {}  # by site
-        self._relay_states: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # at the last choice
+        self._relay_states: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # by site, at the last choice
 
     def keep(self, sites: Iterable[str]) -> None:
         self._destinations = {site: self._destinations.get(site, Destinations()) for site in sites}
@@ -343,7 +343,7 @@ class RelayChooser:
                 and self._is_open(context, destination, now)
             ):
                 self._measure(self._measurements_for(context, destination), now)
-                continue  # until the distances are known
+                continue  # the choice stays until the distances are known
             query = self.query(context, destination, now)
             destination.choice = way(query) if query is not None else None
             if destination.choice is not None:
@@ -367,7 +367,7 @@ class RelayChooser:
         return self.ways.leg(context.site.name, destination.address, now) is not None
 
     def _is_open(self, context: RelayContext, destination: Destination, now: float) -> bool:
-        """A relay must not lose because its distance is older, or because it was away before."""
+        """A relay must not lose because its distance is older, or because it was away when the destination came up."""
         return any(
             prober.unable is None
             and not prober.is_on_its_way(to.address)

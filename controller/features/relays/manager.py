@@ -4,8 +4,8 @@
     overrides, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
     gateways' reports ─► destinations ─► MeasureDistances ─► DistancesMeasured ─► policy ─► Choices to gateways' agents
 
-Known distances end with the controller. Until they are measured again, connections take the relay with the fastest
-setup.
+Known distances end with the controller: they are measured again in seconds. Until then connections take the relay with
+the fastest connection setup.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RelayManager:
         self._vouched: Vouched = {}
         self.gateways: dict[str, RelayClientAgent] = {}  # by name
         self.relay_agents: dict[str, RelayAgent] = {}
-        self.figures: dict[str, Figures] = {}  # including disconnected relays
+        self.figures: dict[str, Figures] = {}  # last reports of relays, including disconnected ones
         self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
         self._inquiries: list[Inquiry] = []
         self.chooser = RelayChooser(uplink_bps)
@@ -192,7 +192,7 @@ class RelayManager:
             return
         before, self.orders = self.orders, RelayOrders(self._config, wanted, self._vouched, together)
         for name in (name for name, host in before.hosts.items() if self.orders.hosts.get(name) != host):
-            self.figures.pop(name, None)  # now perhaps another host
+            self.figures.pop(name, None)  # the name may now belong to another host elsewhere
             self.chooser.ways.forget(name)
         self.chooser.keep(self.orders.takers)
         for site in self.orders.takers if self.orders.standing != before.standing else ():

@@ -29,7 +29,7 @@ from controller.protocol.reports import Role
 NO_RELAY = Relay()
 NOTHING = Take()
 
-Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays in simultaneous use
+Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that connections use at once
 
 
 class RelayOrders:

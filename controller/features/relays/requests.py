@@ -20,7 +20,7 @@ from controller.protocol.enrolment import CONTROLLER, NAME
 from controller.protocol.reports import PendingDestination
 from controller.protocol.requests import Impossible, UnknownRelay
 
-Carries = Callable[[str], str]  # connections, as the end of a sentence
+Carries = Callable[[str], str]  # the number of a relay's connections, as the end of a sentence
 WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # raises Impossible or UnknownRelay
 
 

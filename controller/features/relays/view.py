@@ -15,9 +15,9 @@ class ReachedView:
 
     gateway: str
     reason: str | None  # why it is unreachable
-    connections: int  # open through it
-    opened: int  # spare, opened in advance
-    setup_ms: float | None  # last TCP and TLS setup
+    connections: int  # open connections through it
+    opened: int  # spare connections, opened in advance
+    setup_ms: float | None  # TCP and TLS setup of the last connection
     rtt_ms: float | None  # as measured
     age_s: float | None  # of rtt_ms
 
@@ -27,13 +27,13 @@ class RelayView:
     name: str
     address: str
     port: int
-    allowed: tuple[str, ...]  # server ports, FIRST-LAST
-    congestion: str | None  # null: the kernel's default
+    allowed: tuple[str, ...]  # ports of servers that it reaches, FIRST-LAST
+    congestion: str | None  # congestion control from the override; null: the kernel's default
     draining: bool
-    heard: bool  # connected
-    why_not: str | None  # null: it is up
+    heard: bool  # its agent is connected
+    why_not: str | None  # why it is not up, or not known to be; null: it is up
     told: RelayReport | None  # its last report
-    age_s: float | None  # of the report
+    age_s: float | None  # of the last report
     reached: tuple[ReachedView, ...]
 
 
@@ -44,7 +44,7 @@ class InterceptionView:
     gateway: str
     choose: Choosing
     fallback: Fallback
-    why_not: str | None  # why it does not intercept as ordered
+    why_not: str | None  # why it does not intercept as ordered, or is not known to
     terminals: tuple[TerminalInterception, ...]
     places: int  # recently used destinations
     chosen: int  # those with a choice
@@ -52,12 +52,12 @@ class InterceptionView:
 
 @dataclass(frozen=True, slots=True)
 class LegView:
-    start: str  # gateway or relay
-    end: str  # relay or address
+    start: str  # a gateway or a relay
+    end: str  # a relay, or an address
     rtt_ms: float | None
     age_s: float | None
-    reason: str | None
-    routers: tuple[str, ...]  # nearest first; empty: silent
+    reason: str | None  # why it is not known
+    routers: tuple[str, ...]  # on the path, the nearest first; empty: a silent router
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class DestinationView:
 
     gateway: str
     prefix: str  # that contains it
-    address: str  # represents the prefix
-    choice: ChoiceView | None  # null: none yet; the fastest setup wins
+    address: str  # that represents the prefix
+    choice: ChoiceView | None  # null: none yet; connections take the relay with the fastest setup
     made: bool  # from its own measurements; otherwise all connections go alike
     legs: tuple[LegView, ...]
-    otherwise: tuple[ChoiceView, ...]  # of other methods
+    otherwise: tuple[ChoiceView, ...]  # what other methods would choose now
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +87,4 @@ class TriedView:
     """A relay and its predictions."""
 
     relay: RelayView
-    destinations: tuple[DestinationView, ...]  # empty: none requested
+    destinations: tuple[DestinationView, ...]  # empty: none was requested

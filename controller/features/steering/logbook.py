@@ -13,7 +13,7 @@ from controller.policy.copies.adaptive import CopyDecision
 from controller.protocol.reports import FailoverFired, Resulted
 
 KEPT = 20  # entries per terminal
-UNORDERED = "none of its connections was ordered to move"  # after `unmoved`
+UNORDERED = "none of its connections was ordered to move"  # follows an entry's `unmoved`
 
 
 class By(StrEnum):
@@ -27,18 +27,18 @@ class AgentOutcome:
     """The result of a decision at one agent."""
 
     agent: str
-    done: bool | None = None  # None: no answer
+    done: bool | None = None  # None: no answer yet
     answer: str = ""
     connections: int = 0
     took_us: int = 0
-    orders: int = 1  # later ones move newer connections
+    orders: int = 1  # later orders move connections opened since
 
 
 @dataclass(slots=True)
 class SwitchOutcome:
     """The result of a decision at the gateway."""
 
-    done: bool | None = None  # None: no answer
+    done: bool | None = None  # None: no answer yet
     answer: str = "the change has not been sent yet"
 
     @property
@@ -56,11 +56,11 @@ class LogEntry:
     left: str  # the old one
     reason: str
     hard: bool
-    copies: bool | None = None  # None: the decision is about the uplink
+    copies: bool | None = None  # copies begin or end; None: the decision is about the uplink
     gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
     agents: dict[str, AgentOutcome] = field(default_factory=dict)  # by agent
     unmoved: str | None = None  # why no agent got an order
-    reporters: tuple[str, ...] = ()  # their reports caused it
+    reporters: tuple[str, ...] = ()  # the agents whose reports caused it
 
     @property
     def answered(self) -> bool:
@@ -90,7 +90,7 @@ class Logbook:
     def __init__(self) -> None:
         self._entries: dict[str, deque[LogEntry]] = {}  # by terminal
         self._directives: dict[int, AgentOutcome] = {}  # without an answer
-        self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by switch session and ticket
+        self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by the switch's session and the ticket
         self._number = 0
 
     def entries(self, terminal: str) -> list[LogEntry]:

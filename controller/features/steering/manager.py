@@ -4,9 +4,10 @@
     reported, fired, tick ──► entries (decisions) ──► the core changes the wanted state ──► moved: orders
                                                                                             tend: maintenance
 
-A decision moves both ends at once: the core the gateway, this file the agents. A terminal without an agent is not
-steered, unless the ends of its uplinks report silent ones. If an agent falls silent, the last decision stays, and its
-armed failovers expire.
+A decision moves both ends at once. The core moves the gateway. This file handles the agents: which one speaks for a
+terminal, which one gets an order, and which failovers are armed. A terminal without an agent is not steered, unless
+the ends of its uplinks report silent ones. If an agent falls silent, the last decision stays, and its armed failovers
+expire.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Fa
 log = logging.getLogger(__name__)
 
 AIMS: Mapping[type[Directive], str] = {Prefer: "move connections", Arm: "arm failover", Disarm: "disarm failover"}
-UNREPORTED_S = 1.5 * PERIOD_S  # without a report; then the clock checks it
+UNREPORTED_S = 1.5 * PERIOD_S  # a terminal without a report for this long is checked by the clock
 
 
 class SteeringManager:
     def __init__(self, config: Config, wanted: Wanted, tickets: Tickets, now: float) -> None:
-        self.agents: dict[str, Agent] = {}  # by name, also disconnected
+        self.agents: dict[str, Agent] = {}  # by name, including disconnected ones
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
-        self.paths_reported = False  # since the last look
+        self.paths_reported = False  # a port, failover or end changed a path since the last look
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = AddressIndex(())
         self._claims = OwnershipArbiter(self._residents)
         self._witnesses = OwnSideReports()
         self._servers: tuple[str, ...] = ()
-        self._unlisted = False  # a server outside gateway.yaml is connected
-        self._touched: dict[str, None] = {}  # to tend, in order
-        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # to disarm, with terminals
-        self._up: dict[str, dict[str, bool]] = {}  # by site: last port states
+        self._unlisted = False  # a connected server is not in gateway.yaml
+        self._touched: dict[str, None] = {}  # terminals to tend, in order
+        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # agents to disarm, with the terminals
+        self._up: dict[str, dict[str, bool]] = {}  # by site: the last state of the uplinks' ports
         self.reconfigure(config, wanted, now)
 
     def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
@@ -63,7 +64,7 @@ class SteeringManager:
         self._witnesses.keep(self.steered)
         self._look_for_unlisted()
         for agent in self.agents.values():
-            agent.concerns &= self.steered.keys()  # the next report sets it again
+            agent.concerns &= self.steered.keys()  # its next report sets it again
             for name in agent.concerns:
                 self.steered[name].attended(agent)
             agent.arms.keep(self.steered)
@@ -181,7 +182,9 @@ class SteeringManager:
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
-            if not (by_active and self.steered[name].moved_since(before)):  # part of it is about another uplink
+            if not (
+                by_active and self.steered[name].moved_since(before)
+            ):  # otherwise part of it is about another uplink
                 self.steered[name].reported(uplink, reading, agent.name, now)
         return [entry for name in concerns for entry in self._decided(self.steered[name], wanted, now)]
 
@@ -280,7 +283,7 @@ class SteeringManager:
         steered.start(uplink, now)
         self._disowned += [
             (agent, (terminal,))
-            for agent in self.agents.values()  # others are disarmed by tend()
+            for agent in self.agents.values()  # agents that see its connections are disarmed by tend()
             if agent.alive and agent.name not in steered.agents and agent.arms.get(terminal)
         ]
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)

@@ -37,7 +37,7 @@ class Orders:
             yield from self._let_go(steered, self._agents[name], now)
         for name in choice.movers:
             agent = self._agents[name]
-            if name in entry.agents:  # its failover moved them after its last report
+            if name in entry.agents:  # its failover moved them; its last report is older
                 steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
             else:
                 yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
@@ -124,5 +124,5 @@ class Orders:
                 yield from agent.disarm(steered.name, self._tickets, now)
                 continue
             stands = armed is not None and armed.stands(failover, now)
-            if not stands and steered.name in agent.standings:  # nothing to fail over
+            if not stands and steered.name in agent.standings:  # without connections there is nothing to fail over
                 yield agent.arm(failover, steered.where_of(agent), self._tickets, now)

@@ -33,8 +33,8 @@ class OriginalBackupFlags:
 
     def __init__(self) -> None:
         self.ours = False
-        self._before: dict[str, bool] = {}  # by uplink, up to the second-last report
-        self._last: dict[str, bool] = {}  # a failover may precede this report
+        self._before: dict[str, bool] = {}  # by uplink: whether backup, up to the second-last report
+        self._last: dict[str, bool] = {}  # kept apart: a failover may precede this report and be reported after it
         self._giving_back: int | None = None  # the open directive
         self._asked_at: float | None = None
         self._heeds_from = 0.0
@@ -61,7 +61,7 @@ class OriginalBackupFlags:
     def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
         """An unreported uplink of a terminal counts as backup unless it is the default.
 
-        Only the owner may allow the cost. A server has none.
+        Only the owner may allow the cost. A server has none, and the terminal's own flags apply as well.
         """
         names, known = list(uplinks), self.reported_flags
         found = [name for name in names if known.get(name, at_terminal and name != default)]
@@ -93,8 +93,8 @@ def _flags(standing: TerminalConnections | None) -> dict[str, bool]:
 
 
 ONE_PATH = "the terminal's own addresses all belong to one uplink"
-REPORTED_LATELY_S = 5.0  # a window of reports and a late one
-FOLLOWED_FOR_S = 30.0  # then ordered again
+REPORTED_LATELY_S = 5.0  # a window of reports (policy/paths/health.py) and a late report
+FOLLOWED_FOR_S = 30.0  # a connection that did not move is ordered again after this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +119,15 @@ class Steered:
             for uplink in site.uplinks
         }
         self.course = Course(wanted.active_uplink(site, terminal), now)
-        self.agents: dict[str, Agent] = {}  # live, and reporting
+        self.agents: dict[str, Agent] = {}  # live agents that report it
         self.looked_at = now
         self.watched = False  # by the ends of its uplinks
-        self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: ordered connections
+        self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
         self._could_not: dict[str, Failed] = {}  # by agent
         self._found: dict[str, OriginalBackupFlags] = {}  # by agent
         self._reported_at: dict[str, dict[str, float]] = {}  # by uplink and agent
         self._silent: dict[str, SilentUplink] = {}  # by uplink
-        self._ended_silence: dict[str, str] = {}  # by uplink: the agent that reported it, until another report
+        self._ended_silence: dict[str, str] = {}  # by uplink: the agent that reported the silence, until another report
 
     @property
     def name(self) -> str:
@@ -278,7 +278,7 @@ class Steered:
         return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """A failover from an earlier run is assumed to be the one to arm now."""
+        """A failover from an earlier run is assumed to be the one that would be armed now."""
         known = agent.fired(self.name, now)
         if known is not None:
             return known if self.able_to_ride(known.watched, known.fallback) else None

@@ -10,7 +10,8 @@ once on a link of known rate, and subtracted.
     round_trip  there and back by four timestamps, without the far end's own time: no drift. The way back always has
                 one length, so it adds the same to every packet
 
-A result is an interval: points scatter, and alpha varies by a part of a nanosecond with the state of a processor.
+A result is an interval. It covers the scatter of the points, and an error that no number of points reduces: alpha
+varies by a part of a nanosecond with the state of a processor.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, A
 
 Numbers = NDArray[np.float64]
 
-ROUNDS = 200  # of a fit
-NEAR = 1e-6  # of the spread, per round
+ROUNDS = 200  # most rounds of a fit
+NEAR = 1e-6  # of the spread: the fit ends when a round changes less
 NORMAL = NormalDist()
 
 
@@ -92,9 +93,9 @@ def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
 # A clock's crystal is off by tens of millionths and wanders with its temperature: over seconds, a line with some bends.
 
 BENDS = 3
-STEP_S = 0.5e-3  # smaller ones look like waiting packets
-FAST = 0.01  # quantile: hardly waiting
-FASTEST = 200e-6  # seconds per second; larger: a clock is being adjusted
+STEP_S = 0.5e-3  # a smaller step cannot be distinguished from waiting packets
+FAST = 0.01  # quantile of the delay that counts as hardly waiting
+FASTEST = 200e-6  # seconds per second; a larger drift means that the clock is being adjusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Drift:
     span_s: float
 
     def mean(self, coefficients: Numbers) -> float:
-        """Return the mean drift in seconds per second."""
+        """Return the mean drift in seconds per second, from the first packet to the last."""
         ends = self.columns[[0, -1]] @ coefficients
         return float(ends[1] - ends[0]) / self.span_s
 
@@ -139,8 +140,8 @@ def step_s(forth: Numbers, back: Numbers) -> float:
 EDGE = 0.05  # share of packets below the line, due to clock errors
 SURE = 1.96  # standard deviations, for 95 %
 LEAST_ERROR = 1e-15  # seconds per byte; keeps weights finite
-UNSURE_PART = 0.003  # of the slope: the lower edge is not exactly the path's
-WIDEST = 1.5  # of an interval's ends, for a result
+UNSURE_PART = 0.003  # of the slope: the lower edge of packets that sometimes wait is not exactly the path's
+WIDEST = 1.5  # largest ratio of an interval's ends that is still a result
 FEWEST = 60  # packets
 FEWEST_SIZES = 4  # packet lengths
 
@@ -152,8 +153,8 @@ class Samples:
     lengths: Numbers
     sent: Numbers
     received: Numbers
-    answered: Numbers  # nan: unknown
-    returned: Numbers  # nan: lost
+    answered: Numbers  # when the far end answered; nan: unknown
+    returned: Numbers  # when the answer arrived; nan: it was lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class Slope:
 
     s_per_byte: float
     error: float
-    drift: float = 0.0  # of the far clock, seconds per second
+    drift: float = 0.0  # of the far end's clock, in seconds per second
 
 
 def paper(samples: Samples) -> Slope:
@@ -213,7 +214,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
 
 
 def calibrated(slope: Slope, link_bps: float) -> Alpha:
-    """The link of known rate is between the same two hosts."""
+    """Return alpha, measured over a link of known rate between the same two hosts."""
     return Alpha(slope.s_per_byte - 8 / link_bps, math.hypot(slope.error, UNSURE_S_PER_BYTE / SURE))
 
 
@@ -243,11 +244,11 @@ def _unfit(samples: Samples) -> str:
 # Trains are packets sent at once, which the narrowest link spaces out. A shaper may let a burst pass at full speed
 # first, so only a train's end counts. Other packets spread a train, so the median counts.
 
-FEWEST_PACKETS = 8  # per train end
+FEWEST_PACKETS = 8  # in the end of a train
 FEWEST_TRAINS = 6  # with five, minimum and maximum contain the median in 94 % of cases
-END = 0.5  # share that counts
-TRAINS_UNSURE_PART = 0.01  # headers, bursts, interrupts: more trains do not help
-APART_S = 20e-6  # closer packets: hosts' interrupts, not the path
+END = 0.5  # share of a train that counts
+TRAINS_UNSURE_PART = 0.01  # uncounted headers, bursts, interrupts: more trains do not reduce it
+APART_S = 20e-6  # closer packets are spaced by the hosts' interrupts and reads, not by the path
 
 
 def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:

@@ -50,7 +50,7 @@ def rate_text(bps: float) -> str:
     return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
 
 
-KEPT_S = 3600.0  # age limit; longer for rarer measurements
+KEPT_S = 3600.0  # default age limit of a measurement; longer for rarer measurements
 DELIVERED_WITHIN_S = 60.0  # age limit of a delivery
 
 
@@ -75,7 +75,7 @@ class FusedRate:
     bps: float
     least_bps: float
     most_bps: float
-    at: float  # of the oldest measurement
+    at: float  # time of the oldest measurement in it
     methods: tuple[Method, ...]
 
     def age_s(self, now: float) -> float:

@@ -3,7 +3,7 @@
 
 The sum that its terminals deliver within a second is a lower bound. While their packets stand in a queue, it is the
 capacity. No terminal is capped before such a queue has lasted a second. Under caps there is no queue, and the caps
-bound the deliveries. So each change is a trial.
+bound the deliveries. So each change is a trial, and the following deliveries decide on it.
 
               more delivered ─► the figure is that
     figure ──► caps are used up: a little more is allowed ─► as much more came: kept, and more is tried
@@ -37,7 +37,7 @@ FIRST_STEP, MOST_STEP = 0.1, 0.5  # share by which a trial allows more
 WIDEST_STEP = 4.0  # limit of a trial's share if smaller ones add no whole segment for any terminal
 SETTLES_S = 1.0  # until new caps are in force, plus two round trips
 RESTS_S, MOST_RESTS_S = 10.0, 80.0  # between trials; doubles after a useless lowering
-KEPT_S = 300.0  # without confirmation
+KEPT_S = 300.0  # a figure without confirmation expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Use:
 
     terminal: str
     bps: float
-    granted_bps: float | None = None  # by its caps; None: a connection has none
+    granted_bps: float | None = None  # rate that its caps allow; None: a connection has no cap
     segments: int = 0  # sum of its caps
-    rtt_us: int | None = None  # of the pair least above its shortest
+    rtt_us: int | None = None  # of the pair least above its shortest; None: unknown
     shortest_us: int | None = None
 
     @property
@@ -70,11 +70,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    base_bps: float  # before it
-    part: float  # relative change; negative: less
-    terminals: frozenset[str]  # caps change
+    base_bps: float  # the figure before it
+    part: float  # relative change of the figure; negative: less
+    terminals: frozenset[str]  # terminals whose caps change
     before_bps: float  # their deliveries before
-    segments: int  # of caps before
+    segments: int  # the sum of their caps before
     rtt_us: float  # their mean before
     active: int
     until: float
@@ -93,17 +93,17 @@ class AirRate:
     """The capacity estimate."""
 
     bps: float | None = None
-    least_bps: float = 0.0  # at the last confirmation
-    most_bps: float | None = None  # allowed but not delivered
-    at: float = 0.0  # of the last confirmation
+    least_bps: float = 0.0  # delivered at the last confirmation
+    most_bps: float | None = None  # allowed but not delivered; None: no more was tried
+    at: float = 0.0  # time of the last confirmation
     active: int = 0
     trial: Trial | None = None
     queued_since: float | None = None
-    low_since: float | None = None  # a queue, and deliveries below the figure
+    low_since: float | None = None  # a queue stands, and deliveries are below the figure
     tries_at: float = 0.0  # earliest next trial
     lowers_at: float = 0.0  # earliest next lowering
-    rests_s: float = RESTS_S
-    probed: bool = False  # by trains; no delivery has confirmed it
+    rests_s: float = RESTS_S  # pause after a useless lowering
+    probed: bool = False  # from packet trains; no delivery has confirmed it yet
 
     def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
         """`active` terminals share the air; `may_try` allows trials."""

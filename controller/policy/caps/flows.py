@@ -13,10 +13,10 @@ from controller.protocol.reports import MOST_SUBFLOWS, Connection, Passing, Subf
 
 MOST_RTT_US = 60_000_000  # above this a report is wrong
 MOST_BYTES = 10**15  # per connection: three months at 1 Gbit/s
-SHORTEST_ABOVE_US = 10_000  # smoothed round trips are briefly below the shortest
+SHORTEST_ABOVE_US = 10_000  # tolerance: a smoothed round trip is briefly below the shortest
 
-TcpFlowKey = tuple[str, int, str, int]  # address and port of both ends
-Pair = tuple[str, str]  # terminal and other end
+TcpFlowKey = tuple[str, int, str, int]  # address and port of the terminal's end, and of the other
+Pair = tuple[str, str]  # address of the terminal, and of the other end
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TcpFlow:
     """A TCP connection, or a subflow of an MPTCP connection."""
 
     key: TcpFlowKey
-    token: int  # 0: plain TCP, or unknown to a gateway
+    token: int  # of its MPTCP connection; 0: plain TCP, or unknown to a gateway
     bytes_sent: int  # acknowledged in total
     srtt_us: int | None
     min_rtt_us: int | None
@@ -112,8 +112,8 @@ def _passing(one: Passing) -> TcpFlow:
 # A connection counts from its first report on.
 
 OVER_S = 1.0  # window of the rate
-NEARLY = 0.95  # of OVER_S: reports may come early
-PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448  # as caps count; acknowledged payload
+NEARLY = 0.95  # share of the window that is enough: reports may come early
+PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448  # a packet as caps count it, and its acknowledged payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class TerminalDelivery:
     """The deliveries of one terminal."""
 
     heard_at: float
-    spans: tuple[Span, ...] = ()  # newest first; enough for OVER_S
+    spans: tuple[Span, ...] = ()  # newest first; just enough for OVER_S
     known: Mapping[TcpFlowKey, int] = field(default_factory=dict)
 
     @property

@@ -25,35 +25,35 @@ from dataclasses import dataclass, replace
 
 from controller.policy.caps.capacity import Use
 
-QUEUED_FACTOR, QUEUED_US = 1.25, 2000  # above the caps' queue: smoothed round trips are inexact
-QUEUED_S = 1.5  # reported deliveries lag
+QUEUED_FACTOR, QUEUED_US = 1.25, 2000  # tolerance above the queue that caps explain: smoothed round trips are inexact
+QUEUED_S = 1.5  # until the reported deliveries, which lag, are all from a full link
 AVERAGED_S = 1.0  # time constant of the averages
-JOINED_S = 2.0  # a terminal's packets from before its cap queue
-FULL_SHARE = 0.9  # of the bandwidth: caps return
-KEPT_S = 5.0  # deliveries vary with uncapped senders
-GIVEN_SHARE = 0.95  # of an equal share
-TRIAL_S, BEFORE_S = 8.0, 5.0  # larger windows take effect after BEFORE_S
-MORE, LESS = 1.1, 0.8  # of deliveries: a trial's gain; a loss ends a rest
-YIELDS = 1.25  # of the mean delivery: loss must not lower it
-REST_S = 60.0  # after a trial without gain
-RETRY_S = 60.0  # then caps return as a test
+JOINED_S = 2.0  # a queue soon after a terminal joined is what it sent before it had a cap
+FULL_SHARE = 0.9  # share of the bandwidth; caps return when terminals deliver it
+KEPT_S = 5.0  # full for this time: deliveries vary as uncapped senders come and go
+GIVEN_SHARE = 0.95  # of an equal share: the lower limit of each
+TRIAL_S, BEFORE_S = 8.0, 5.0  # trial length; deliveries before BEFORE_S are from before larger windows took effect
+MORE, LESS = 1.1, 0.8  # factors of deliveries: a trial's gain, and a loss that ends a rest
+YIELDS = 1.25  # factor of the mean delivery; without margin, loss would lower it ever more
+REST_S = 60.0  # capped after a trial without gain
+RETRY_S = 60.0  # then caps return as a test, which ends if terminals get less
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """Immutable state."""
 
-    since: float | None = None  # None: capped
-    reason: str | None = None  # None: not known yet
+    since: float | None = None  # caps are released; None: they are not
+    reason: str | None = None  # None: it is not known yet whether a sender has no cap
     queued_since: float | None = None
-    delivered: float | None = None  # averaged share of the bandwidth; None: no lasting queue
-    fair: float = 0.0  # the same, each terminal up to an equal share
+    delivered: float | None = None  # share of the bandwidth, averaged; None: no queue stands, or not long enough
+    fair: float = 0.0  # the same, counting each terminal up to an equal share
     full_since: float | None = None  # the terminals deliver the bandwidth
-    lowest: float = math.inf  # before larger windows took effect
+    lowest: float = math.inf  # lowest `fair` before larger windows took effect
     queue_us: float = 0.0
-    capped_bps: float = 0.0  # per terminal, if all have caps
-    share_bps: float = 0.0  # per terminal, if one has none
-    each_bps: float = 0.0  # mean delivery
+    capped_bps: float = 0.0  # share of each terminal if all senders have caps
+    share_bps: float = 0.0  # share of each terminal if one sender has no cap
+    each_bps: float = 0.0  # mean delivery per terminal
     rests_until: float = -math.inf
     active: int = 0
     joined_at: float = -math.inf

@@ -7,8 +7,9 @@
                less than 2 kB in two reports, and nothing is on its way or it stands still
 
 A shell or a keepalive makes no terminal a sharer. A round trip counts only if its connection sent since the last
-report: an idle connection's may belong to another route. Remembered round trips
-expire, because routes change and reports may be false. (The kernel remembers a connection's own for up to 300 s.)
+report: an idle connection's may belong to another route. The next connection to the same place uses the remembered
+round trips. They expire, because routes change and reports may be false. (The kernel remembers a connection's own for
+up to 300 s.)
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from controller.model.text import counted
 from controller.policy.caps.flows import Pair, TcpFlow, TcpFlowKey, wrong
 from controller.protocol.reports import MOST_SUBFLOWS
 
-BULK_BYTES = 10_000  # per WITHIN_S; under an initial window (RFC 6928)
+BULK_BYTES = 10_000  # per WITHIN_S: seven segments, less than an initial window (RFC 6928)
 WITHIN_S = 1.0  # window of BULK_BYTES
-TRICKLE_BYTES = 2_000  # per QUIET_S; below it, live becomes idle
-QUIET_S = 0.45  # two reports, less some jitter
-STALLED_S = 2.0  # longest wait for a due acknowledgement
-PERIOD_S = 0.25  # with a cap rule
-MOST_PERIOD_S = 1.0  # longest accepted
-SILENT_PERIODS = 3  # without a report
-REMEMBERED_S = 30.0  # for two to three times this
-SETTLED_S = 2.0  # smoothed round trips are then the new path's
-DOUBTED_S = 60.0
-MOST_JOINED = 7  # by the kernel, per connection
+TRICKLE_BYTES = 2_000  # a live connection with less in QUIET_S becomes idle
+QUIET_S = 0.45  # two report intervals, less some jitter
+STALLED_S = 2.0  # longest wait for an acknowledgement that is due
+PERIOD_S = 0.25  # report interval while a cap rule is on
+MOST_PERIOD_S = 1.0  # longest report interval that is accepted
+SILENT_PERIODS = 3  # without a report: the terminal is gone
+REMEMBERED_S = 30.0  # a round trip is kept for two to three times this
+SETTLED_S = 2.0  # after a change of uplinks, until smoothed round trips are the new path's
+DOUBTED_S = 60.0  # how long a doubt is shown
+MOST_JOINED = 7  # further subflows that the kernel allows per connection
 MOST_PAIRS = 2 * MOST_SUBFLOWS  # remembered pairs
 MOST_QUIET = 4 * MOST_SUBFLOWS  # remembered quiet connections
 
@@ -82,8 +83,8 @@ class Least:
 class SharerPath:
     pair: Pair
     srtt_us: int | None
-    moves: bool  # since the previous report
-    older: bool = False  # from before a change of uplinks: its shortest may be stale
+    moves: bool  # bytes were acknowledged since the previous report
+    older: bool = False  # began before the last change of uplinks: its shortest round trip may be stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    sentences: tuple[str, ...] = ()  # one per kind
+    sentences: tuple[str, ...] = ()  # one sentence per kind
     at: float = 0.0
-    total: int = 0  # since the start
+    total: int = 0  # disbelieved items since the start
 
     def after(self, found: Mapping[str, int], now: float) -> Doubts:
         if found:
@@ -119,7 +120,7 @@ class Sharer:
     heard_at: float
     period_s: float = PERIOD_S
     live: tuple[Live, ...] = ()
-    moving: Moving = field(default_factory=lambda: Moving(0.0))  # of all connections
+    moving: Moving = field(default_factory=lambda: Moving(0.0))  # of all connections together
     least: Mapping[Pair, Least] = field(default_factory=dict)
     doubts: Doubts = field(default_factory=Doubts)
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
@@ -257,7 +258,7 @@ def _moving(before: Moving | None, flows: Iterable[TcpFlow], more: Mapping[TcpFl
     sent, patience_s = 0, QUIET_S
     for flow in flows:
         sent += more[flow.key]
-        if flow.waits and flow.srtt_us is not None:  # a due acknowledgement proves more than silence
+        if flow.waits and flow.srtt_us is not None:  # an acknowledgement that is due proves more than silence
             patience_s = max(patience_s, min(1.5 * flow.srtt_us / 1e6, STALLED_S))
     return (before or Moving(now)).after(sent, patience_s, now)
 
@@ -271,7 +272,7 @@ def _least(before: Mapping[Pair, Least], moved: Iterable[TcpFlow], now: float) -
     least = {pair: one for pair, one in before.items() if not one.is_over(now)}
     for flow in moved:
         if flow.min_rtt_us is not None:
-            old = least.pop(flow.pair, None)  # the newest pair is last
+            old = least.pop(flow.pair, None)  # reinserted below: the newest pair is last
             us = flow.min_rtt_us
             least[flow.pair] = old.after(us, now) if old else Least(now, us, us)
     return dict(islice(least.items(), max(0, len(least) - MOST_PAIRS), None))

@@ -6,8 +6,9 @@
     paper    the tables of paper 000, as they are printed
     off      no caps
 
-No connection gets fewer than two segments; if that exceeds the terminal's share, `ideal` also paces them. Other
-terminals only count by their number, and by round trips that several of them report for the same place.
+A terminal's share is divided among its sending connections. None gets fewer than two segments; if that exceeds the
+share, `ideal` also paces them. Without a needed figure there is no cap. Other terminals only count by their number, and
+by round trips that several of them report for the same place.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _besides(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Ite
 BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
 
 QUEUED_FACTOR = 1.25  # tolerance: round trips vary
-NEAR_US = 100.0  # of the queue's length
+NEAR_US = 100.0  # precision of the queue's length
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,13 @@ class TerminalCap:
     """The cap of one terminal."""
 
     active: bool
-    connections: int  # that divide its share
+    connections: int  # connections that divide its share
     reason: str
-    windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection
-    held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # without a release
-    most_segments: int | None = None  # of all connections; None: no cap
+    windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection between a pair
+    held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # the same without a release
+    most_segments: int | None = None  # sum over its connections; None: no cap
     least_segments: int | None = None
-    ratio: float | None = None  # largest round trip / shortest
+    ratio: float | None = None  # largest ratio of a round trip to its shortest; None: unknown
     doubts: tuple[str, ...] = ()
     doubted: int = 0  # disbelieved items since the start
     bounded: int = 0  # disbelieved round trips among them
@@ -122,7 +123,7 @@ class TerminalCap:
 @dataclass(frozen=True, slots=True)
 class Ruling:
     access_point: AccessPoint
-    caps: Mapping[str, TerminalCap] = field(default_factory=dict)  # by reporting terminal
+    caps: Mapping[str, TerminalCap] = field(default_factory=dict)  # by terminal, for those that report
     active: int = 0
     block_bytes: int = 0  # 0: no recommendation
 
@@ -131,10 +132,10 @@ class Ruling:
 class _Known:
     """Round trips of the pairs of a terminal's live connections, in microseconds."""
 
-    rtt_us: Mapping[Pair, int]  # basis of a cap
+    rtt_us: Mapping[Pair, int]  # basis of a cap; unknown ones are missing
     shortest_us: Mapping[Pair, int]  # of each pair alone
     srtt_us: Mapping[Pair, int]
-    bounded: Mapping[Pair, str]  # disbelieved, and why
+    bounded: Mapping[Pair, str]  # disbelieved round trips, with the reason
     ratio: float | None
 
 
@@ -142,8 +143,8 @@ class _Known:
 class Released:
     """The limits of caps while they are released (release.py)."""
 
-    least_bps: float  # lower limit per terminal
-    queue_us: float  # present, no part of a path
+    least_bps: float  # rate of each terminal's lower limit
+    queue_us: float  # present queue, which is no part of a path
 
 
 def decide(

@@ -20,7 +20,7 @@ from controller.policy.paths.evidence import QUEUE_US
 # last row shrinks as their number grows, down to two segments.
 
 CASE_B_FROM_US = 100_000
-LEAST_MAX, LEAST_MIN = 2, 1  # beyond the printed rows
+LEAST_MAX, LEAST_MIN = 2, 1  # lower bounds beyond the printed rows
 
 
 class Case(IntEnum):
@@ -39,7 +39,7 @@ class Bounds:
         return Bounds(min(self.most, other.most), min(self.least, other.least))
 
 
-Row = tuple[int, int, int, int]  # max, min in case A; in case B
+Row = tuple[int, int, int, int]  # max and min in case A, max and min in case B
 
 # Table 2: from one terminal to ten
 BY_TERMINALS: dict[CapTables, tuple[Row, ...]] = {
@@ -126,15 +126,15 @@ def _bounds(row: Row, case: Case) -> Bounds:
 
 SEGMENT_BYTES = 1500
 SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # at 1 bit/s
-TURNS_US = 2000  # of a packet at both hosts and in the air, when busy
-FEWEST_SEGMENTS = 2  # a single segment's acknowledgement is delayed
+TURNS_US = 2000  # processing of a packet at both hosts and in the air, on busy machines
+FEWEST_SEGMENTS = 2  # a receiver delays the acknowledgement of a single segment
 MOST_SEGMENTS = 1 << 20  # above TCP's largest window
 # A pace counts payload, and headers use the air too: 66 bytes of 1514. The rest is margin: paces that exceed the
 # bandwidth together would fill the queue again.
 PACED_PART = 0.92
-LEFT_AT = 0.95  # hysteresis
-RELEASED_SHARE = 0.95  # of an equal share, so capped senders drain the queue
-WON_SHARES = 2.0  # without a lower limit the sender must compete
+LEFT_AT = 0.95  # hysteresis: a smaller fall leaves a window or row as it is
+RELEASED_SHARE = 0.95  # of an equal share while released, so capped senders alone drain the queue
+WON_SHARES = 2.0  # equal shares without a lower limit: the sender must compete for its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class Window:
     most: int
     least: int = 0  # 0: none
     pace_bps: int = 0  # 0: no bound
-    queues: bool = False  # a queue stands: no lower limit
-    released: bool = False  # grows with the round trip
+    queues: bool = False  # no lower limit, because a queue stands on the path
+    released: bool = False  # caps are released: it grows with the round trip
     case: Case = Case.A  # of the paper's tables
     row: int = 0  # of its table 3
 

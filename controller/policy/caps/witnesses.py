@@ -16,12 +16,12 @@ from controller.model.text import counted
 from controller.policy.caps.flows import Pair
 from controller.policy.caps.sharers import Sharer
 
-OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # above others': other uplinks and worse air
-WITNESSES = 2  # a single one may be in error
-AS_LONG = 1.1  # smoothed round trips of different moments
+OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # tolerance above others' round trips: other uplinks and worse air
+WITNESSES = 2  # a single other witness may be the one in error
+AS_LONG = 1.1  # tolerance for smoothed round trips of different moments
 
 
-_Way = tuple[str, str]  # uplinks and other end
+_Way = tuple[str, str]  # the uplinks, and the other end
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class Believed:
     rtt_us: int | None
-    doubt: str | None = None  # why disbelieved; a beginning in a queue is no doubt
+    doubt: str | None = None  # why the terminal's own figure is disbelieved; a beginning in a queue is no doubt
 
 
 class RttWitnesses:

@@ -5,7 +5,8 @@
        ▲                                                            │
        └──(it loses, or is late, for most of a second; or is dead)──┘
 
-Copies hide the losses that they repair, so the weight of evidence depends on the state:
+Copies hide the losses that they repair: another path delivers the packet, and no sender retransmits. So the weight of
+evidence depends on the state:
 
                                             on one path      with copies
     senders   retransmissions               begins them      keeps them: that was lost on every path
@@ -28,20 +29,20 @@ from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHIN
 from controller.policy.paths.health import DEAD_AFTER_MS
 
 WINDOW_S = 1.0  # recent evidence
-WINDOW_PACKETS = 30  # per source
-WINDOW_AT_MOST_S = 60.0  # oldest evidence
-LASTS_S = 0.6  # outlasts a sender's slow-start losses: 3 reports at 4 Hz
-PROBED_LASTS_S = 0.4  # probes fill no queue: 2 reports
-LOSING_FROM = 0.02  # share that begins copies
-LATE_FROM = 0.10  # the same, late
+WINDOW_PACKETS = 30  # per source; the window grows until it has so many
+WINDOW_AT_MOST_S = 60.0  # oldest evidence in the window
+LASTS_S = 0.6  # trouble must outlast the losses of a sender's slow start: 3 reports at 4 Hz
+PROBED_LASTS_S = 0.4  # the same for probes, which fill no queue: 2 reports
+LOSING_FROM = 0.02  # share of lost packets that begins copies
+LATE_FROM = 0.10  # the same for late packets
 DOUBT = 0.7  # margin in sqrt(count): at 0, 0.5 % loss often begins copies; at 1, 5 % loss waits longer
 ENOUGH = 300  # packets of a clean path: at 5 % loss, at most 3 of them are lost once in 5000 runs
-CLEAN_S = 10.0  # measured, until copies end
-TRY_S = 30.0  # unmeasured, until one path is tried
-PAUSE_AT_MOST_S = 300.0  # pauses double with failed trials
-KEPT_S = 30.0  # then the end of copies was right
-MEASURED_S = 3.0  # age limit
-MOST_EVIDENCE = 128
+CLEAN_S = 10.0  # measured clean time until copies end
+TRY_S = 30.0  # unmeasured clean time until one path is tried
+PAUSE_AT_MOST_S = 300.0  # limit of the pauses that double with each failed trial
+KEPT_S = 30.0  # after this time on one path, the end of copies was right
+MEASURED_S = 3.0  # age up to which a measurement counts
+MOST_EVIDENCE = 128  # pieces of evidence in a window
 
 SEEN_BY = {
     Source.SENDERS: "as senders report",
@@ -58,7 +59,7 @@ class CopyDecision:
     copies: bool
     reason: str
     at: float  # of the core's clock
-    barred: bool = False  # worth it, but barred
+    barred: bool = False  # copies are worth it, but barred
     reporters: tuple[str, ...] = ()  # agents
 
 
@@ -67,18 +68,18 @@ class Watch:
     """The state of one terminal."""
 
     active: str
-    since: float  # last decision
+    since: float  # time of the last decision
     copies: bool = True
     reason: str = "no measurement yet"
-    relapses: int = 0  # ends of copies soon reversed
-    ended_clean: bool = False  # not because barred
+    relapses: int = 0  # ends of copies in a row that were soon reversed
+    ended_clean: bool = False  # copies last ended for a clean path, not because they were barred
     evidence: tuple[tuple[float, Evidence], ...] = ()  # each with its time
-    dead: str | None = None  # by other signs
+    dead: str | None = None  # why the active uplink is dead, by other signs
     evidence_at: float = 0.0
     clean_since: float | None = None
     measured: LossCounts = NOTHING  # by peer sites and probes, since `clean_since`
     measured_at: float | None = None
-    sent: LossCounts = NOTHING  # by senders, likewise
+    sent: LossCounts = NOTHING  # by senders, since `clean_since`
 
 
 def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
@@ -86,13 +87,13 @@ def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
     if not (counts.packets or counts.lost or evidence.stalled_ms >= DEAD_AFTER_MS):
         return watch
     if evidence.source is Source.COPIES and not watch.copies:
-        return watch  # copies in flight
+        return watch  # copies in flight when copies ended
     if now < watch.evidence_at:
-        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: measurements are void
+        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: earlier measurements are void
     if now - watch.evidence_at > MEASURED_S:
         watch = _unclean(watch)
     recent = (*_within(watch, now), (now, evidence))[-MOST_EVIDENCE:]
-    alone = not watch.copies or evidence.source is not Source.SENDERS  # another path may have delivered
+    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have delivered
     lives = alone and counts.packets > counts.lost and not evidence.stalled_ms
     watch = replace(watch, evidence=recent, evidence_at=now, dead=None if lives else watch.dead)
     return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
@@ -178,6 +179,7 @@ def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
 
 
 def _trouble(watch: Watch, now: float) -> str | None:
+    """Return why copies are worth their bytes, or None."""
     if watch.dead is not None:
         return f"{watch.active} is dead ({watch.dead})"
     heard = _within(watch, now)
@@ -187,7 +189,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
     bad = [(at, each) for at, each in heard if not each.counts.clean]
     if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
-    since = [each for at, each in heard if at >= bad[0][0]]  # a sender may have sent much more before
+    since = [each for at, each in heard if at >= bad[0][0]]  # earlier, a sender may have sent much more
     for source in Source:
         counts = total(each.counts for each in since if each.source is source)
         if is_losing(counts):

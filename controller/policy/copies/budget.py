@@ -5,9 +5,9 @@
           ▲           ──(too great a share of the last minutes)─┐
           └──────────────(a minute later, and it is less)───────┴──► barred for a minute
 
-The day's bytes outlive a restart, with the counters as last read: a switch copies on unread. A periodic reading learns
-of the last bytes too late, so copies end while twice the bytes of a recent reading interval are left. This alone keeps
-no budget to the byte.
+The caller says which day it is. The bytes used in it outlive a restart, with the counters as last read: a switch copies
+on while nobody reads it. A periodic reading learns of the last bytes too late, so copies end while twice the bytes of
+a recent reading interval are left. This alone keeps no budget to the byte.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from controller.model.known import CopyCounter, Spent
 from controller.model.uplink import Limits
 
 SHARE_S = 300.0  # "the last minutes"
-STEP_S = 10.0  # resolution
-LOOKED_AGAIN_S = 60.0  # between checks
-LESS = 0.8  # hysteresis: of the greatest share
-LITTLE_BYTES = 1_000_000  # with fewer, the share does not count
+STEP_S = 10.0  # resolution of the record
+LOOKED_AGAIN_S = 60.0  # until the share is checked again
+LESS = 0.8  # hysteresis: copies resume below this part of the greatest share
+LITTLE_BYTES = 1_000_000  # with fewer in the last minutes, the share does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Moment:
     day: str  # local date: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
-    tomorrow: str | None = None  # None: not synchronized, may be years off
+    tomorrow: str | None = None  # None: the clock is not synchronized and may be years off
 
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
     """A reading of the counters at one end's switch."""
 
-    at: str  # switch and table
+    at: str  # identity of the counters: switch and table
     copied: CopyCounter
-    carried: Mapping[int, int]  # bytes by port number
+    carried: Mapping[int, int]  # bytes sent by uplink ports, by port number
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Account:
     limits: Limits
     spent: Spent
     steps: tuple[BudgetStep, ...] = ()
-    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # as last read by this controller
-    barred_until: float | None = None  # by the share of copies
+    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # counters as last read by this controller
+    barred_until: float | None = None  # because of the share of copies
 
     @property
     def share(self) -> float:
@@ -93,7 +93,7 @@ def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
     copied = _since(0 if anew else before.passed_bytes, now.copied.passed_bytes)
     spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted={**spent.counted, now.at: now.copied})
     account = replace(account, carried={**account.carried, now.at: now.carried})
-    if carried is not None:  # otherwise the time is unknown
+    if carried is not None:  # without an earlier reading, the count covers an unknown time
         sent = sum(_since(carried[port], count) for port, count in now.carried.items() if port in carried)
         account = replace(account, steps=_stepped(account.steps, copied, sent, moment.at))
     budget = account.limits.budget_bytes_per_day

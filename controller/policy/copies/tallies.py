@@ -10,18 +10,18 @@ from enum import StrEnum
 from controller.policy.paths.health import UplinkReading
 from controller.protocol.reports import PathCopies
 
-FEW = 3  # fewer are chance
-CLEAN_LOSS = 0.01  # of a clean path
-CLEAN_LATE = 0.03  # the same, late
+FEW = 3  # packets: fewer lost or late ones are chance
+CLEAN_LOSS = 0.01  # highest share of lost packets on a clean path
+CLEAN_LATE = 0.03  # the same for late packets
 LATE_NS_LOG2 = 25  # 34 ms
-FAR_BEHIND = 2  # powers of two above the median skew: constant delay is not late
+FAR_BEHIND = 2  # powers of two above the median skew: a path with a constant delay is not late
 
 
 class Source(StrEnum):
     SENDERS = "senders"
     COPIES = "copies"
     PROBES = "probes"
-    TUNNEL = "tunnel"  # port counters at both sites
+    TUNNEL = "tunnel"  # the counters of its port at both sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Evidence:
 
     source: Source
     lasted_s: float
-    counts: LossCounts  # negative: packets in flight counted as lost before
-    stalled_ms: int = 0  # in flight, without acknowledgement
+    counts: LossCounts  # `lost` may be negative: packets in flight counted as lost in the previous report
+    stalled_ms: int = 0  # time with data in flight and no acknowledgement
 
 
 def total(all_counts: Iterable[LossCounts]) -> LossCounts:

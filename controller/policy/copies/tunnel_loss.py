@@ -15,9 +15,9 @@ from controller.policy.copies.adaptive import is_losing
 from controller.policy.copies.tallies import Evidence, LossCounts, Source
 from controller.program.program import PacketCounters
 
-HISTORY_S = 30.0  # proves a loss of 4 % in a call
-RISES = 2  # a burst can span a reading
-SIZE_FACTOR = 2.0  # missing packets differ so much: merged ones lack headers, MTU probes are long
+HISTORY_S = 30.0  # long enough to prove a loss of 4 % in a call
+RISES = 2  # a burst can begin before a reading and end after it
+SIZE_FACTOR = 2.0  # missing packets may differ so much in size: merged ones lack headers only, MTU probes are long
 
 
 @dataclass(frozen=True, slots=True)

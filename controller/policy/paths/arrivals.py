@@ -12,8 +12,8 @@ from controller.protocol.reports import PathCopies
 # Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4). Nothing is lost yet,
 # but one more failure would lose everything. Nothing is concluded while the other end does not copy everything.
 
-SILENT_FOR_S = 0.9  # a report interval, less some jitter
-ENOUGH_PACKETS = 10  # by other uplinks meanwhile
+SILENT_FOR_S = 0.9  # one report interval, less some jitter
+ENOUGH_PACKETS = 10  # packets that other uplinks delivered meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class UplinkArrivals:
     """Copies that one uplink delivered, and the others' since its last delivery."""
 
     brought: int
-    since: float  # last delivery, or moment without a conclusion
+    since: float  # the last delivery, or the last moment without a basis for a conclusion
     others: int = 0
     silent: str | None = None  # the reason
 
@@ -31,7 +31,7 @@ class SiteArrivals:
     """The arrivals at a site, by uplink."""
 
     uplinks: Mapping[str, UplinkArrivals] = field(default_factory=dict)
-    all_is_copied: bool = False  # a conclusion needs two such reports in a row
+    all_is_copied: bool = False  # at the last report; a conclusion needs two such reports in a row
 
     @property
     def silent(self) -> dict[str, str]:
@@ -70,22 +70,22 @@ def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
 #                 ▲                                                    │
 #                 └───────────── silent still: out for twice as long ──┘
 #
-# Meanwhile fewer uplinks protect the traffic, so an answer of its next hop starts a trial.
+# Meanwhile fewer uplinks protect the traffic. So its next hop is asked each second, and an answer starts a trial.
 
-HOLD_S = 5.0  # doubles with each failed trial
+HOLD_S = 5.0  # first hold-down; doubles with each failed trial
 HOLD_AT_MOST_S = 60.0
-TRIAL_S = 3.0  # two reports and an order
-ENOUGH_ANSWERS = 2  # one may be older
-VAIN_AT_MOST = 5  # doublings
+TRIAL_S = 3.0  # two reports, and the time of an order
+ENOUGH_ANSWERS = 2  # one may date from before the hold-down
+VAIN_AT_MOST = 5  # most doublings of ENOUGH_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
     hold_s: float
-    until: float  # of hold-down or trial
+    until: float  # end of the hold-down or the trial
     on_trial: bool = False
-    answers: int = 0  # of its next hop
-    vain: int = 0  # failed trials after answers: ARP passes, copies do not
+    answers: int = 0  # of its next hop, since screening began
+    vain: int = 0  # failed trials that answers had started: the uplink carries ARP, but no copies
 
     @property
     def answers_enough(self) -> bool:
@@ -116,9 +116,9 @@ def screening_answered(screen: Screen, now: float) -> Screen:
 # The eliminator passes every copy of unidentified packets. The usual cause: a device merged packets (GRO, LRO), so they
 # are longer than the eliminator reads.
 
-MAX_SHARE = 0.01  # of packets; higher is a fault
+MAX_SHARE = 0.01  # of unidentified packets in a window; a higher share is a fault
 WINDOW_S = 10.0
-MIN_PACKETS = 200  # fewer: the window goes on
+MIN_PACKETS = 200  # with fewer, the window goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class UnidentifiedWindow:
 
     begun: PathCopies
     since: float
-    reason: str | None = None  # why duplicates pass
+    reason: str | None = None  # why duplicates pass; None: they do not
 
 
 UnidentifiedWindows = Mapping[str, UnidentifiedWindow]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence about each uplink, from two successive reports of one agent.
+"""The evidence of a report about uplinks: one agent's report and the one before it, as a reading of each uplink.
 
 The sender finds out what is lost, so the end that retransmits tells the direction:
 
@@ -11,7 +11,8 @@ A path on which data waits for acknowledgements may be dead in either direction.
 uplink depends on both: it counts against its own uplink while the active one delivers, else against the active one. A
 stalled subflow counts for nothing while another on the same path makes progress: its peer may have died.
 
-Losses at round trips far above the shortest one are caused by the sender's own queue, on any path, and do not count.
+Losses while the sender's own queue stands in the path, seen by round trips far above the shortest one, are caused by
+the sender, on any path. They count neither for nor against the uplink.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import Connection, Subflow, SubflowKey
 
-QUEUE_US = 40_000  # above twice the shortest: BBR keeps that in flight
-UNSLOWED = 4  # times Reno's window at the same loss (BBR)
-FULL_SEGMENTS = 4  # smaller windows show no limit
-THIN_SEGMENTS = 10  # initial window; such a sender did not make the queue
+QUEUE_US = 40_000  # above twice the shortest round trip: BBR and the like keep that much in flight
+UNSLOWED = 4  # a window this many times Reno's at the same loss: losses do not slow the sender (BBR)
+FULL_SEGMENTS = 4  # a smaller window does not show what limits the sender
+THIN_SEGMENTS = 10  # initial window; a sender with no more in flight did not make the queue that it waits in
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class SubflowReading:
     retransmits: int
     bytes_acked: int
     waiting: bool  # data was in flight
-    waited_ms: int  # without acknowledgement, across reports
+    waited_ms: int  # without an acknowledgement, as seen across reports
 
 
 Ledger = Mapping[SubflowKey, SubflowReading]
@@ -59,16 +60,16 @@ class TerminalConnections:
     """One terminal's MPTCP connections at one agent."""
 
     connections: dict[int, list[SubflowFlags]] = field(default_factory=dict)  # by token
-    srtt_us: dict[str, int] = field(default_factory=dict)  # of the slowest subflow
+    srtt_us: dict[str, int] = field(default_factory=dict)  # of the slowest subflow, by uplink
 
 
 @dataclass(slots=True)
 class Weighed:
     ledger: dict[SubflowKey, SubflowReading] = field(default_factory=dict)
     readings: dict[tuple[str, str], UplinkReading] = field(default_factory=dict)  # by terminal and uplink
-    late: dict[tuple[str, str], int] = field(default_factory=dict)  # delayed segments, not in the readings
+    late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that queues delay, not in the readings
     standings: dict[str, TerminalConnections] = field(default_factory=dict)  # by terminal
-    serves_strangers: bool = False  # MPTCP connections of unknown addresses
+    serves_strangers: bool = False  # the agent serves MPTCP connections of unknown addresses
 
 
 @dataclass(slots=True)
@@ -163,7 +164,7 @@ def _count(
     subflow: Subflow,
 ) -> None:
     if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
-        old = SubflowReading(0, 0, 0, False, 0)  # perhaps with the same ports
+        old = SubflowReading(0, 0, 0, False, 0)  # a new subflow, perhaps with the same ports
     acked = now.bytes_acked - old.bytes_acked
     if acked:
         sums.setdefault((way.terminal, own), _Sum()).delivers = True

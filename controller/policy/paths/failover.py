@@ -17,23 +17,23 @@ from controller.policy.paths.uplink_choice import RANK
 from controller.policy.paths.uplinks import Paths
 from controller.protocol.orders import Arm
 
-LEASE_S = 30.0
-RENEW_S = 12.0  # two renewals may be lost
-NO_PROGRESS_MS = 150  # shortest
-NO_PROGRESS_MANY_MS = 100  # with many segments in flight
-NO_PROGRESS_COPIED_MS = 400  # copies may wait in a slower uplink's queue
+LEASE_S = 30.0  # an armed rule ends after this time
+RENEW_S = 12.0  # two lost renewals leave the rule armed
+NO_PROGRESS_MS = 150  # shortest time without progress that fires a rule
+NO_PROGRESS_MANY_MS = 100  # the same with many segments in flight
+NO_PROGRESS_COPIED_MS = 400  # copies of lost packets may wait in a slower uplink's queue
 # A lossy path sometimes loses a retransmission too. TCP repeats it after 200 ms, then after 400 ms.
 NO_PROGRESS_LOSING_MS = 1000
 # A lost SYN makes the srtt of an idle path seconds long until data flow. Longer limits are left to the agent, which
 # waits for the kernel's srtt + 4 rttvar of that moment.
 NO_PROGRESS_MOST_MS = 1000
-STEP_MS = 25  # small changes of the round trip need no order
+STEP_MS = 25  # limits are rounded up, so small changes of the round trip need no new order
 
 
 @dataclass(frozen=True, slots=True)
 class ArmedFailover:
     terminal: str
-    watched: str  # the active uplink
+    watched: str  # the active uplink; `fallback` is an uplink too
     fallback: str
     no_progress_ms: int
     no_progress_many_ms: int

@@ -8,9 +8,9 @@
            │                                               ▼
            └──────── port up, progress, silent ◄───────── dead
 
-Loss is the share of retransmitted segments over a window of reports. Between the two thresholds nothing
-changes, so an uplink at the edge does not flap. Every report of the window must show the loss: a sender that begins
-overshoots for a tenth of a second or two on the best of paths.
+Loss is the share of retransmitted segments over a window of reports. A share between the two thresholds changes
+nothing, so an uplink at the edge does not flap. Neither does loss that is missing in one report of the window: a
+sender that begins overshoots, and loses packets for a tenth of a second or two on the best of paths.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from controller.model.text import counted
 # Throughput: a sender that has filled its congestion window is limited by the path. Its rate is what the path carries,
 # with these losses and this congestion control.
 
-LATELY_S = 3.5  # recent reports
+LATELY_S = 3.5  # age up to which a report counts as recent
 LIMITED_REPORTS = 3
-LIMITED_FOR_S = 2.0  # a new sender fills its window for less
-KNOWN_FOR_S = 600.0  # of a measured limit
-MOST_KEPT = 64  # from all agents
+LIMITED_FOR_S = 2.0  # a new sender fills its small window for less time
+KNOWN_FOR_S = 600.0  # age up to which a measured limit counts
+MOST_KEPT = 64  # reports within LATELY_S, from any number of agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ def throughput_after(throughput: Throughput, bps: float, limited: bool, now: flo
     return replace(throughput, limit_bps=max(each.bps for each in at_limit), limit_at=now)
 
 
-LOSSY_FROM = 0.10  # share of retransmitted segments
-CLEAN_UNTIL = 0.03  # the same
+LOSSY_FROM = 0.10  # share of retransmitted segments from which an uplink is lossy
+CLEAN_UNTIL = 0.03  # share up to which it is clean
 WINDOW = 3  # reports
-ENOUGH_SEGMENTS = 50  # 5 lost of them are more than bad luck
-MENDED_AFTER_S = 5.0  # clean, from lossy to good
-DEAD_AFTER_MS = 400  # without acknowledgement; above TCP's first retransmission timeout
-SILENT_AFTER_S = 10.0  # without traffic: unknown
+ENOUGH_SEGMENTS = 50  # in a window, to call it lossy: 5 of them lost are more than bad luck
+MENDED_AFTER_S = 5.0  # a lossy uplink is good after this clean time
+DEAD_AFTER_MS = 400  # time with data in flight and no acknowledgement; above TCP's first retransmission timeout
+SILENT_AFTER_S = 10.0  # without traffic for this time, the health is unknown
 
 
 class UplinkHealth(StrEnum):
@@ -115,10 +115,10 @@ class UplinkReading:
     segments: int  # sent
     retransmits: int
     acked_bytes: int
-    stalled_ms: int  # in flight, without acknowledgement
-    interval_ms: int = 1000  # since the last report
-    limited: bool = False  # a congestion window was filled
-    unslowed_bytes: int = 0  # of senders that losses do not slow
+    stalled_ms: int  # time with data in flight and no acknowledgement
+    interval_ms: int = 1000  # since the report before
+    limited: bool = False  # a sender has filled its congestion window, so the path limits it
+    unslowed_bytes: int = 0  # acknowledged bytes of senders that losses do not slow
 
     @property
     def loss(self) -> float:
@@ -145,10 +145,10 @@ class UplinkPath:
     since: float = 0.0  # this health
     port_up: bool = True
     clean_since: float | None = None  # while lossy
-    heard_at: float = 0.0  # with traffic
+    heard_at: float = 0.0  # the last report with traffic
     window: tuple[UplinkReading, ...] = ()
 
-    silent: str | None = None  # None: copies arrive, or unknown
+    silent: str | None = None  # why no copies seem to arrive; None: they do, or unknown
     before: UplinkHealth = UplinkHealth.UNKNOWN  # the previous health
     throughput: Throughput = UNMEASURED
 
@@ -210,7 +210,7 @@ def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath
             return path
         path = _after(path, Sign.PROGRESS, "", now)
     path = replace(path, heard_at=now)
-    if not reading.segments:  # its loss is unknown
+    if not reading.segments:  # the uplink delivers; its loss is unknown
         return path if path.health is not UplinkHealth.UNKNOWN else replace(path, reason=_delivers(reading))
     path = replace(path, window=(*path.window, reading)[-WINDOW:])
     if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:

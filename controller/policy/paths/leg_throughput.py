@@ -13,11 +13,11 @@ from math import cbrt, inf, pow, sqrt
 
 from controller.policy.bandwidth.rates import rate_text
 
-WINDOW_BYTES = 3 << 20  # Linux's default receive buffer
+WINDOW_BYTES = 3 << 20  # Linux's default limit of the receive buffer
 MTU_BYTES, SEGMENT_BYTES = 1500, 1448
 BETA, CUBIC_C = 0.7, 0.4  # RFC 9438: the share of the window that a loss leaves, and the factor of its growth
 RENO_ALPHA = 3 * (1 - BETA) / (1 + BETA)  # segments per round trip that make CUBIC as fast as Reno
-RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # of the full window while it grows
+RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # mean share of the full window while it grows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Leg:
     """One part of a path. None: not measured. Loss and bandwidth are for the direction of the data."""
 
     rtt_ms: float
-    loss: float | None = None  # from 0 to 1
+    loss: float | None = None  # of segments, from 0 to 1
     bandwidth_bps: float | None = None
     age_s: float = 0.0
-    routers: tuple[LegRouter, ...] = ()  # without the leg's end
+    routers: tuple[LegRouter, ...] = ()  # in order, without the end of the leg
 
 
 @dataclass(frozen=True, slots=True)

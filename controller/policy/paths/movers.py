@@ -24,19 +24,19 @@ class Reach:
     agent: str
     role: Role
     path_manager: PathManager
-    unable: str | None  # why it can move nothing
-    standing: TerminalConnections | None  # in the last report
-    serves_others: bool  # MPTCP connections of other clients
-    listed: bool = False  # a server in gateway.yaml, or an added relay
+    unable: str | None  # the agent's reason why it can move nothing
+    standing: TerminalConnections | None  # in the agent's last report
+    serves_others: bool  # it also serves MPTCP connections of other clients
+    listed: bool = False  # role relay: a server in gateway.yaml, or an added relay
 
 
 @dataclass(frozen=True, slots=True)
 class ReachChoice:
     movers: tuple[str, ...] = ()  # agents
-    guards: tuple[str, ...] = ()  # can leave a dead path; only senders see it die
-    letting_go: tuple[str, ...] = ()  # must clear their flags first
-    unmoved: str | None = None
-    wider: str | None = None  # the order would also move other clients
+    guards: tuple[str, ...] = ()  # agents that can leave a dead path; only the sending end sees it die
+    letting_go: tuple[str, ...] = ()  # agents that must take their flags back first
+    unmoved: str | None = None  # why there are no movers
+    wider: str | None = None  # why an override is refused: the order would also move other clients
 
 
 NOBODY = "no agent can move its connections"

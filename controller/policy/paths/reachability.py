@@ -5,9 +5,12 @@
       ▲                                             │                                             │
       └────── answered, or packets return ──────────┴────── answered three times in a row ────────┘
 
-The counters of a port raise a suspicion and prove nothing: a terminal may only send, and a server may ignore it. So all
-uplinks are asked: by ARP or a solicitation to the next hop, and by echo requests beyond it. The suspect is dead only if
-the others answer and it does not.
+The counters of a port raise a suspicion and prove nothing: a terminal may only send, and a server may ignore it. So a
+suspect uplink is asked: an ARP request or solicitation to its next hop, and an echo request to each address beyond it
+that is known. The other uplinks are asked the same. The uplink is dead only if they answer and it does not. Without
+answers over any uplink, nothing is concluded.
+
+Every value is immutable, and the time is an argument.
 """
 
 from __future__ import annotations
@@ -17,29 +20,29 @@ from dataclasses import dataclass, replace
 
 # Suspicion, by the counters of a port without our own questions and their answers
 
-WINDOW_S = 1.0  # short
-LONG_WINDOW_S = 3.0  # a stalled TCP connection sends few packets
-LEAST_SENT = 3  # a stalled TCP connection retransmits after 0.2, 0.6 and 1.4 s
-NOISE_PER_S = 2.0  # perhaps broadcasts
-RETURN_SHARE = 0.2  # 90 % loss leaves 0.1 of a call
-CLOCK_SLACK_S = 0.05  # counters are read early or late
+WINDOW_S = 1.0  # short window over which counters are compared
+LONG_WINDOW_S = 3.0  # long window: a stalled TCP connection sends few packets
+LEAST_SENT = 3  # packets per window: a stalled TCP connection retransmits after 0.2, 0.6 and 1.4 s
+NOISE_PER_S = 2.0  # received packets that may be broadcasts, and no return traffic
+RETURN_SHARE = 0.2  # received packets per sent one; 90 % loss leaves 0.1 of a call
+CLOCK_SLACK_S = 0.05  # tolerance for counters that are read early or late
 
 
 ASK_EVERY_S = 0.2  # while suspect
-ASK_DEAD_EVERY_S = 1.0  # while dead
-ASK_OTHERS_EVERY_S = 10.0  # while another is dead: does the far address answer?
-ASK_UNKNOWN_EVERY_S = 30.0  # until the far address answers once over a working uplink
+ASK_DEAD_EVERY_S = 1.0  # while this uplink is dead
+ASK_OTHERS_EVERY_S = 10.0  # while another uplink is dead: does the far address still answer?
+ASK_UNKNOWN_EVERY_S = 30.0  # until the far address has answered once over an uplink that works
 LOST_AFTER_S = 0.4  # or twice the last round trip
-ENOUGH_LOST = 4  # none answered
-ENOUGH_ASKED = 5  # at most ANSWERED_SHARE answered
+ENOUGH_LOST = 4  # questions lost, with none answered
+ENOUGH_ASKED = 5  # questions settled, with at most ANSWERED_SHARE answered
 ANSWERED_SHARE = 0.2
-OTHERS_SHARE = 0.75  # proves that another uplink works
+OTHERS_SHARE = 0.75  # answered share that proves another uplink to work
 ENOUGH_ANSWERED = 2
-LAST_JUDGED = 8  # latest settled questions
-MOST_ASKED = 16  # then undecided
+LAST_JUDGED = 8  # the latest settled questions count
+MOST_ASKED = 16  # questions per suspicion, which then ends undecided
 REST_S = 2.0  # until the next suspicion
-BACK_AFTER = 3  # answers in a row
-KEPT_FOR_S = 60.0  # of questions
+BACK_AFTER = 3  # answered questions in a row revive an uplink
+KEPT_FOR_S = 60.0  # age up to which questions are kept
 
 RETURNS_NOTHING = "no packets return over it"
 
@@ -55,7 +58,7 @@ class Counts:
     at: float
 
     def since(self, before: Counts) -> tuple[int, int, float]:
-        """Questions may be counted before they leave."""
+        """Return others' packets sent and received, and the time. Questions may be counted before they leave."""
         sent = self.sent - before.sent - (self.own_sent - before.own_sent)
         received = self.received - before.received - (self.own_received - before.own_received)
         return max(0, sent), max(0, received), self.at - before.at
@@ -67,7 +70,7 @@ class Question:
 
     number: int
     at: float
-    far: bool  # also beyond the next hop
+    far: bool  # addresses beyond the next hop are asked too
     near_at: float | None = None
     far_at: float | None = None
 
@@ -100,22 +103,22 @@ class AnswerCounts:
 
 @dataclass(frozen=True, slots=True)
 class UplinkReach:
-    targets: tuple[str, ...] = ()  # beyond the next hop
-    counts: tuple[Counts, ...] = ()  # within LONG_WINDOW_S
+    targets: tuple[str, ...] = ()  # addresses beyond the next hop
+    counts: tuple[Counts, ...] = ()  # of the last LONG_WINDOW_S
     own_sent: int = 0  # questions
     own_received: int = 0  # their answers
     questions: tuple[Question, ...] = ()
-    near_known: bool = False  # answered since the switch connected
-    far_known: bool = False  # likewise, beyond it
+    near_known: bool = False  # the next hop has answered since the switch connected
+    far_known: bool = False  # an address beyond it has answered since then
     returned: bool = False
-    rtt_s: float = 0.0  # last far answer
+    rtt_s: float = 0.0  # of the last far answer
     suspect_since: float | None = None
-    evidence: str = ""  # for people
+    evidence: str = ""  # of the suspicion, for people
     rests_until: float = 0.0
-    dead: str | None = None  # the reason
+    dead: str | None = None  # the reason; None: alive
     dead_since: float = 0.0
-    needs_far: bool = False  # only far answers end it
-    doubt: str | None = None  # why undecided
+    needs_far: bool = False  # only far answers end this death
+    doubt: str | None = None  # why no conclusion was drawn
 
     @property
     def busy(self) -> bool:
@@ -123,13 +126,13 @@ class UplinkReach:
         return bool(self.counts) and self.counts[-1].since(self.counts[0])[0] >= LEAST_SENT
 
 
-Reach = Mapping[str, UplinkReach]  # by uplink of one site
+Reach = Mapping[str, UplinkReach]  # of one site, by uplink
 
 
 def counted(one: UplinkReach, received: int, sent: int, now: float) -> UplinkReach:
     new = Counts(received, sent, one.own_received, one.own_sent, now)
     if one.counts and (received < one.counts[-1].received or sent < one.counts[-1].sent):
-        return replace(one, counts=(new,), suspect_since=None)  # the counters restarted
+        return replace(one, counts=(new,), suspect_since=None)  # the switch counts from 0 again
     kept = tuple(each for each in one.counts if now - each.at <= LONG_WINDOW_S + CLOCK_SLACK_S)
     one = replace(one, counts=(*kept, new))
     windows = tuple(_windows(one.counts, now))
@@ -237,7 +240,7 @@ def _judged(name: str, one: UplinkReach, reach: Reach, now: float) -> UplinkReac
     if seen.judged < LAST_JUDGED or not clear:
         return one
     if not seen.fails:
-        return _rests(one, None, now)  # it answers, but not always
+        return _rests(one, None, now)  # the uplink answers, but not always
     compared = "no other uplink does better"
     if there := _works(others, bool(one.targets), since, now):
         compared = f"it never answered there before, and answered {there[1]} over {there[0]}"

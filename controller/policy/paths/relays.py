@@ -3,8 +3,10 @@
 
     sender ── near leg ── relay ── far leg ── receiver      or direct
 
-`ping` and `traceroute` are as printed in paper 001. A missing figure of a leg is taken from the direct
-way, and a missing figure of the direct way does not limit it: so no relay wins for lack of data.
+`ping` and `traceroute` are as printed in paper 001. `predicted` compares the throughput of each way, from measured
+loss, bandwidth and the relay's load. `parallel` takes several relays at once. A missing figure of a leg is taken from
+the direct way, and a missing figure of the direct way does not limit it: so no relay wins for lack of data. The
+random draw is an argument, as time is.
 """
 
 from __future__ import annotations
@@ -16,18 +18,18 @@ from controller.model.text import counted
 from controller.policy.bandwidth.rates import rate_text
 from controller.policy.paths.leg_throughput import WINDOW_BYTES, Leg, LegRouter, LegThroughput, throughput
 
-WORTH = 1.1  # times the present throughput
-OLD_S = 600.0
-BUSY_FROM = 0.8  # a lower load costs nothing
+WORTH = 1.1  # a change must promise this many times the present throughput
+OLD_S = 600.0  # older measurements do not count
+BUSY_FROM = 0.8  # a lower load costs no throughput
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     name: str
-    near: Leg  # sender to relay
-    far: Leg  # relay to receiver
-    load: float | None = None  # from 0 to 1
-    overhead_ms: float | None = None  # per round trip
+    near: Leg  # between sender and relay
+    far: Leg  # between relay and receiver
+    load: float | None = None  # share of the relay in use, from 0 to 1
+    overhead_ms: float | None = None  # time that the relay adds to a round trip
     draining: bool = False
 
 

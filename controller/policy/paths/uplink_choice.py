@@ -22,13 +22,13 @@ from controller.policy.bandwidth.rates import rate_text
 from controller.policy.paths.health import LIMITED_FOR_S, UplinkHealth, UplinkPath
 
 RANK = {UplinkHealth.GOOD: 0, UplinkHealth.UNKNOWN: 1, UplinkHealth.LOSSY: 2, UplinkHealth.DEAD: 3}
-RETURN_AFTER_S = 30.0  # doubles with each failed return
+RETURN_AFTER_S = 30.0  # pause before a trial return; doubles with each failed one
 RETURN_AT_MOST_S = 600.0
-KEPT_AFTER_S = 60.0  # then the return has succeeded
-MOST_MOVES = 3  # away, back if worse, and away again
-MOVES_WITHIN_S = 15.0  # then the terminal stays
-REGAINS_S = 10.0  # other queues drain first
-WORTH = 0.9  # of the lossy uplink's rate: a clean one is preferred
+KEPT_AFTER_S = 60.0  # a return to the default uplink has succeeded after this time
+MOST_MOVES = 3  # away, back when that was worse, and away again
+MOVES_WITHIN_S = 15.0  # after MOST_MOVES in this time the terminal stays
+REGAINS_S = 10.0  # after a return, until the uplink delivers as before: other queues drain first
+WORTH = 0.9  # a clean uplink that carries this share of the lossy one's rate is preferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class UplinkDecision:
     prefer: str  # an uplink's name
     reason: str
     at: float  # of the core's clock
-    hard: bool  # data in flight must be retransmitted
+    hard: bool  # data in flight on the old uplink must be retransmitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class Course:
     active: str
     since: float
     returns_failed: int = 0
-    returned: bool = False  # to the default, which can fail
-    moves: tuple[float, ...] = ()  # times
+    returned: bool = False  # it came back to its default uplink, which can fail
+    moves: tuple[float, ...] = ()  # times of the last moves
     left: AbandonedUplink | None = None
-    regains: AbandonedUplink | None = None  # back on the uplink that it left
+    regains: AbandonedUplink | None = None  # set if it has come back to the uplink that it left
 
     def moved(self, to: str, default: str, now: float, left: AbandonedUplink | None = None) -> Course:
         moves = (*self.moves, now)[-MOST_MOVES:]
@@ -93,7 +93,7 @@ def decide(
     ]
     ranks = {name: _rank(paths[name], now) for name in worth}
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
-    bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # unknown is no reason to leave
+    bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # an unknown uplink is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
         reason = f"{_state(course.active, active)}; {_state(best, paths[best])}"
         return UplinkDecision(terminal, best, reason, now, hard=active.health is UplinkHealth.DEAD)

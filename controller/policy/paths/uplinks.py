@@ -17,16 +17,16 @@ from controller.model.config import Mode, Site, Terminal, TerminalAddress
 from controller.model.known import Wanted
 from controller.model.traffic import Family, Protocol, TrafficClass
 
-Paths = Mapping[str, tuple[str, ...]]  # a terminal's addresses by uplink
+Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
 
 
 class Leaves(Enum):
     """How a terminal's TCP leaves."""
 
-    BY_OWN = "own"  # by its subnet's uplink
+    BY_OWN = "own"  # each subflow by its subnet's uplink
     BY_ACTIVE = "active"
     BY_ALL = "all"
-    BY_CLASS = "class"  # reports do not show a packet's class
+    BY_CLASS = "class"  # differs by class; reports do not show a packet's class
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class AddressOwner:
 
     site: Site
     terminal: Terminal
-    uplink: str | None  # of return; None: the active one
-    by_relay: bool = False  # the site's host has it, and relays
+    uplink: str | None  # return uplink of its packets; None: no fixed one, the active uplink counts
+    by_relay: bool = False  # the site's host has it, and relays for the terminal
 
 
 def way(site: Site, terminal: Terminal, wanted: Wanted) -> TerminalUplinks:
