@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 OK = 0
 REFUSED = 1  # refused, or the answer is no
-USAGE = 2  # the code that argparse uses
+USAGE = 2  # as in argparse
 UNREACHABLE = 3
 PARTLY = 4  # done, except for what stderr names
 INTERRUPTED = 130  # 128 + SIGINT, as in shells

@@ -32,7 +32,7 @@ from lab.traffic.web import WebFile, download, web_server
 from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-LOGS = RESULTS / "lab"  # of dead processes; other logs are removed with the lab
+LOGS = RESULTS / "lab"  # of dead processes only
 API_TOKEN = "BICAST_LAB_TOKEN"
 REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # at the end of its input
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)

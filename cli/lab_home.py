@@ -21,7 +21,7 @@ from lab.traffic.web import WebFile, download, sha256, upload
 from topologies.home import WEB
 from topologies.paper import LTE_BPS, WIFI_BPS
 
-LOGS = RESULTS / "lab"  # of dead processes; other logs are removed with the lab
+LOGS = RESULTS / "lab"  # of dead processes only
 RELAY, TERMINAL = "tokyo", "television"
 SIZE_BYTES = 2_000_000  # plain TCP over this Wi-Fi takes half a minute
 LONG_BYTES = 30_000_000

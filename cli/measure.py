@@ -17,7 +17,7 @@ from controller.edges.http.client import Client
 from controller.model.text import counted
 
 LOOK_EVERY_S = 0.5  # the API has no event to wait for
-WITHIN_S = 900.0  # a probe of a slow path takes minutes, after earlier probes
+WITHIN_S = 900.0  # minutes for a slow path, after earlier probes
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:

@@ -112,10 +112,7 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
 
 
 def await_controllers(sites: Iterable[Site]) -> None:
-    """Wait until each bridge is connected, then write `max_backoff` again.
-
-    Open vSwitch 3.1 applies it only if the database changes during a connection.
-    """
+    """Wait until each bridge is connected, then write `max_backoff` again (gateway/plan.py)."""
     for site in sites:
         wait_for(("ovs-vsctl", "wait-until", "Controller", site.bridge, "is_connected=true"))
         right = CONTROLLER_COLUMNS["max_backoff"]

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 ROWS, PAGE, PICTURE = DOCS / "results", DOCS / "results.md", DOCS / "pictures" / "results.svg"
 
-SOURCES = {  # command, date, what it measures
+SOURCES = {  # file: command, date, what it measures
     "bench": ("make bench", "2026-11-21", "forwarding, mode changes, connecting, dead ports, 500 agents"),
     "transfer": (
         "./bicast experiment transfer",

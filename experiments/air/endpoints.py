@@ -126,7 +126,7 @@ class Sampled:
     srtt_ms: float  # mean
     min_rtt_ms: float
     cwnd: float  # mean per connection
-    retransmits: int  # segments since the beginning
+    retransmits: int  # segments so far
 
 
 def sampled(samples: Sequence[float], connections: int, since: float, until: float) -> Sampled:

@@ -16,7 +16,7 @@ from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
-BACKOFF_MS = 1001  # Open vSwitch 3.1 applies max_backoff only when it changes during a connection
+BACKOFF_MS = 1001  # a change during a connection (gateway/plan.py)
 
 
 @dataclass(frozen=True, slots=True)

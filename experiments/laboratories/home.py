@@ -41,7 +41,7 @@ def local(terminal: str, uplink: str) -> str:
 class RelayedHome:
     net: Stage
     controller: Controller
-    agents: Mapping[str, AgentProcess]  # the gateway's by site, and one per relay
+    agents: Mapping[str, AgentProcess]  # the gateway's by site, others by relay
     web: WebServer
 
     def machine(self, name: str) -> Machine:

@@ -7,5 +7,5 @@ from pathlib import Path
 
 from lab.processes.controller import TREE
 
-# An installed lab's directory is the system's: it keeps results where it is started.
+# An installed lab keeps results where it is started.
 RESULTS = (TREE if (TREE / "Makefile").exists() else Path.cwd()) / "results"

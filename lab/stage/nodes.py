@@ -20,7 +20,7 @@ from lab.stage import command, ovs
 from lab.stage.command import Done
 
 MAX_BACKOFF_MS = 1000  # OVS's minimum
-# For all ports together, in packets/s: no terminal floods the controller. `bicast bridge` sets the same.
+# packets/s, as `bicast bridge` sets them (gateway/plan.py)
 RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
 # One receive window spans an MPTCP connection's subflows: the fast path's data waits there for losses of the slow one.
 # With the kernel's initial 128 KiB, a download over Wi-Fi and LTE runs at a third of its rate for a second.

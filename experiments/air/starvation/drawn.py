@@ -78,7 +78,7 @@ def _drawn(random: Random, written: bool | None) -> Drawn:
         return both if random.random() < chance else None
 
     def one(number: int) -> Capped:
-        found = burst(0.3)  # sends all the time
+        found = burst(0.3)  # the first sends all the time
         return Capped(
             random.choice(tuple(RTTS_MS.values())), random.choice((CUBIC, CUBIC, BBR)), found if number else None
         )

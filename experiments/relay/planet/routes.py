@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes between hosts: by policy, leaving each network by its nearest border.
 
-So the way back often differs, and a detour may be shorter.
+So ways back differ, and a detour may be shorter.
 """
 
 from __future__ import annotations
