@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -36,8 +37,11 @@ def previous(distribution: str) -> Release:
 
 
 @pytest.fixture
-def machine(distribution: str, public_path: Path) -> Iterator[GatewayMachine]:
+def machine(distribution: str) -> Iterator[GatewayMachine]:
     """Yield a machine with a gateway's ports, a phone and a server, and nothing of ours installed."""
     root = TREE / "build/roots" / distribution
-    with booted(public_path, prepared(), root=root) as systemd:
-        yield GatewayMachine(systemd, public_path)
+    with TemporaryDirectory(dir="/srv") as directory:  # systemd mounts a file system of its own at /tmp
+        place = Path(directory)
+        place.chmod(0o755)
+        with booted(place, prepared(), root=root) as systemd:
+            yield GatewayMachine(systemd, place)

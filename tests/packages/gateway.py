@@ -101,7 +101,8 @@ class GatewayMachine:
         """Return all files, but those of programs that are no packages of ours and change by running."""
         pruned = " -o ".join(f"-path ./{each}" for each in ("proc", "sys", "dev", "run", "tmp", "mnt"))
         found = self.run("sh", "-c", rf"cd / && find . -xdev \( {pruned} -o -path .{self._place} \) -prune -o -print")
-        others = r"\./(var/(lib/(dpkg|systemd|private)|log|cache)|(var/lib|etc)/openvswitch|etc/(\.updated|machine-id))"
+        changing = ("var/lib/(dpkg|systemd|private)", "var/(log|cache)", "(var/lib|etc)/openvswitch")
+        others = rf"\./({'|'.join(changing)}|(var|etc)/\.updated|etc/machine-id)"
         return {line for line in found.splitlines() if not re.match(others, line)}
 
     def configure(self) -> None:

@@ -67,7 +67,9 @@ class Systemd:
         return subprocess.Popen([*self._inside, *words], **settings)
 
     def answers(self) -> bool:
-        return run([*self._inside, "systemctl", "show", "--property=Version"], os.environ).returncode == 0
+        # While the roots change places, systemctl believes that it is in a chroot, does nothing and succeeds.
+        said = run([*self._inside, "systemctl", "show", "--property=Version"], os.environ).stdout
+        return said.startswith("Version=")
 
     def property(self, unit: str, name: str) -> str:
         return self.ctl("show", "--property", name, "--value", unit)
